@@ -38,7 +38,7 @@ FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.
 BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 
-_SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
+SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _queries() -> list[Query]:
 
 def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     # With the columns given, no job is started to learn them.
-    columns = ", ".join(f"{column.name} {_SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
+    columns = ", ".join(f"{column.name} {SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
     return spark.read.schema(columns).parquet(str(folder / f"{name}.parquet"))
 
 

@@ -1,4 +1,4 @@
-"""`squall report`: a run's page, again."""
+"""`squall report`: a run's page again, or the durability report of a night."""
 
 from __future__ import annotations
 
@@ -11,18 +11,43 @@ from chaos.screen import console
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), default=RUNS / LATEST)
-def command(run: Path) -> int:
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.option("--nightly", type=click.Path(path_type=Path), metavar="DIR", help="The durability report of this night.")
+@click.option("--nights", type=click.IntRange(1), metavar="N", help="With --nightly: count the last N nights up to it.")
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="With --nightly: count nights since then."
+)
+@click.option(
+    "--where", multiple=True, metavar="AXIS=VALUE", help="With --nightly: count only such runs. May be repeated."
+)
+def command(run: Path | None, nightly: Path | None, nights: int | None, since: object, where: tuple[str, ...]) -> int:
     """Render report.html and junit.xml of a run directory again, and print what stands in them.
 
     RUN is a run directory; without it the latest one. Nothing is judged again: that is what `squall verify` does.
+
+    With --nightly: what was lost, how long nothing could be written and what is new, for each configuration and class
+    of faults. It is computed from the histories of the night's runs and from the store of nights beside it, and stands
+    in DIR/report/index.html, or for other nights or runs in a page beside that.
 
     \b
     Examples:
       squall report
       squall report runs/20260704T120000-seed7
+      squall report --nightly nights/20260704T010000
+      squall report --nightly nights/20260704T010000 --nights 30 --where acks=1
     """
+    if nightly is None:
+        if nights or since or where:
+            raise click.UsageError("--nights, --since and --where say what is counted of nights: add --nightly DIR")
+        return _of_run(run or RUNS / LATEST)
+    if run is not None:
+        raise click.UsageError("name either a run or, with --nightly, a night")
+    if nights and since:
+        raise click.UsageError("--nights and --since both say which nights are counted: give one of them")
+    return _of_night(nightly, nights, since, where)
 
+
+def _of_run(run: Path) -> int:
     from chaos.typed import here
     from reports.junit import write_junit
     from reports.page import render
@@ -32,4 +57,23 @@ def command(run: Path) -> int:
     render(path)
     write_junit(path)
     summary(path, console(), here)
+    return 0
+
+
+def _of_night(path: Path, nights: int | None, since: object, where: tuple[str, ...]) -> int:
+    from datetime import datetime
+
+    from chaos.commands.durability import Wanted, make_report
+    from reports.nights.terminal import show
+
+    pairs = [each.partition("=") for each in where]
+    if wrong := next(
+        (text for text, (axis, equals, value) in zip(where, pairs, strict=True) if not (axis and equals)), None
+    ):
+        raise click.UsageError(f"--where {wrong}: it is AXIS=VALUE, for example acks=1")
+    day = since.strftime("%Y-%m-%d") if isinstance(since, datetime) else ""
+    wanted = Wanted(nights, day, {axis: value for axis, _, value in pairs})
+    page, report = make_report(path, wanted, console(stderr=True).print)
+    show(report, console())
+    click.echo(f"page: {page}")
     return 0

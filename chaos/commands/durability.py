@@ -1,0 +1,137 @@
+"""What `squall report --nightly` and the end of a night do: collect a night into the store, and make its page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.real.processes.child import TETHER
+from chaos.toolchain.class_archive import class_archive_here
+from chaos.toolchain.java import java
+
+if TYPE_CHECKING:
+    from checkers.nights.night import Night
+    from reports.nights.report import Report
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which nights and runs the table is over. All together: the night itself."""
+
+    nights: int | None = None
+    """The last so many."""
+    since: str = ""
+    """Nights that began then or later, as an ISO date."""
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def page(self) -> str:
+        """The page's file: a selection does not replace the night's own."""
+        parts = [f"nights-{self.nights}"] if self.nights else []
+        parts += [f"since-{self.since}"] if self.since else []
+        parts += [f"{axis}-{value}" for axis, value in self.where.items()]
+        safe = "".join(each if each.isalnum() or each in "-." else "-" for each in "_".join(parts))
+        return f"{safe}.html" if safe else "index.html"
+
+
+def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
+    """Collect the night in the folder `path`, if that was not done yet, and make its page.
+
+    Refused for a folder without a night.
+    """
+    from checkers.nights import store
+    from checkers.nights.night import NoNight, read_night
+    from reports.nights.page import render
+    from reports.nights.report import report_of
+
+    try:
+        night = read_night(path)
+    except NoNight as nothing:
+        raise Refused(str(nothing)) from None
+    place = path.resolve().parent / store.FOLDER
+    cells, chosen = _through_spark(night, place, wanted, say)
+    collected, unread = store.collections(place)
+    upto = collected[: [each.night for each in collected].index(night.name) + 1]
+    tables = {name: store.rows(upto, name) for name in ("nights", "runs", "findings")}
+    report = report_of(tables, night.name, cells, _scope(chosen, wanted), unread)
+    return render(path, report, wanted.page), report
+
+
+def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
+    """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
+    from checkers.nights import store
+    from spark_analysis.nights.cells import from_json
+
+    began = {each.night: each.began for each in store.collections(place)[0]} | {night.name: night.began}
+    chosen = chosen_nights(began, night.name, wanted)
+    known = [each.digest for each in store.collections(place)[0] if each.night == night.name]
+    with tempfile.NamedTemporaryFile(prefix="squall-cells-", suffix=".json") as out:
+        arguments = [str(place), "--cells", out.name, *(f"--night={each}" for each in chosen)]
+        arguments += [f"--where={axis}={value}" for axis, value in wanted.where.items()]
+        if known != [store.digest_of(night)]:
+            say(f"Spark reads the histories of {len(night.attempts)} runs")
+            arguments += ["--collect", str(night.path), "--into", str(_with_findings(night, place))]
+        _run(arguments, say)
+        return from_json(Path(out.name).read_text()), chosen
+
+
+def chosen_nights(began: Mapping[str, str], night: str, wanted: Wanted) -> list[str]:
+    """The nights that the table is over, none of them later than `night`. began: of every night in the store."""
+    ordered = sorted(began, key=lambda name: (began[name], name))
+    upto = ordered[: ordered.index(night) + 1]
+    if wanted.nights:
+        return upto[-wanted.nights :]
+    return [name for name in upto if began[name] >= wanted.since] if wanted.since else [night]
+
+
+def _with_findings(night: Night, place: Path) -> Path:
+    """A folder of the store with the findings of the night; the rest comes from Spark."""
+    from checkers.nights import store
+    from checkers.nights.facts import facts_of_night
+    from reports.nights.findings import findings_of
+
+    now = datetime.now(UTC)
+    folder = store.fresh(place, f"{night.name}-{os.getpid()}-{now:%H%M%S%f}", now)
+    store.write(folder, "findings", findings_of(night.name, facts_of_night(night)))
+    return folder
+
+
+def _run(arguments: Sequence[str], say: Say) -> None:
+    there = java(say)
+    archive = class_archive_here(there)
+    more = ["--class-archive", str(archive)] if archive else []
+    # Tethered: a command that is killed leaves no Spark that goes on alone.
+    tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
+    command = [*tether, sys.executable, "-P", "-m", "spark_analysis.nights", *arguments]
+    done = subprocess.run(
+        [*command, "--java-home", str(there.home), *more], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if line.strip()]
+        raise HarnessError(f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'}")
+
+
+def _scope(chosen: Sequence[str], wanted: Wanted) -> str:
+    of = (
+        "this night"
+        if len(chosen) == 1
+        else f"{len(chosen)} nights, {chosen[0]} to {chosen[-1]}"
+        if chosen
+        else "no night"
+    )
+    only = (
+        f", only runs with {', '.join(f'{axis}={value}' for axis, value in wanted.where.items())}"
+        if wanted.where
+        else ""
+    )
+    return f"Over {of}{only}."

@@ -1,0 +1,194 @@
+"""What a run of a night was, before anything is counted: configuration, fault classes, promise, verdict."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkers import fault_classes
+from checkers.guarantees import FaultClass, guarantee_for
+from checkers.history.conversion import read_faults
+from checkers.history.tables import PlayedFault
+from checkers.nights.night import Attempt, Night
+from checkers.plan_facts import BadPlan, facts_of
+
+ASIDE = (
+    "target",
+    "runtime",
+    "workload",
+    "nodes",
+    "isolation",
+    "faults",
+    "seed",
+    "acks",
+    "min-isr",
+    "replication-factor",
+)
+"""Axes that are no part of a configuration's name, or that its first words say."""
+USUAL = {
+    "idempotence": ("on",),
+    "client": ("squall",),
+    "codec": ("none",),
+    "unclean": ("off",),
+    "flush": ("os",),
+    "generation": ("2",),
+    "mutant": ("none", ""),
+}
+"""Values that a configuration's name leaves out."""
+NO_CLASS = "none"
+"""The class of a run without faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One run of a night. Nothing in it needs the history's records."""
+
+    attempt: Attempt
+    path: Path | None
+    """Its directory; None where there is none."""
+    verdict: str
+    axes: Mapping[str, str]
+    configuration: str
+    """What the durability of its records depends on, in words."""
+    classes: str
+    """Of the faults that began, as "P N"; `NO_CLASS` where none did."""
+    promise: str
+    """The row of the guarantees that its configuration falls under; empty where nobody knows."""
+    permitted: tuple[str, ...]
+    """Anomalies that may happen all the same, under these faults."""
+    faults: tuple[PlayedFault, ...]
+    seed: int | None = None
+    trouble: str = ""
+    """Why it proves nothing, or why it cannot be read."""
+
+
+def facts_of_night(night: Night) -> list[Facts]:
+    """Of every attempt, in the order in which they ended."""
+    return [_facts(night, attempt) for attempt in night.attempts]
+
+
+def _facts(night: Night, attempt: Attempt) -> Facts:
+    path = night.path / attempt.run if attempt.run else None
+    if path is not None and not path.is_dir():
+        path = None
+    plan = _toml(path / "plan.toml") if path else {}
+    verdict = _json(path / "verdict.json") if path else {}
+    faults = _faults(path)
+    axes = axes_of(plan, attempt.planned)
+    classes, promise, permitted = _promise(plan, faults, verdict)
+    seed = plan.get("seed", attempt.planned.get("seed"))
+    return Facts(
+        attempt=attempt,
+        path=path,
+        verdict=attempt.verdict,
+        axes=axes,
+        configuration=configuration(axes),
+        classes=classes,
+        promise=promise,
+        permitted=permitted,
+        faults=faults,
+        seed=seed if isinstance(seed, int) else None,
+        trouble=attempt.why or ("" if path else "its run directory is gone"),
+    )
+
+
+def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
+    """Axis -> value: as the plan has it, and as the night's matrix says where that says it. All are words."""
+    cell = planned.get("cell")
+    told = {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
+    for name in ("target", "runtime", "workload", "faults"):
+        if planned.get(name):
+            told.setdefault(name, _word(planned[name]))
+    return {**_of_plan(plan), **told}
+
+
+def _of_plan(plan: Mapping[str, Any]) -> dict[str, str]:
+    load, cluster = _table(plan, "workload"), _table(plan, "cluster")
+    settings = {**_table(cluster, "settings"), **_table(load, "topic_settings")}
+    found = {
+        "target": plan.get("target"),
+        "runtime": plan.get("runtime"),
+        "workload": load.get("name"),
+        "acks": "all" if load.get("acks") == -1 else load.get("acks"),
+        "min-isr": load.get("min_isr"),
+        "replication-factor": load.get("replication_factor"),
+        **{name: load.get(name) for name in ("idempotence", "isolation", "generation", "codec", "client")},
+        "unclean": str(settings["unclean.leader.election.enable"]).lower() == "true"
+        if "unclean.leader.election.enable" in settings
+        else None,
+        "flush": settings.get("flush.messages"),
+        "mutant": plan.get("mutant"),
+    }
+    return {name: _word(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _word(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def configuration(axes: Mapping[str, str]) -> str:
+    """The name of a configuration: acks and min ISR, then whatever is not as it usually is, as "axis=value"."""
+    told = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
+    if "min-isr" in axes:
+        of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""
+        told.append(f"min ISR {axes['min-isr']}{of}")
+    for name, value in axes.items():
+        # Without acks=all a producer cannot be idempotent: that its acks are not all says so.
+        implied = name == "idempotence" and axes.get("acks", "all") != "all" and value == "off"
+        if name not in ASIDE and value not in USUAL.get(name, ()) and not implied:
+            told.append(f"{name}={value}")
+    return ", ".join(told) or "not known"
+
+
+def _promise(
+    plan: Mapping[str, Any], faults: tuple[PlayedFault, ...], verdict: Mapping[str, Any]
+) -> tuple[str, str, tuple[str, ...]]:
+    """(fault classes, row of the guarantees, what is permitted): as it was judged, else by the plan."""
+    judged = verdict.get("guarantee")
+    try:
+        classes = fault_classes.classes_of(faults)
+    except fault_classes.UnknownFault:
+        return "not known", "", ()
+    words = " ".join(each.value for each in FaultClass if each in classes) or NO_CLASS
+    if isinstance(judged, dict) and verdict.get("verdict") in ("valid", "invalid"):
+        permitted = judged.get("permitted")
+        return words, str(judged.get("row") or ""), tuple(permitted) if isinstance(permitted, dict) else ()
+    try:
+        facts = facts_of(plan)
+    except BadPlan:
+        return words, "", ()
+    found = guarantee_for(facts.configuration, classes, facts.expect)
+    return words, found.row, tuple(found.permitted)
+
+
+def _faults(path: Path | None) -> tuple[PlayedFault, ...]:
+    if path is None:
+        return ()
+    try:
+        return tuple(read_faults(path)[0])
+    except OSError:
+        return ()
+
+
+def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,158 @@
+"""What a night left behind: its plan of runs (night.json), and what came of each (results.jsonl, end.json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+"""Of night.json."""
+FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
+VERDICTS = ("valid", "invalid", "unknown")
+NO_VERDICT = "no verdict"
+
+
+class NoNight(Exception):
+    """The folder holds no night that can be read. The message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of an item, or what came of trying."""
+
+    item: str
+    number: int
+    """From 1."""
+    verdict: str
+    """valid, invalid, unknown, or `NO_VERDICT`."""
+    run: str
+    """Its directory, from the night's folder. Empty: there is none."""
+    planned: Mapping[str, Any]
+    """The item as night.json has it."""
+    last: bool
+    """No later attempt of the same item: this one counts."""
+    began: str = ""
+    seconds: float | None = None
+    why: str = ""
+    unexpected: tuple[str, ...] = ()
+    """Anomalies that the configuration permits and the matrix's expectations forbid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """A night as its files tell it. Empty where they do not say."""
+
+    path: Path
+    name: str
+    began: str
+    items: tuple[str, ...]
+    attempts: tuple[Attempt, ...]
+    commit: str = ""
+    budget_s: float | None = None
+    ended: str = ""
+    """Empty: it goes on, or was killed."""
+    exit: int | None = None
+    interrupted: bool = False
+    left_out: tuple[str, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+    """What could not be read, a sentence each."""
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Items without an attempt, left out or not come to."""
+        tried = {each.item for each in self.attempts}
+        return tuple(each for each in self.items if each not in tried)
+
+
+def read_night(path: Path) -> Night:
+    """The night in the folder `path`. NoNight; whatever else is damaged stands in `problems`."""
+    told = _head(path)
+    items = {str(each["item"]): each for each in told.get("items", ()) if isinstance(each, dict) and "item" in each}
+    problems: list[str] = []
+    attempts = _attempts(path, items, problems)
+    end = _end(path, problems)
+    return Night(
+        path=path,
+        name=str(told.get("night") or path.resolve().name),
+        began=str(told.get("began") or ""),
+        items=tuple(items),
+        attempts=attempts,
+        commit=str(told.get("commit") or ""),
+        budget_s=_number(told.get("budget_s")),
+        ended=str(end.get("ended") or ""),
+        exit=end["exit"] if isinstance(end.get("exit"), int) else None,
+        interrupted=bool(end.get("interrupted", False)),
+        left_out=tuple(map(str, end.get("left_out") or ())),
+        problems=tuple(problems),
+    )
+
+
+def _head(path: Path) -> dict[str, Any]:
+    try:
+        told = json.loads((path / FILE).read_text())
+    except FileNotFoundError:
+        raise NoNight(f"{path}: no night is there: it has no {FILE}, which `squall nightly` writes first") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise NoNight(f"{path / FILE} cannot be read: {error}") from None
+    if not isinstance(told, dict) or told.get("schema") != SCHEMA:
+        schema = told.get("schema") if isinstance(told, dict) else None
+        raise NoNight(
+            f"{path / FILE} is of schema {schema!r}, and this version of Squall reads {SCHEMA}: "
+            "make the report with the version that wrote it"
+        )
+    return told
+
+
+def _attempts(path: Path, items: Mapping[str, Any], problems: list[str]) -> tuple[Attempt, ...]:
+    lines = []
+    for number, text in enumerate(_text(path / RESULTS, problems).splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            lines.append((str(line["item"]), int(line.get("attempt", 1)), line))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            problems.append(f"{RESULTS}: line {number} cannot be read, and is left out.")
+    last = {item: number for item, number, _ in sorted(lines, key=lambda each: each[1])}
+    known = {(item, number): line for item, number, line in lines}
+    return tuple(
+        Attempt(
+            item=item,
+            number=number,
+            verdict=str(line["verdict"]) if line.get("verdict") in VERDICTS else NO_VERDICT,
+            run=str(line.get("run") or ""),
+            planned=items.get(item, {}),
+            last=number == last[item],
+            began=str(line.get("began") or ""),
+            seconds=_number(line.get("seconds")),
+            why=str(line.get("why") or ""),
+            unexpected=tuple(map(str, line.get("unexpected") or ())),
+        )
+        for (item, number), line in known.items()
+    )
+
+
+def _end(path: Path, problems: list[str]) -> dict[str, Any]:
+    if not (path / END).exists():
+        return {}
+    try:
+        told = json.loads(_text(path / END, problems))
+    except (ValueError, RecursionError):
+        problems.append(f"{END} cannot be read: how the night ended is not known.")
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _text(path: Path, problems: list[str]) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}.")
+        return ""
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""The durability report: a night of runs, and the nights before it, on a page and on the terminal."""

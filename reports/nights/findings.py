@@ -1,0 +1,135 @@
+"""The findings of a night's runs as rows of the store, each with a fingerprint by which later nights know it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from checkers.anomalies.registry import LOSS
+from checkers.nights.facts import Facts
+from reports import checks
+from reports.causes import Group, groups_of
+from reports.run_files import RunFiles, objects, read_run
+from reports.stories import NOT_READ, Line
+
+Row = dict[str, Any]
+NO_CAUSE = "nothing that the brokers' traces tell"
+STORY = 12
+"""Lines of a story that the store keeps."""
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
+_COVERS = re.compile(r", which covers \d+")
+
+
+def findings_of(night: str, facts: Iterable[Facts]) -> list[Row]:
+    """A row for each cause of each anomaly in each run. Rows of runs that nobody can read are left out."""
+    return [row for each in facts if each.path is not None and _shows(each.path) for row in _of(night, each, each.path)]
+
+
+def _shows(run_dir: Path) -> bool:
+    """Whether anything was found: reading a whole run takes a while."""
+    if (run_dir / "violations.json").exists():
+        return True
+    try:
+        verdict = json.loads((run_dir / "verdict.json").read_text())
+        return bool(verdict.get("anomalies"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
+    files = read_run(run_dir)
+    found = [check for check in checks.checks_of(files) if check.count]
+    groups = groups_of(files, found)
+    attempt = facts.attempt
+    head = {
+        "night": night,
+        "item": attempt.item,
+        "attempt": attempt.number,
+        "run": attempt.run,
+        "configuration": facts.configuration,
+        **{name: facts.axes.get(name, "") for name in ("target", "runtime", "workload")},
+        "classes": facts.classes,
+        "promise": facts.promise,
+    }
+    for check in found:
+        permitted = {checks.PERMITTED: True, checks.FAILED: False}.get(check.state)
+        same: dict[str, Row] = {}
+        for group in groups[check.title] or [Group("", [])]:
+            row = {
+                **head,
+                "anomaly": check.name,
+                "evidence": check.evidence,
+                "permitted": permitted,
+                "unexpected": permitted is True and check.name in attempt.unexpected,
+                "why": check.why,
+                "count": check.count,
+                **_told(files, check, group),
+            }
+            known = same.setdefault(row["fingerprint"], row)
+            if known is not row:
+                known["witnesses"] += row["witnesses"]
+                known["first_s"], known["last_s"] = _earliest(known, row), _latest(known, row)
+        yield from same.values()
+
+
+def _told(files: RunFiles, check: checks.Check, group: Group) -> Row:
+    """What the witnesses of one cause tell, and their fingerprint."""
+    stories = [lines for _, lines, _ in group.witnesses]
+    first = stories[0] if stories else []
+    cause, place = cause_of(files, first), place_of(files, first)
+    times = [line.t for lines in stories for line in lines if not line.text.startswith(NOT_READ)]
+    return {
+        "witnesses": len(group.witnesses),
+        "fingerprint": fingerprint(check.name, check.evidence, cause, place),
+        "cause": cause,
+        "place": place,
+        "first_s": min(times, default=None),
+        "last_s": max(times, default=None),
+        "story": [f"{line.t:.3f} s  {line.text}" for line in first[:STORY]] or list(check.moments[:STORY]),
+    }
+
+
+def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
+    """By what a finding is known again in another night.
+
+    lost-write and unseen are one thing: which of them it is depends on where readers stood by chance.
+    """
+    what = "loss" if anomaly in LOSS else f"{anomaly}/{evidence}"
+    return hashlib.sha256("\0".join((what, cause, place)).encode()).hexdigest()[:12]
+
+
+def cause_of(files: RunFiles, story: Iterable[Line]) -> str:
+    """What has happened to the record, in words that are the same for all runs in which the same happens."""
+    grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
+    return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
+
+
+def general(text: str, partitions: Iterable[str]) -> str:
+    """A sentence without the brokers, offsets and partitions of its run."""
+    for name in sorted(partitions, key=len, reverse=True):
+        text = text.replace(name, "the partition")
+    return _NUMBERS.sub("N", _COVERS.sub("", text))
+
+
+def place_of(files: RunFiles, story: Iterable[Line]) -> str:
+    """Where in the run's story it happened: the phase, and the fault that had begun last."""
+    lines = [line for line in story if not line.text.startswith(NOT_READ)]
+    if not lines:
+        return ""
+    at = min((line.t for line in lines if line.grave), default=min(line.t for line in lines))
+    phase = next((name for name, begin, end in reversed(files.phases) if begin is not None and begin <= at), "")
+    begun = [(files.seconds(each.get("began")), str(each.get("action"))) for each in objects(files.faults)]
+    before = [(began, action) for began, action in begun if began is not None and began <= at]
+    return f"{phase}, after {max(before)[1]}" if before else f"{phase}, before any fault"
+
+
+def _earliest(one: Row, other: Row) -> float | None:
+    return min((row["first_s"] for row in (one, other) if row["first_s"] is not None), default=None)
+
+
+def _latest(one: Row, other: Row) -> float | None:
+    return max((row["last_s"] for row in (one, other) if row["last_s"] is not None), default=None)

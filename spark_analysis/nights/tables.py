@@ -1,0 +1,157 @@
+"""The histories of all runs of a night as one history, so that the views and rules of a single run find what they find.
+
+A partition of run R gets the id `R * PARTITIONS + part`, an operation `R * OPERATIONS + op`. Whatever the views group
+and join by partition, value or operation then stays inside its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from checkers.history import conversion
+from checkers.history.conversion import Conversion
+from checkers.history.parquet import SCHEMAS
+from checkers.history.tables import Partition
+from checkers.metrics import Context, context_of
+from checkers.nemesis_log import FOREVER, windows
+from spark_analysis import views
+from spark_analysis.jobs import SQL_TYPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = 1 << 20
+OPERATIONS = 1 << 40
+AT_ONCE = 1000
+"""Runs of one pass: their partitions' ids fit into an int."""
+NAMES = ("records", "told", "partitions", "members", "txns")
+_SHIFTED = {
+    "part": f"int(run * {PARTITIONS} + part)",
+    "op": f"run * {OPERATIONS} + op",
+    "txn": f"run * {OPERATIONS} + txn",
+}
+"""-1, which stands for no partition, comes below all of its run: nothing joins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is in memory of one run's history: everything but its large tables."""
+
+    folder: Path
+    converted: Conversion
+    context: Context
+
+
+def kept(run_dir: Path) -> Kept:
+    """Of one run; converts its history first where that was not done, or by another version.
+
+    Raises FileNotFoundError where there is no history, OSError and ValueError where it cannot be read.
+    """
+    folder = run_dir / conversion.FOLDER
+    try:
+        converted = conversion.read_conversion(run_dir)
+        whole = all((folder / f"{name}.parquet").exists() for name in SCHEMAS)
+    except (OSError, ValueError, TypeError, KeyError):
+        whole = False
+    if not whole:
+        if not (run_dir / "history.jsonl").exists():
+            raise FileNotFoundError("there is no history")
+        converted = conversion.convert(run_dir)
+    history, faults = conversion.load(run_dir, large=False)
+    return Kept(folder, converted, context_of(history, faults))
+
+
+def stage(runs: Sequence[Kept], folder: Path) -> None:
+    """Links to the tables of all runs, as Spark reads one table of many files: TABLE/run=N/part.parquet."""
+    assert len(runs) <= AT_ONCE
+    for number, run in enumerate(runs):
+        for name in NAMES:
+            place = folder / name / f"run={number}"
+            place.mkdir(parents=True)
+            (place / "part.parquet").symlink_to((run.folder / f"{name}.parquet").absolute())
+
+
+def register(spark: SparkSession, runs: Sequence[Kept], folder: Path) -> list[DataFrame]:
+    """Temporary views of what is staged in `folder`, of `judged` and all below it, `runs`, and `played` (their faults).
+
+    Returns what is to be unpersisted afterwards.
+    """
+    for name in NAMES:
+        _staged(spark, folder, name).createOrReplaceTempView(name)
+    spark.createDataFrame(_runs(runs)).createOrReplaceTempView("runs")
+    spark.createDataFrame(_played(runs)).createOrReplaceTempView("played")
+    cached = []
+    everywhere = [each for run in runs for each in run.context.partitions]
+    for name in views.in_order(["judged"]):
+        if name not in NAMES:
+            table = _view(spark, name, everywhere)
+            table.createOrReplaceTempView(name)
+            cached += [table] if views.VIEWS[name].kept else []
+    return cached
+
+
+def together(runs: Sequence[Kept]) -> Conversion:
+    """What rules ask of a conversion, of all runs: whether anywhere something is damaged or compacted."""
+    one = runs[0].converted
+    return Conversion(
+        run="",
+        wall_ms=one.wall_ms,
+        mono_ns=one.mono_ns,
+        lines=0,
+        torn_bytes=0,
+        records=sum(run.converted.records for run in runs),
+        corrupt=sum(run.converted.corrupt for run in runs),
+        holes=sum(run.converted.holes for run in runs),
+        compacted=any(run.converted.compacted for run in runs),
+        outcomes={f: {} for run in runs for f in run.converted.outcomes},
+        names=[],
+    )
+
+
+def _staged(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    schema = SCHEMAS[name]
+    columns = ", ".join(f"`{column.name}` {SQL_TYPES[str(column.type)]}" for column in schema)
+    table = spark.read.schema(f"{columns}, run int").parquet(str(folder / name))
+    chosen = [f"{_SHIFTED[each]} {each}" if each in _SHIFTED else f"`{each}`" for each in schema.names]
+    return table.selectExpr(*chosen)
+
+
+def _view(spark: SparkSession, name: str, everywhere: Sequence[Partition]) -> DataFrame:
+    view = views.VIEWS[name]
+    table = spark.sql(view.sql if isinstance(view.sql, str) else view.sql(everywhere))
+    if view.by:
+        table = table.repartition(view.by)
+    return table.cache() if view.kept else table
+
+
+_SPAN = pa.struct([("began", pa.int64()), ("ended", pa.int64())])
+_RUNS = pa.schema([("run", pa.int64()), ("spans", pa.list_(_SPAN)), ("afterwards", pa.list_(pa.int64()))])
+_PLAYED = pa.schema([(name, pa.int64()) for name in ("run", "id", "began", "ended", "whole_since")])
+
+
+def _runs(runs: Sequence[Kept]) -> pa.Table:
+    """When faults were on, and who wrote after healing, which is no load."""
+    rows = [
+        {
+            "run": number,
+            "spans": [{"began": began, "ended": min(ended, FOREVER)} for began, ended in windows(run.context.faults)],
+            "afterwards": list(run.context.afterwards),
+        }
+        for number, run in enumerate(runs)
+    ]
+    return pa.Table.from_pylist(rows, schema=_RUNS)
+
+
+def _played(runs: Sequence[Kept]) -> pa.Table:
+    rows = [
+        {"run": number, "id": each.id, "began": each.began, "ended": each.ended, "whole_since": each.whole_since}
+        for number, run in enumerate(runs)
+        for each in run.context.faults
+        if each.began >= 0
+    ]
+    return pa.Table.from_pylist(rows, schema=_PLAYED)
