@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sim": ("chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
     "replay": ("chaos.commands.replay", "Repeat a recorded run; a simulated one exactly."),
     "shrink": ("chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
+    "nightly": ("chaos.commands.nightly", "Run a matrix of configurations, faults and seeds within a time budget."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
@@ -47,6 +48,7 @@ Examples:
   squall shrink runs/latest            the few steps that still fail, and their story
   squall explain runs/latest lost-write  what it means, what caused it, and its story
   squall runs                          what is in runs/, as a table and as a page
+  squall nightly --list                what a night would run, and how long
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -160,6 +161,22 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return add
 
 
+def _folder_word(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and re.fullmatch(r"[\w.+\-]{1,200}", given) is None:
+        raise click.BadParameter(f"{given!r}: letters, digits and . + - _ make the name of a folder")
+    return given
+
+
+label_flag = click.option(
+    "--label",
+    default="",
+    callback=_folder_word,
+    metavar="WORD",
+    help="In the name of the run directory. [default: the seed]",
+)
+"""Of the commands that make run directories."""
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -207,9 +224,16 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     metavar="PORT",
     help="Serve OpenMetrics at 127.0.0.1:PORT/metrics while it runs. 0: a free port, which is printed.",
 )
+@label_flag
 @workload_flags()
 def command(
-    plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, port: int | None, **flags: Any
+    plan_file: Path | None,
+    root: Path,
+    runtime: str | None,
+    keep_data: bool,
+    port: int | None,
+    label: str,
+    **flags: Any,
 ) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
@@ -226,7 +250,7 @@ def command(
 
     progress = Progress("squall run", then=THEN)
     with serving(progress, port):
-        directory = run_and_judge(plan, root, progress)
+        directory = run_and_judge(plan, root, progress, label)
         return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
 
 

@@ -7,12 +7,13 @@ import os
 import re
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.commands.run import plan_flags, plan_of, workload_flags
+from chaos.commands.run import label_flag, plan_flags, plan_of, workload_flags
 from chaos.faults.kind import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
@@ -84,6 +85,7 @@ lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage."""
     show_default=True,
     help="Folder for run directories; a batch keeps those of failing runs.",
 )
+@label_flag
 @workload_flags(simulated=True)
 def command(
     plan_file: Path | None,
@@ -95,6 +97,7 @@ def command(
     all_violations: bool,
     most_unknown: float,
     root: Path,
+    label: str,
     **flags: Any,
 ) -> int:
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
@@ -117,7 +120,7 @@ def command(
         plan = swarm_plan(flags["seed"], workload=flags["workload"]) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
-    return _single(plan, mutant, not all_violations, root, spark)
+    return _single(plan, mutant, not all_violations, root, spark, label)
 
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
@@ -145,7 +148,7 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 # -------------------------------------------------------------------------------------------------------- one seed
 
 
-def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
+def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spark: bool, label: str) -> int:
 
     from chaos.runs.saved import repeat_of, save
     from chaos.runs.simulation import simulate
@@ -156,7 +159,8 @@ def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spa
     with garbage_waits():
         result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
         _say_result(say, result, time.monotonic() - began)
-        directory = save(result, root, lambda made: repeat_of(made, mutant, stop_at_first=stop_at_first))
+        repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
+        directory = save(result, root, repeat, label=label)
     return _conclude(directory.path, say, spark)
 
 

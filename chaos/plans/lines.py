@@ -11,7 +11,7 @@ _FAULT = re.compile(r"fault (\d+)\b")
 _SETTING = re.compile(r"([a-z_]+(?:\.[\w\-]+)*): ")
 
 Where = tuple[str, ...]
-"""Names of tables and of a key; the number of a fault stands behind `faults`."""
+"""Names of tables and of a key. Behind the name of an array of tables (`faults`) stands the number of its table."""
 
 
 def with_line(text: str, wrong: str) -> str:
@@ -42,14 +42,15 @@ def _line_of(text: str, wrong: str) -> int:
 
 
 def _places(text: str) -> Iterator[tuple[int, Where]]:
-    """(line number, what begins there): tables and keys, as TOML files of plans have them."""
+    """(line number, what begins there): tables and keys, as TOML files of plans and of matrices have them."""
     table: Where = ()
-    faults = -1
+    counts: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if head := _TABLE.match(line):
             names = tuple(name.strip().strip('"') for name in head[2].split("."))
-            faults += head[1] == "[["
-            table = (names[0], str(faults), *names[1:]) if names[0] == "faults" else names
+            if head[1] == "[[":
+                counts[names[0]] = counts.get(names[0], -1) + 1
+            table = (names[0], str(counts[names[0]]), *names[1:]) if names[0] in counts else names
             yield number, table
         elif key := _KEY.match(line):
             yield number, (*table, key[1].strip('"'))

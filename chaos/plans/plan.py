@@ -225,34 +225,36 @@ def write_plan(plan: Plan) -> str:
     """A plan as TOML; `read_plan` of it gives an equal plan."""
     data = plan.model_dump(mode="json")
     operations = data.pop("operations")
-    lines = [f"{key} = {_toml(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
+    lines = [f"{key} = {toml_value(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
     if operations is not None:
-        lines += ["operations = [", *(f"    {_toml(list(each))}," for each in operations), "]"]
+        lines += ["operations = [", *(f"    {toml_value(list(each))}," for each in operations), "]"]
     for key, value in data.items():
         if isinstance(value, dict):
             lines += _table(key, value)
     for fault in data["faults"]:
-        lines += ["", "[[faults]]", *(f"{k} = {_toml(v)}" for k, v in fault.items() if v is not None)]
+        lines += ["", "[[faults]]", *(f"{k} = {toml_value(v)}" for k, v in fault.items() if v is not None)]
     return "\n".join(lines) + "\n"
 
 
 def _table(name: str, values: dict[str, Any]) -> list[str]:
-    plain = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    plain = [f"{k} = {toml_value(v)}" for k, v in values.items() if not isinstance(v, dict)]
     lines = ["", f"[{name}]", *plain]
     for key, value in values.items():
         if isinstance(value, dict):
-            lines += ["", f"[{name}.{key}]", *(f"{_toml(k)} = {_toml(v)}" for k, v in value.items())]
+            lines += ["", f"[{name}.{key}]", *(f"{toml_value(k)} = {toml_value(v)}" for k, v in value.items())]
     return lines
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as it stands in a TOML file, on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
+        pairs = ", ".join(f"{toml_value(name)} = {toml_value(each)}" for name, each in value.items())
+        return f"{{ {pairs} }}" if value else "{}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

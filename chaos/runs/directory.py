@@ -27,12 +27,14 @@ class RunDirectory:
         """A file without a name: the system frees it, too, when a harness ends that could not."""
 
     @classmethod
-    def create(cls, root: Path, seed: int, *, latest: bool = True) -> RunDirectory:
-        """A fresh directory below `root`, named by the time in UTC and the seed. `latest`: point `latest` at it."""
+    def create(cls, root: Path, seed: int, *, latest: bool = True, label: str = "") -> RunDirectory:
+        """A fresh directory below `root`, named by the time in UTC and a label, else the seed. `latest`: point `latest`
+        at it.
+        """
         writable(root)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for attempt in range(1000):
-            path = root / (f"{stamp}-seed{seed}" + (f"-{attempt}" if attempt else ""))
+            path = root / (f"{stamp}-{label or f'seed{seed}'}" + (f"-{attempt}" if attempt else ""))
             try:
                 path.mkdir()
             except FileExistsError:

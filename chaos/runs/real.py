@@ -53,11 +53,11 @@ THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report"
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 
 
-def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None) -> RunDirectory | None:
+def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, label: str = "") -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
 
     progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
-    judging: what was recorded is judged, and the verdict is unknown.
+    judging: what was recorded is judged, and the verdict is unknown. label: as in `RunDirectory.create`.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
@@ -66,7 +66,7 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None) -> R
     # Whatever takes minutes to install is installed before anything is timed.
     class_archive(java(say.print), say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
-    directory = RunDirectory.create(root, plan.seed)
+    directory = RunDirectory.create(root, plan.seed, label=label)
     directory.reserve()
     runtime = make_runtime(directory.path)
     command = repeat_command(directory)

@@ -32,14 +32,19 @@ def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: boo
 
 
 def save(
-    result: SimResult, root: Path, command: str | Callable[[RunDirectory], str], *, latest: bool = True
+    result: SimResult,
+    root: Path,
+    command: str | Callable[[RunDirectory], str],
+    *,
+    latest: bool = True,
+    label: str = "",
 ) -> RunDirectory:
     """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it, or tells that of
     the directory.
 
     Its verdict may be graver than the result's: the replicas' files are compared as well, now that they are files.
     """
-    directory = RunDirectory.create(root, result.plan.seed, latest=latest)
+    directory = RunDirectory.create(root, result.plan.seed, latest=latest, label=label)
     files = result.files
     info = json.loads(files[INFO])
     if result.violations and info.get("trouble"):

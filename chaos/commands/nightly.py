@@ -1,0 +1,330 @@
+"""`squall nightly`: a matrix of runs within a budget, and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chaos.errors import Refused
+from chaos.nights.axes import AXES
+from chaos.nights.directory import NIGHTS, NightDirectory, write_whole
+from chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
+from chaos.screen import console
+from chaos.typed import PROGRAM, typed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.nights.budget import Forecast
+    from chaos.nights.items import Item
+    from chaos.nights.opening import Opened
+    from chaos.nights.outcome import Outcome
+    from chaos.nights.player import Player
+    from chaos.nights.results import Attempt
+
+INTERRUPTED = 130
+STYLES = {"valid": "green", "invalid": "bold red"}
+
+
+Axes = dict[str, tuple[str, ...]]
+
+
+def _vary(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Axes:
+    axes: Axes = {}
+    for each in given:
+        axis, equals, values = each.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{each!r}: AXIS=VALUE,VALUE is wanted, as in --vary acks=all,1")
+        axes[axis.strip()] = tuple(value.strip() for value in values.split(",") if value.strip())
+    return axes
+
+
+def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
+    try:
+        return None if given is None else seconds(given)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from None
+
+
+@click.command(
+    epilog=f"""\\b
+Axes: {", ".join(list(AXES)[:8])},
+{", ".join(list(AXES)[8:])}
+
+\\b
+Examples:
+  squall nightly                           {FILE}
+  squall nightly --list                    what it would run, how long, how much disk
+  squall nightly --vary acks=all,1 --vary min-isr=1,2 --seeds 3 --budget 20m
+  squall nightly --vary runtime=sim --vary workload=appends,transactions --seeds 20
+  squall nightly -k "kafka and transactions" -x
+  squall nightly --resume nights/20260704T010000
+
+\\b
+Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
+2 too much is unknown (--unknown-share), 3 wrong usage, 130 interrupted."""
+)
+@click.option(
+    "--matrix",
+    "matrix_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"The matrix. [default: {FILE}; with --vary none]",
+)
+@click.option(
+    "--vary",
+    multiple=True,
+    callback=_vary,
+    metavar="AXIS=A,B",
+    help="Values of an axis; may be repeated. Without --matrix these are the whole matrix.",
+)
+@click.option(
+    "--faults",
+    multiple=True,
+    metavar="LIST",
+    help="With --vary alone: a mix of faults; may be repeated. [default: as `squall run`]",
+)
+@click.option(
+    "--time",
+    "time_s",
+    type=click.FloatRange(0, min_open=True),
+    help="With --vary alone: seconds of load of each run. [default: 30]",
+)
+@click.option("--seeds", type=click.IntRange(1), metavar="N", help="Seeds for each configuration and mix of faults.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="First seed. [default: the matrix's, else of the date]"
+)
+@click.option("--budget", callback=_time, metavar="TIME", help="How long the night may take: 90s, 20m, 1h.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help=f"Folder of the night. [default: {NIGHTS}/TIME]"
+)
+@click.option(
+    "--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a night that was interrupted."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Runs of processes side by side; two simulations take the room of one. [default: one for 2 cores]",
+)
+@click.option("-k", "select", default="", metavar="EXPRESSION", help="Only runs whose names match, as pytest does it.")
+@click.option("-x", "stop_at_first", is_flag=True, help="Stop at the first run that is not valid.")
+@click.option(
+    "--unknown-share",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Exit with 2 if more of the runs than this are unknown. [default: the matrix's, else 20]",
+)
+@click.option("--retries", type=click.IntRange(0, 10), help="How often an unknown run is tried again. [default: 1]")
+@click.option("--keep-mib", type=click.IntRange(1), help="What all runs may leave on disk, in MiB. [default: 4096]")
+@click.option(
+    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
+)
+@click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
+@click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
+def command(
+    matrix_file: Path | None,
+    vary: Axes,
+    faults: tuple[str, ...],
+    time_s: float | None,
+    seeds: int | None,
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    only_list: bool,
+    **flags: Any,
+) -> int:
+    """Run a matrix of configurations, faults and seeds within a time budget, spread fairly over configurations.
+
+    Each run is one of `squall run` or `squall sim`. Runs of unknown verdict are tried again. A night that was
+    interrupted goes on with --resume. The night's folder has a summary, JUnit, Allure, and every run.
+    """
+    from chaos.nights import opening
+    from chaos.nights.session import require
+
+    if resume is not None and (matrix_file or vary or faults or time_s or seeds or seed is not None or out):
+        beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out"
+        raise click.UsageError(f"--resume goes on with what was planned: none of {beside}")
+    if not only_list:
+        require()
+    say = console(stderr=True)
+    directory = NightDirectory(resume) if resume is not None else opening.place(out, NIGHTS)
+    try:
+        if resume is not None:
+            directory.planned()
+            matrix = _over(read_matrix(directory.matrix), flags)
+        else:
+            matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
+    except MatrixError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    if only_list:
+        opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
+        return _list(opened, flags)
+    with directory.held():
+        if resume is None:
+            opened = opening.plan(matrix, directory, seed, seeds)
+            opening.write(directory, opened)
+        else:
+            opened = opening.resume(directory, matrix)
+        return _play(directory, opened, flags, say)
+
+
+def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: float | None) -> Matrix:
+    """The matrix of the command line. MatrixError."""
+    by_hand = bool(vary) and file is None
+    if (faults or time_s) and not by_hand:
+        raise click.UsageError("--faults and --time are of a matrix by hand: --vary without --matrix")
+    if not by_hand:
+        matrix = read_matrix(file if file is not None else PROGRAM.parent / FILE)
+        return varied(matrix, vary) if vary else matrix
+    return make_matrix({"runs": [{"name": "by hand", "axes": vary, "faults": list(faults), "time_s": time_s or 30}]})
+
+
+def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
+    """The flags over what the matrix says."""
+    share = flags["unknown_share"]
+    given = {"budget": flags["budget"], "retries": flags["retries"], "keep_mib": flags["keep_mib"]}
+    given["unknown_share"] = None if share is None else share / 100
+    return matrix.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def _slots(flags: dict[str, Any]) -> int:
+    return flags["jobs"] or max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+# ------------------------------------------------------------------------------------------------------- beforehand
+
+
+def _forecast(opened: Opened, flags: dict[str, Any]) -> Forecast:
+    from chaos.nights.budget import MIB, forecast
+
+    keep = opened.matrix.keep_mib * MIB
+    return forecast(opened.plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
+
+
+def _list(opened: Opened, flags: dict[str, Any]) -> int:
+    """What would run, in its order."""
+    from rich import box
+    from rich.table import Table
+
+    told = _forecast(opened, flags)
+    out = {item.item: why for item, why in told.left_out} | opened.lacking
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("configuration", "faults", "seed", "about, s", "left out"):
+        table.add_column(name, justify="right" if name in ("seed", "about, s") else "left")
+    for item in opened.items:
+        cost = opened.costs.of(item)
+        table.add_row(item.configuration, item.faults, str(item.seed), f"{cost.seconds:.0f}", out.get(item.item, ""))
+    screen = console()
+    screen.print(table)
+    _say_plan(screen, opened, told)
+    return 0
+
+
+def _say_plan(say: Console, opened: Opened, told: Forecast) -> None:
+    from chaos.nights.budget import MIB
+
+    cells = {each.configuration for each in opened.items}
+    budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
+    size = f"about {told.bytes / MIB:.0f} MiB stay on disk, at most {opened.matrix.keep_mib}"
+    runs = f"{len(opened.items)} runs over {len(cells)} configurations, seeds from {opened.first_seed}"
+    say.print(f"{runs}; {len(told.plays)} of them are planned", soft_wrap=True)
+    say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
+    for why, count in Counter(opened.lacking.values()).most_common():
+        say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
+    if told.left_out:
+        say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
+    for each in opened.excluded:
+        say.print(f"excluded: {each['what']}: {each['why']}", markup=False, soft_wrap=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- playing
+
+
+def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say: Console) -> int:
+    from chaos.nights import session
+    from chaos.nights.budget import MIB, spent_s
+    from chaos.nights.leftovers import end_leftovers
+    from chaos.nights.player import Limits, Player
+    from chaos.nights.results import by_item
+
+    say.print(f"night {opened.id}: {directory.path}", soft_wrap=True)
+    for ended in end_leftovers(directory.runs):
+        say.print(f"ended what was left of a killed session: {ended}", markup=False, soft_wrap=True)
+    attempts = directory.attempts()
+    _say_plan(say, opened, _forecast(opened, flags))
+    if attempts:
+        say.print(f"{len(by_item(attempts))} runs ended in an earlier session, and are not played again")
+    directory.end.unlink(missing_ok=True)
+    limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags))
+    player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
+    player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
+    player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
+    code = session.play(directory, player, flags["select"], stop_at_first=flags["stop_at_first"])
+    if code in (session.USAGE, session.INTERNAL):
+        raise Refused(f"pytest could not begin, exit code {code}: see what it said")
+    return _end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
+
+
+def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:
+    """One line for a run that has ended: which of how many, its verdict, and what is to come."""
+    from chaos.nights.budget import forecast
+
+    rest = [each for each in player.items if not player.done(each) and each.item not in player.left_out]
+    limits = player.limits
+    budget = None if limits.budget_s is None else limits.budget_s - player.elapsed_s()
+    told = forecast(rest, player.costs, budget, limits.keep_bytes, limits.slots)
+    done = sum(1 for each in player.items if player.done(each))
+    word = "invalid" if attempt.fails else attempt.verdict
+    head = f"[{done} of {len(player.items)}] [{STYLES.get(word, 'yellow')}]{word}[/] {attempt.seconds:.0f} s"
+    again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
+    left = f"{told.seconds / 60:.0f} min left" + (f", {len(told.left_out)} will be left out" if told.left_out else "")
+    say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
+    if attempt.why or attempt.unexpected:
+        from chaos.nights.outcome import found
+
+        say.print(f"    {found(attempt)}  {attempt.run}", markup=False, soft_wrap=True)
+
+
+def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
+    """Write what the night came to, and say it. The exit code."""
+    from chaos.nights import outcome as outcomes
+
+    selected = tuple(player.items)
+    ids = {each.item for each in selected}
+    left_out = {item: why for item, why in player.left_out.items() if item in ids}
+    outcome = outcomes.Outcome(opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share)
+    code = INTERRUPTED if interrupted else outcome.exit
+    write_whole(directory.summary, outcomes.markdown(outcome))
+    told = {
+        "schema": 1,
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "exit": code,
+        "interrupted": interrupted,
+        "left_out": [{"item": item, "why": why} for item, why in left_out.items()],
+        "not_selected": [each.item for each in opened.items if each.item not in ids],
+        "retried": outcome.retried,
+        "counts": outcome.counts(),
+    }
+    directory.write(directory.end, told)
+    return _conclude(directory, outcome, flags, code)
+
+
+def _conclude(directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], code: int) -> int:
+    from chaos.nights import outcome as outcomes
+
+    text = outcomes.text(outcome)
+    if flags["summary"] is not None:
+        flags["summary"].write_text(outcomes.markdown(outcome))
+    if flags["mail"] is not None:
+        flags["mail"].write_text(text)
+    click.echo(text, nl=False)
+    click.echo(f"night: {directory.path}")
+    if code == INTERRUPTED:
+        click.echo(f"interrupted; it goes on with: {typed('nightly', '--resume', directory.path)}")
+    return code

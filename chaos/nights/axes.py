@@ -1,0 +1,208 @@
+"""The axes of a matrix: what each may be, the flags that it gives a run, and what a run has where nobody names it.
+
+A cell is a configuration: axis -> value, all as words. It holds every axis that means something to its runs, those that
+nobody named too, so that the same configuration is the same cell in each night. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.errors import Refused
+from chaos.mutants import find
+from chaos.plans.parts import FAST_FAILOVER
+from chaos.plans.plan import Plan, PlanError, make_plan
+from workloads.registry import DEFAULT, SCENARIOS
+
+Cell = Mapping[str, str]
+UNCLEAN, FLUSH = "unclean.leader.election.enable", "flush.messages"
+EXTERNAL = "external"
+ALIASES = {"ours": "squall"}
+"""Words for a target -> the word that plans have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis. `values`: all that there are; empty: any whole number above 0, or any name."""
+
+    name: str
+    values: tuple[str, ...]
+    flags: Callable[[str], tuple[str, ...]]
+    """What a command gets for a value."""
+    default: str = ""
+    """Where nobody names it and no workload has a default of its own."""
+    setting: str = ""
+    """The workload's setting that it is, so that workloads without one have no such axis."""
+    numeric: bool = False
+
+
+def _flag(name: str) -> Callable[[str], tuple[str, ...]]:
+    return lambda value: (f"--{name}", value)
+
+
+def _target(value: str) -> tuple[str, ...]:
+    return ("--target", value) if value == "kafka" else ()
+
+
+def _unclean(value: str) -> tuple[str, ...]:
+    return ("--topic-set", f"{UNCLEAN}=true") if value == "on" else ()
+
+
+def _flush(value: str) -> tuple[str, ...]:
+    return () if value == "os" else ("--topic-set", f"{FLUSH}={value}")
+
+
+def _idempotence(value: str) -> tuple[str, ...]:
+    return ("--idempotence" if value == "on" else "--no-idempotence",)
+
+
+_ALL = (
+    Axis("workload", tuple(SCENARIOS), _flag("workload"), DEFAULT),
+    Axis("target", ("squall", "kafka", EXTERNAL), _target, "squall"),
+    Axis("runtime", ("process", "docker", "sim", EXTERNAL), lambda value: ("--runtime", value), "process"),
+    Axis("nodes", (), _flag("nodes"), "3", numeric=True),
+    Axis("replication-factor", (), _flag("replication-factor"), setting="replication_factor", numeric=True),
+    Axis("min-isr", (), _flag("min-isr"), setting="min_isr", numeric=True),
+    Axis("acks", ("all", "1", "0"), _flag("acks"), setting="acks"),
+    Axis("idempotence", ("on", "off"), _idempotence, setting="idempotence"),
+    Axis("isolation", ("read_committed", "read_uncommitted", "both"), _flag("isolation"), setting="isolation"),
+    Axis("generation", ("1", "2"), _flag("generation"), setting="generation"),
+    Axis("codec", ("none", "gzip", "snappy", "lz4", "zstd"), _flag("codec"), setting="codec"),
+    Axis("client", ("squall", "confluent", "aiokafka", "kafka-python"), _flag("client"), setting="client"),
+    Axis("unclean", ("off", "on"), _unclean, "off"),
+    Axis("flush", (), _flush, "os"),
+    Axis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
+)  # fmt: skip
+AXES: Mapping[str, Axis] = {axis.name: axis for axis in _ALL}
+"""By name, in the order in which a cell has them."""
+SHOWN = ("target", "runtime", "workload")
+"""What the name of a configuration always begins with; of the others it has those that are not as they always are."""
+PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
+"""What a workload without the setting does."""
+
+
+class NoSuchRun(Exception):
+    """A combination of values that makes no sense. The message says why."""
+
+
+def word(axis: str, value: Any) -> str:
+    """A value as a cell has it. ValueError for one that the axis cannot have."""
+    known = AXES[axis]
+    said = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    said = {"-1": "all"}.get(said, said) if axis == "acks" else ALIASES.get(said, said) if axis == "target" else said
+    if known.values and said not in known.values:
+        raise ValueError(f"{axis}: {value!r} is not possible: one of {', '.join(known.values)}")
+    if known.numeric and not (said.isdecimal() and int(said) > 0):
+        raise ValueError(f"{axis}: {value!r} is not possible: a whole number above 0")
+    if axis == "mutant" and said != "none":
+        try:
+            find(said)
+        except Refused:
+            raise ValueError(f"mutant: there is no mutant {said!r}: docs/mutants.md lists them") from None
+    if axis == "flush" and said != "os" and not (said.isdecimal() and int(said) > 0):
+        raise ValueError(
+            f"flush: {value!r} is not possible: os (the system decides), or the records between two fsyncs"
+        )
+    return said
+
+
+def cell_of(named: Mapping[str, str]) -> dict[str, str]:
+    """The whole configuration of a combination of values. NoSuchRun."""
+    workload = named.get("workload", DEFAULT)
+    scenario = SCENARIOS[workload]
+    given = dict(named)
+    if EXTERNAL in (given.get("target"), given.get("runtime")):
+        given.update(target=EXTERNAL, runtime=EXTERNAL)
+    if given.get("mutant", "none") != "none":
+        given.setdefault("runtime", "sim")
+    cell = {}
+    for name, axis in AXES.items():
+        if axis.setting and axis.setting not in scenario.model_fields:
+            if name in PROMISED and given.get(name, PROMISED[name]) != PROMISED[name]:
+                raise NoSuchRun(f"{name}={given[name]}: the workload {workload} always has {name}={PROMISED[name]}")
+            continue
+        cell[name] = given.get(name) or _default(axis, given, workload)
+    _check(cell)
+    return cell
+
+
+def _default(axis: Axis, given: Mapping[str, str], workload: str) -> str:
+    if axis.name == "idempotence":
+        return "on" if given.get("acks", "all") == "all" else "off"
+    if axis.name == "generation" and given.get("client", "squall") != "squall":
+        return "1"
+    if not axis.setting:
+        return axis.default
+    usual = SCENARIOS[workload].model_fields[axis.setting].default
+    if axis.name in ("min-isr", "replication-factor"):
+        most = given.get("replication-factor" if axis.name == "min-isr" else "nodes", "3")
+        usual = min(usual, int(most))
+    return word(axis.name, usual)
+
+
+def _check(cell: Cell) -> None:
+    if cell["mutant"] != "none" and (cell["runtime"] != "sim" or cell["target"] != "squall"):
+        raise NoSuchRun("a mutant is planted into Squall's own broker, in the simulator")
+    if cell["mutant"] != "none" and find(cell["mutant"]).is_setting:
+        raise NoSuchRun(f"mutant {cell['mutant']} is a setting that is called safe: take its axes, and an expectation")
+    if cell["runtime"] != EXTERNAL:
+        plan_of(cell)
+
+
+def plan_of(cell: Cell, **values: Any) -> Plan:
+    """A plan of this configuration, without faults. NoSuchRun with what contradicts itself in it."""
+    scenario = SCENARIOS[cell["workload"]]
+    table: dict[str, Any] = {"name": cell["workload"], "topic_settings": _topic_settings(cell)}
+    for name, axis in AXES.items():
+        if axis.setting and name in cell:
+            table[axis.setting] = _plain(name, cell[name])
+    nodes = int(cell["nodes"])
+    settings = {**FAST_FAILOVER, **scenario.brokers(nodes)}
+    try:
+        return make_plan({**values, "runtime": cell["runtime"], "target": cell["target"], "workload": table,
+                          "cluster": {"nodes": nodes, "settings": settings}})  # fmt: skip
+    except PlanError as wrong:
+        raise NoSuchRun("; ".join(str(wrong).splitlines())) from None
+
+
+def _topic_settings(cell: Cell) -> dict[str, str]:
+    pairs = [*_unclean(cell["unclean"]), *_flush(cell["flush"])]
+    return dict(each.split("=", 1) for each in pairs if "=" in each)
+
+
+def _plain(name: str, value: str) -> Any:
+    if name == "acks":
+        return -1 if value == "all" else int(value)
+    if name == "idempotence":
+        return value == "on"
+    return int(value) if value.isdecimal() else value
+
+
+def flags_of(cell: Cell) -> tuple[str, ...]:
+    """What `squall run` or `squall sim` gets for a configuration: what is as it always is, is left out."""
+    told: list[str] = []
+    for name, value in cell.items():
+        if name == "runtime" and value in ("sim", "process"):
+            continue
+        if name in ("runtime", "workload") or value != usual(cell, name):
+            told += AXES[name].flags(value)
+    return tuple(told)
+
+
+def usual(cell: Cell, name: str) -> str:
+    """What this axis is where nobody names it, and all else is as in the cell."""
+    return _default(AXES[name], {each: value for each, value in cell.items() if each != name}, cell["workload"])
+
+
+def title(cell: Cell) -> str:
+    """The name of a configuration: where it runs, its workload, and what is not as it always is."""
+    first = [f"{cell['target']}/{cell['runtime']}", cell["workload"]]
+    rest = [f"{name}={value}" for name, value in cell.items() if name not in SHOWN and value != usual(cell, name)]
+    return " ".join([*first, *rest])
+
+
+def slug(cell: Cell) -> str:
+    """The same as a word for names of files."""
+    return title(cell).replace("/", "-").replace(" ", ".").replace("_", "-").replace("=", "-")

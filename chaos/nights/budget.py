@@ -1,0 +1,114 @@
+"""How long runs take, how much they leave on disk, and what still fits into a night. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from statistics import fmean
+
+from chaos.nights.items import Item
+from chaos.nights.results import Attempt
+
+MIB = 1 << 20
+CORES: Mapping[str, int] = {"sim": 1}
+"""Cores that a run wants to itself, by runtime; others want two."""
+_PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "external": (28.0, 1.0)}
+"""Before any run has ended: seconds beside the load, and for each second of load."""
+_KAFKA_S = 20.0
+"""A JVM for each broker has to start and to come back."""
+_PRIOR_MIB = {"sim": 1.0}
+_OTHER_MIB = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one run: seconds of wall time, and bytes that stay."""
+
+    seconds: float
+    bytes: float
+
+
+def cores(item: Item) -> int:
+    """That it wants to itself."""
+    return CORES.get(item.runtime, 2)
+
+
+class Costs:
+    """What runs cost, learnt from those that have ended."""
+
+    def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
+        self._seen: dict[tuple[str, ...], list[Cost]] = {}
+        for item, attempt in known:
+            self.learn(item, attempt)
+
+    def learn(self, item: Item, attempt: Attempt) -> None:
+        """A run has ended."""
+        for kind in _kinds(item):
+            self._seen.setdefault(kind, []).append(Cost(attempt.seconds, attempt.bytes))
+
+    def of(self, item: Item) -> Cost:
+        """The mean of the runs that are most like it; else what such runs usually cost."""
+        for kind in _kinds(item):
+            if seen := self._seen.get(kind):
+                return Cost(fmean(each.seconds for each in seen), fmean(each.bytes for each in seen))
+        fixed, each_s = _PRIOR_S.get(item.runtime, _PRIOR_S["process"])
+        kafka = _KAFKA_S if item.cell["target"] == "kafka" else 0.0
+        return Cost(fixed + kafka + each_s * item.time_s, _PRIOR_MIB.get(item.runtime, _OTHER_MIB) * MIB)
+
+
+def _kinds(item: Item) -> tuple[tuple[str, ...], ...]:
+    """Runs that cost alike, the most alike first."""
+    cell = item.cell
+    where = (cell["runtime"], cell["target"], f"{item.time_s:g}")
+    return (*where, cell["workload"]), where
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a night will come to. `left_out`: items for which there is no time or no room, and why."""
+
+    seconds: float
+    bytes: float
+    plays: tuple[Item, ...]
+    left_out: tuple[tuple[Item, str], ...]
+
+
+def forecast(items: Sequence[Item], costs: Costs, budget_s: float | None, keep_bytes: int, slots: int) -> Forecast:
+    """What fits into a night of `budget_s` seconds, in this order. slots: process runs side by side."""
+    spent = used = 0.0
+    plays, left_out = [], []
+    for item in items:
+        cost = costs.of(item)
+        share = cost.seconds * cores(item) / (2 * slots)
+        if why := no_room(cost, spent, used, budget_s, keep_bytes):
+            left_out.append((item, why))
+            continue
+        spent, used = spent + share, used + cost.bytes
+        plays.append(item)
+    return Forecast(spent, used, tuple(plays), tuple(left_out))
+
+
+def no_room(cost: Cost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int) -> str:
+    """Why a run is left out; empty where it fits."""
+    if budget_s is not None and spent_s + cost.seconds > budget_s:
+        left = max(0.0, budget_s - spent_s)
+        return f"no time: such a run takes about {ceil(cost.seconds)} s, and {left:.0f} s of the budget are left"
+    if used_bytes + cost.bytes > keep_bytes:
+        return (
+            f"no room: such a run keeps about {ceil(cost.bytes / MIB)} MiB, and {used_bytes / MIB:.0f} of the "
+            f"{keep_bytes / MIB:.0f} MiB (--keep-mib) are taken"
+        )
+    return ""
+
+
+def spent_s(attempts: Iterable[Attempt]) -> float:
+    """Seconds in which at least one run was under way: what lies between an interruption and a resumption is free."""
+    spans = sorted((began, began + each.seconds) for each in attempts
+                   if (began := datetime.fromisoformat(each.began).timestamp()))  # fmt: skip
+    total = reached = 0.0
+    for began, ended in spans:
+        total += max(0.0, ended - max(began, reached))
+        reached = max(reached, ended)
+    return total

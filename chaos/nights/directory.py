@@ -1,0 +1,142 @@
+"""The folder of a night (`docs/nightly.md`): what was planned, what came of it, and the runs themselves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import Refused
+from chaos.nights.items import Item, item_of
+from chaos.nights.results import Attempt, parse
+
+NIGHTS = Path("nights")
+SCHEMA = 1
+GOES = ("nodes", "spark.log", "clients.log")
+"""What is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay: reports are made of them."""
+
+
+class NightDirectory:
+    """The names of the files in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def night(self) -> Path:
+        """night.json: all that was planned, in the order of running."""
+        return self.path / "night.json"
+
+    @property
+    def matrix(self) -> Path:
+        """The matrix as it was run."""
+        return self.path / "matrix.toml"
+
+    @property
+    def results(self) -> Path:
+        """results.jsonl: a line for each attempt, as soon as it ended."""
+        return self.path / "results.jsonl"
+
+    @property
+    def end(self) -> Path:
+        """end.json: there is one once the night has ended."""
+        return self.path / "end.json"
+
+    @property
+    def runs(self) -> Path:
+        """The run directories."""
+        return self.path / "runs"
+
+    @property
+    def logs(self) -> Path:
+        """What each run printed."""
+        return self.path / "said"
+
+    @property
+    def allure(self) -> Path:
+        """Results of allure-pytest."""
+        return self.path / "allure-results"
+
+    @property
+    def junit(self) -> Path:
+        """For CI."""
+        return self.path / "junit.xml"
+
+    @property
+    def summary(self) -> Path:
+        """The night in Markdown."""
+        return self.path / "summary.md"
+
+    def write(self, path: Path, told: Mapping[str, Any]) -> None:
+        """Replace a JSON file whole."""
+        write_whole(path, json.dumps(told, indent=1) + "\n")
+
+    def planned(self) -> tuple[dict[str, Any], list[Item]]:
+        """night.json, and its items. Refused where it cannot be read."""
+        try:
+            told = json.loads(self.night.read_text())
+            return told, [item_of(each) for each in told["items"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Refused(f"{self.path}: not the folder of a night: night.json cannot be read: {error}") from None
+
+    def attempts(self) -> list[Attempt]:
+        """What has ended so far."""
+        return parse(self.results.read_text(errors="replace")) if self.results.exists() else []
+
+    def add(self, attempt: Attempt) -> None:
+        """Note an attempt that has ended, so that it is there whatever happens next."""
+        with self.results.open("ab+") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                file.write(b"\n")  # a session was killed in the middle of a line
+            file.write(attempt.line().encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """This session alone works on it. Refused where another one does."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"{self.path}: another session is at work on this night") from None
+            yield
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file whole: a reader sees the old one or the new one."""
+    fresh = path.with_name(f".{path.name}.new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def nights_beside(path: Path) -> list[NightDirectory]:
+    """The other nights in the same folder, the newest first."""
+    if not path.parent.is_dir():
+        return []
+    folders = [each for each in path.parent.iterdir() if each != path and (each / "night.json").exists()]
+    return [NightDirectory(each) for each in sorted(folders, key=lambda each: each.name, reverse=True)]
+
+
+def thin(run: Path) -> None:
+    """Remove what nobody reads of a valid run."""
+    for name in GOES:
+        place = run / name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+        else:
+            place.unlink(missing_ok=True)
+
+
+def bytes_of(folder: Path) -> int:
+    """Of all files in it."""
+    return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())

@@ -1,0 +1,143 @@
+"""From a matrix to the runs of a night: each with its configuration, faults, seed and command. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from chaos.faults.kind import FaultError
+from chaos.nights.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
+from chaos.nights.matrix import Matrix, Runs, meets
+from chaos.plans.plan import PlanError, with_schedule
+
+DRAWN = "drawn"
+"""The word for faults that a run draws by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One run of a night."""
+
+    item: str
+    """Its id, which is also a word for names of files: configuration, mix, seed."""
+    cell: Cell
+    faults: str
+    """Kinds with commas between them; "none"; or `DRAWN`."""
+    mix: str
+    """What the matrix calls them."""
+    seed: int
+    time_s: float
+    arguments: tuple[str, ...]
+    """Of the `squall` program, without the folder for runs."""
+    part: str = ""
+    """The part of the matrix that it is of, by its name."""
+
+    @property
+    def runtime(self) -> str:
+        """Where its brokers run."""
+        return self.cell["runtime"]
+
+    @property
+    def configuration(self) -> str:
+        """The name of its cell."""
+        return title(self.cell)
+
+    def as_json(self) -> dict[str, Any]:
+        """As night.json has it."""
+        told = ("workload", "target", "runtime", "client")
+        named = {name: self.cell.get(name, "squall") for name in told}
+        return {**asdict(self), "cell": dict(self.cell), "configuration": self.configuration, **named}
+
+
+def item_of(told: Mapping[str, Any]) -> Item:
+    """The item that night.json tells of. KeyError, TypeError."""
+    plain = {name: told[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
+    return Item(arguments=tuple(told["arguments"]), **plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A combination that is not run, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Everything that a matrix asks for: its runs in the order in which it lists them, and what makes no sense."""
+
+    items: tuple[Item, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Planned:
+    """The runs of a night. `seeds`: how many for each configuration and mix, whatever the matrix says."""
+    items: dict[str, Item] = {}
+    excluded: dict[Excluded, None] = {}
+    for runs in matrix.runs:
+        mixes = runs.faults or ("",)
+        for cell in _cells(matrix, runs, excluded):
+            numbers = range(first_seed, first_seed + (seeds or runs.seeds or matrix.seeds))
+            for seed, mix in product(numbers, mixes):
+                made = _item(matrix, runs, cell, mix, seed)
+                if isinstance(made, Excluded):
+                    excluded.setdefault(made)
+                else:
+                    items.setdefault(made.item, made)  # parts of a matrix may overlap
+    return Planned(tuple(items.values()), tuple(excluded))
+
+
+def _cells(matrix: Matrix, runs: Runs, excluded: dict[Excluded, None]) -> Iterator[Cell]:
+    """The configurations of a part, each once: axes that mean nothing to a workload make no second one."""
+    axes = runs.values()
+    seen: list[Cell] = []
+    for values in product(*axes.values()):
+        named = dict(zip(axes, values, strict=True))
+        said = " ".join(f"{axis}={value}" for axis, value in named.items()) or "everything as it always is"
+        try:
+            cell = cell_of(named)
+        except NoSuchRun as senseless:
+            excluded.setdefault(Excluded(said, str(senseless)))
+            continue
+        if why := next((each.why for each in matrix.exclude if meets(each.where, cell)), ""):
+            excluded.setdefault(Excluded(said, why))
+        elif cell not in seen:
+            seen.append(cell)
+            yield cell
+
+
+def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item | Excluded:
+    kinds = matrix.kinds(mix)
+    faults = DRAWN if kinds is None else ",".join(kinds) or "none"
+    if wrong := _impossible(cell, kinds, runs):
+        return Excluded(f"{title(cell)} with faults {faults}", wrong)
+    word = mix.replace(",", "+").replace("_", "-") or DRAWN
+    arguments = ["sim" if cell["runtime"] == "sim" else "run", "--seed", str(seed), "--time", f"{runs.time_s:g}"]
+    if faults != DRAWN:
+        arguments += ["--faults", faults]
+    for flag in ("warmup", "rate", "fault_count"):
+        value = runs.warmup_s if flag == "warmup" else getattr(runs, flag)
+        if value is not None:
+            arguments += [f"--{flag.replace('_', '-')}", f"{value:g}"]
+    if cell["runtime"] == EXTERNAL:
+        arguments += ["--bootstrap", matrix.bootstrap]
+    arguments += flags_of(cell)
+    name = f"{slug(cell)}.{word}.seed{seed}"
+    return Item(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name)
+
+
+def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: Runs) -> str:
+    """Why this configuration cannot have these faults; empty where it can. Of external clusters the run itself says."""
+    if cell["runtime"] == EXTERNAL:
+        return ""
+    warmup = {} if runs.warmup_s is None else {"warmup_s": runs.warmup_s}
+    try:
+        bare = plan_of(cell, seed=1, time_s=runs.time_s, **warmup)
+        values = {name: value for name, value in bare.model_dump(mode="json").items() if name != "faults"}
+        with_schedule(values, None if kinds is None else tuple(kinds), runs.fault_count)
+    except (PlanError, FaultError, NoSuchRun) as wrong:
+        return "; ".join(str(wrong).splitlines())
+    return ""

@@ -1,0 +1,43 @@
+"""What a killed session of a night has left running: ended before the night goes on, and nothing else is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.errors import HarnessError
+from chaos.runtimes.docker import labels
+from chaos.runtimes.real.processes import registry
+from chaos.toolchain.engine import reach_engine
+
+
+def end_leftovers(runs: Path) -> list[str]:
+    """End what runs below this folder left whose harness is gone. Returns what was ended, in words.
+
+    Containers of somebody else's that such a run had down or paused are left to `squall clean`, which is said.
+    """
+    ended = []
+    for each in registry.runs():
+        if each.harness_alive or not Path(each.folder).is_relative_to(runs.absolute()):
+            continue
+        if each.hurt:
+            ended.append(f"{each.run} left containers of an external cluster down or paused: squall clean")
+        else:
+            ended += registry.end(each)
+    return ended + _containers(runs)
+
+
+def _containers(runs: Path) -> list[str]:
+    try:
+        engine = reach_engine()
+    except HarnessError:
+        return []
+    try:
+        names = {
+            each["Labels"][labels.RUN]
+            for each in (*engine.containers(labels.RUN), *engine.networks(labels.RUN), *engine.volumes(labels.RUN))
+            if Path(each["Labels"].get(labels.FOLDER, "/")).is_relative_to(runs.absolute())
+        }
+        left = [each for each in labels.find(engine) if each.run in names and not each.harness_alive]
+        return [name for each in left for name in labels.remove(engine, each)]
+    finally:
+        engine.close()

@@ -1,0 +1,261 @@
+"""A matrix as data: which runs a night consists of. Reading one checks all of it, as reading a plan does."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from chaos.faults.kind import FaultError
+from chaos.nights.axes import AXES, word
+from chaos.plans.lines import with_line
+from chaos.plans.plan import toml_value
+from chaos.plans.schedule import parse_kinds
+
+FILE = "plans/nightly.toml"
+UNITS = {"s": 1, "m": 60, "h": 3600}
+NO_FAULTS = "none"
+
+
+class MatrixError(ValueError):
+    """A matrix that cannot be run; the message lists what is wrong, one line each."""
+
+
+def seconds(given: Any) -> float:
+    """A time as people write it: 90, "90s", "20m", "1h". ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(given).strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"{given!r} is no time: write it as 90s, 20m or 1h")
+    return float(found[1]) * UNITS[found[2] or "s"]
+
+
+def _values(given: Any) -> Any:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+Values = Annotated[tuple[str | bool | int, ...], BeforeValidator(_values)]
+Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Runs(_Part):
+    """A part of the matrix: every combination of its axes, with every mix of faults and every seed."""
+
+    name: str = ""
+    axes: dict[str, Values] = Field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    """Names of mixes. None: the kinds that `squall run` draws by itself."""
+    seeds: int | None = Field(None, ge=1, le=10_000)
+    """For each configuration and mix. None: as the matrix says."""
+    time_s: float = Field(10, gt=0, le=86_400)
+    warmup_s: float | None = Field(None, ge=0, le=600)
+    rate: int | None = Field(None, ge=1, le=1_000_000)
+    fault_count: int | None = Field(None, ge=1)
+
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """Axis -> its values, as words."""
+        return {axis: tuple(word(axis, each) for each in given) for axis, given in self.axes.items()}
+
+
+class Exclude(_Part):
+    """Combinations that are not run. `where`: axis -> the value or values that all have to be met."""
+
+    where: dict[str, Values]
+    why: str
+
+
+class Expect(_Part):
+    """What must not be found where these values are, though the configuration may permit it."""
+
+    where: dict[str, Values] = Field(default_factory=dict)
+    never: tuple[str, ...] = Field(min_length=1)
+    """Names of anomalies."""
+
+
+class Matrix(_Part):
+    """A whole night."""
+
+    budget: Seconds | None = None
+    """Seconds that the night may take; None: as long as it takes."""
+    seeds: int = Field(1, ge=1, le=10_000)
+    seed: int | None = Field(None, ge=0, lt=1 << 62)
+    """The first seed. None: of the night's date, so that each night tries others."""
+    unknown_share: float = Field(0.2, ge=0, le=1)
+    """Above this share of runs without a verdict a night proves too little."""
+    retries: int = Field(1, ge=0, le=10)
+    """How often a run of unknown verdict is tried again. Simulations never are: they would end the same."""
+    keep_mib: int = Field(4096, ge=1)
+    """What the run directories of the night may take on disk."""
+    bootstrap: str = ""
+    """Where the target `external` is found: HOST:PORT."""
+    faults: dict[str, Kinds] = Field(default_factory=dict)
+    """Name of a mix -> its kinds of faults."""
+    runs: tuple[Runs, ...] = Field(min_length=1)
+    exclude: tuple[Exclude, ...] = ()
+    expect: tuple[Expect, ...] = ()
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if wrong := _mistakes(self):
+            raise ValueError("\n".join(wrong))
+        return self
+
+    def kinds(self, mix: str) -> tuple[str, ...] | None:
+        """The kinds of a mix; None: those that are drawn by themselves."""
+        if mix in self.faults:
+            return self.faults[mix]
+        return None if not mix else () if mix == NO_FAULTS else tuple(mix.split(","))
+
+
+def meets(where: Mapping[str, tuple[Any, ...]], cell: Mapping[str, str]) -> bool:
+    """Whether a cell has one of the values of each axis."""
+    return all(cell.get(axis) in [word(axis, each) for each in values] for axis, values in where.items())
+
+
+def _mistakes(matrix: Matrix) -> list[str]:
+    wrong = []
+    for mix, kinds in matrix.faults.items():
+        wrong += [f"faults.{mix}: {line}" for line in _wrong_kinds(kinds)]
+    for number, runs in enumerate(matrix.runs):
+        wrong += [f"runs.{number}.axes.{line}" for line in _wrong_axes(runs.axes)]
+        for mix in runs.faults:
+            if mix not in matrix.faults:
+                unknown = _wrong_kinds(matrix.kinds(mix))
+                wrong += [f"runs.{number}.faults: {_no_mix(mix, line, matrix)}" for line in unknown]
+    for part in ("exclude", "expect"):
+        for number, each in enumerate(getattr(matrix, part)):
+            wrong += [f"{part}.{number}.where.{line}" for line in _wrong_axes(each.where)]
+    for number, expect in enumerate(matrix.expect):
+        wrong += [f"expect.{number}.never: {line}" for line in _wrong_anomalies(expect.never)]
+    return wrong
+
+
+def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
+    wrong = []
+    for axis, values in axes.items():
+        if axis not in AXES:
+            near = difflib.get_close_matches(axis.replace("_", "-"), AXES, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else ", ".join(AXES)
+            wrong.append(f"{axis}: there is no such axis: {meant}")
+            continue
+        if not values:
+            wrong.append(f"{axis}: no value is given")
+        for value in values:
+            try:
+                word(axis, value)
+            except ValueError as error:
+                wrong.append(str(error))
+    return wrong
+
+
+def _wrong_kinds(kinds: tuple[str, ...] | None) -> list[str]:
+    try:
+        parse_kinds(",".join(kinds or (NO_FAULTS,)))
+    except FaultError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _no_mix(mix: str, line: str, matrix: Matrix) -> str:
+    mixes = ", ".join(matrix.faults) or "none is named"
+    return f"{mix!r} is neither a mix of this matrix ({mixes}) nor a list of kinds: {line}"
+
+
+def _wrong_anomalies(names: tuple[str, ...]) -> list[str]:
+    from checkers.anomalies.registry import CATALOG
+
+    found = []
+    for name in names:
+        if name not in CATALOG:
+            near = difflib.get_close_matches(name, CATALOG, n=1)
+            found.append(f"there is no anomaly {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+    return found
+
+
+def make_matrix(values: Mapping[str, Any]) -> Matrix:
+    """A checked matrix. MatrixError lists everything that is wrong."""
+    try:
+        return Matrix.model_validate(values)
+    except ValidationError as error:
+        raise MatrixError("\n".join(_lines(error))) from None
+
+
+def _lines(error: ValidationError) -> list[str]:
+    found = []
+    for each in error.errors():
+        where = ".".join(str(part) for part in each["loc"])
+        message = str(each["msg"]).removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            message = f"there is no such setting{_near(each['loc'])}"
+        elif each["type"] == "missing":
+            message = "is missing"
+        elif where and not isinstance(given := each.get("input"), dict | list) and repr(given) not in message:
+            message = f"{message} (given: {given!r})"
+        found += [f"{where}: {line}" if where else line for line in message.splitlines()]
+    return found
+
+
+def _near(loc: tuple[int | str, ...]) -> str:
+    models: dict[str, type[BaseModel]] = {"runs": Runs, "exclude": Exclude, "expect": Expect}
+    model = Matrix if len(loc) < 2 else models.get(str(loc[0]), Matrix)
+    near = difflib.get_close_matches(str(loc[-1]), model.model_fields, n=1)
+    return f": did you mean {near[0]!r}?" if near else f": there are {', '.join(model.model_fields)}"
+
+
+def read_matrix(path: Path) -> Matrix:
+    """The matrix in a TOML file. MatrixError for what cannot be read or run, each with its line."""
+    try:
+        text = path.read_text()
+        values = tomllib.loads(text)
+    except FileNotFoundError:
+        raise MatrixError(f"{path}: there is no such file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise MatrixError(f"{path}: not TOML: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise MatrixError(f"{path}: cannot be read: {error}") from None
+    try:
+        return make_matrix(values)
+    except MatrixError as error:
+        raise MatrixError("\n".join(f"{path}: {with_line(text, line)}" for line in str(error).splitlines())) from None
+
+
+def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix:
+    """A matrix with these axes in each of its parts; None: of nothing else. MatrixError."""
+    if matrix is None:
+        return make_matrix({"runs": [{"name": "by hand", "axes": dict(axes), "time_s": 30}]})
+    values = matrix.model_dump(mode="json", exclude_defaults=True)
+    for runs in values["runs"]:
+        runs["axes"] = {**runs.get("axes", {}), **axes}
+    return make_matrix(values)
+
+
+def write_matrix(matrix: Matrix) -> str:
+    """A matrix as TOML; `read_matrix` of it gives an equal one."""
+    data = matrix.model_dump(mode="json", exclude_defaults=True)
+    plain = {key: value for key, value in data.items() if key not in ("faults", "runs", "exclude", "expect")}
+    lines = [f"{key} = {toml_value(value)}" for key, value in plain.items()]
+    if "faults" in data:
+        lines += ["", "[faults]", *(f"{_key(name)} = {toml_value(kinds)}" for name, kinds in data["faults"].items())]
+    for part in ("runs", "exclude", "expect"):
+        for each in data.get(part, ()):
+            lines += ["", f"[[{part}]]", *(f"{key} = {_value(value)}" for key, value in each.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[\w\-]+", name) else toml_value(name)
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, dict):
+        return toml_value(value)
+    return "{ " + ", ".join(f"{_key(name)} = {toml_value(each)}" for name, each in value.items()) + " }"

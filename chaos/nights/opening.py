@@ -1,0 +1,154 @@
+"""How a night begins: what it plans, what of it this machine cannot run, and in which order it plays the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chaos import __version__
+from chaos.errors import Refused
+from chaos.nights.budget import Costs
+from chaos.nights.directory import SCHEMA, NightDirectory, nights_beside, write_whole
+from chaos.nights.items import Item, plan_night
+from chaos.nights.machine import lacking
+from chaos.nights.matrix import Matrix, write_matrix
+from chaos.nights.order import history_of, in_order
+from chaos.nights.results import Attempt, by_item
+from chaos.runtimes.real.processes.child import PACKAGES
+
+LOOKED_BACK = 30
+"""Nights whose results decide the order and say what runs cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A night that can be played: all of its items, those that this machine cannot run included."""
+
+    id: str
+    matrix: Matrix
+    items: tuple[Item, ...]
+    excluded: tuple[dict[str, str], ...]
+    lacking: dict[str, str]
+    """Item -> what this machine lacks for it."""
+    costs: Costs
+    first_seed: int
+
+    @property
+    def plays(self) -> list[Item]:
+        """Those that this machine can run."""
+        return [each for each in self.items if each.item not in self.lacking]
+
+
+def new_id() -> str:
+    """Of a night that begins now."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+
+
+def seed_of(night: str) -> int:
+    """The first seed of a night whose matrix names none: of its day, so that each night tries others."""
+    day = "".join(letter for letter in night[:8] if letter.isdecimal())
+    return int(day or datetime.now(UTC).strftime("%Y%m%d")) * 100
+
+
+def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> Opened:
+    """Everything that a new night in this folder consists of. Nothing is written."""
+    first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)
+    planned = plan_night(matrix, first_seed, seeds)
+    if not planned.items:
+        told = "\n".join(f"  {each.what}: {each.why}" for each in planned.excluded)
+        raise Refused(f"nothing of this matrix can be run:\n{told}")
+    before = _before(directory)
+    history = history_of([(items, attempts) for items, attempts in before])
+    items = tuple(in_order(planned.items, history))
+    missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
+    excluded = tuple({"what": each.what, "why": each.why} for each in planned.excluded)
+    return Opened(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
+
+
+def _before(directory: NightDirectory) -> list[tuple[list[Item], list[Attempt]]]:
+    found = []
+    for each in nights_beside(directory.path.absolute())[:LOOKED_BACK]:
+        try:
+            _, items = each.planned()
+        except Refused:
+            continue
+        found.append((items, each.attempts()))
+    return found
+
+
+def _costs(nights: Sequence[tuple[Sequence[Item], Sequence[Attempt]]]) -> Costs:
+    costs = Costs()
+    for items, attempts in nights:
+        _learn(costs, items, attempts)
+    return costs
+
+
+def _learn(costs: Costs, items: Sequence[Item], attempts: Sequence[Attempt]) -> None:
+    known = by_item(attempts)
+    for item in items:
+        for each in known.get(item.item, ()):
+            costs.learn(item, each)
+
+
+def write(directory: NightDirectory, opened: Opened) -> None:
+    """night.json and matrix.toml of a new night. Refused where there is a night already."""
+    if directory.night.exists():
+        hint = "--resume goes on with it, --out names another folder"
+        raise Refused(f"{directory.path}: there is a night already: {hint}")
+    directory.runs.mkdir(parents=True, exist_ok=True)
+    write_whole(directory.matrix, write_matrix(opened.matrix))
+    told: dict[str, Any] = {
+        "schema": SCHEMA,
+        "night": opened.id,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "budget_s": opened.matrix.budget,
+        "seed": opened.first_seed,
+        "squall": __version__,
+        "commit": commit(),
+        "machine": machine(),
+        "excluded": list(opened.excluded),
+        "lacking": [{"item": item, "why": why} for item, why in opened.lacking.items()],
+        "items": [each.as_json() for each in opened.items],
+    }
+    directory.write(directory.night, told)
+
+
+def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
+    """A night that was begun, as it was planned then. Refused where there is none."""
+    told, items = directory.planned()
+    before = _before(directory)
+    costs = _costs([(items, directory.attempts()), *before])
+    missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
+    excluded = tuple(told.get("excluded", ()))
+    return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
+
+
+def commit() -> str:
+    """Of this checkout; empty where it is none."""
+    command = ["git", "-C", str(PACKAGES), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def machine() -> dict[str, Any]:
+    """What figures of this night depend on."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mib": memory >> 20,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def place(out: Path | None, nights: Path) -> NightDirectory:
+    """The folder of a new night."""
+    return NightDirectory(out if out is not None else nights / new_id())

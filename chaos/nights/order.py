@@ -1,0 +1,38 @@
+"""The order in which a night plays its runs: what it proves must not depend on where the time ran out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from chaos.nights.items import Item
+from chaos.nights.results import VALID, Attempt
+
+NEVER, DOUBTFUL, WELL = 0, 1, 2
+"""A configuration that never ran; one that had a finding or no verdict last time; one that was well."""
+
+
+def in_order(items: Sequence[Item], history: Mapping[str, int]) -> list[Item]:
+    """By turns over configurations, so that each has its first run before any has its second. Within a turn those that
+    tell most come first: never run, then doubtful last time (`history`: configuration -> NEVER, DOUBTFUL or WELL).
+    """
+    turns: dict[str, int] = {}
+    keyed = []
+    for number, item in enumerate(items):
+        turn = turns[item.configuration] = turns.get(item.configuration, -1) + 1
+        keyed.append(((turn, history.get(item.configuration, NEVER), number), item))
+    return [item for _, item in sorted(keyed, key=lambda each: each[0])]
+
+
+def history_of(nights: Iterable[tuple[Sequence[Item], Sequence[Attempt]]]) -> dict[str, int]:
+    """What the last night that ran a configuration says of it. `nights`: the newest first."""
+    found: dict[str, int] = {}
+    for items, attempts in nights:
+        of_item = {each.item: each.configuration for each in items}
+        this: dict[str, int] = {}
+        for each in attempts:
+            if each.item in of_item:
+                well = each.verdict == VALID and not each.unexpected
+                name = of_item[each.item]
+                this[name] = min(this.get(name, WELL), WELL if well else DOUBTFUL)
+        found = {**this, **found}
+    return found

@@ -1,0 +1,159 @@
+"""What a night came to: counts, the exit code, and the same as Markdown and as plain text. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from chaos.nights.items import Item
+from chaos.nights.results import INVALID, UNKNOWN, VALID, Attempt
+
+WELL, FOUND, TOO_LITTLE = 0, 1, 2
+"""Exit codes: nothing that is not permitted; a finding; too much is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a night, over or not."""
+
+    night: str
+    items: tuple[Item, ...]
+    """That were to be played, those that a person left out with -k excepted."""
+    attempts: Mapping[str, Sequence[Attempt]]
+    left_out: Mapping[str, str]
+    """Item -> why."""
+    unknown_share: float
+    """Above which it proves too little, 0 to 1."""
+
+    @property
+    def last(self) -> dict[str, Attempt]:
+        """Item -> its last attempt, of those that were played."""
+        return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
+
+    @property
+    def findings(self) -> list[tuple[Item, Attempt]]:
+        """Every attempt that found what was not permitted, whatever came after it."""
+        return [(item, each) for item in self.items for each in self.attempts.get(item.item, ()) if each.fails]
+
+    @property
+    def unproven(self) -> list[tuple[Item, Attempt]]:
+        """The runs that say nothing of the cluster, even after they were tried again."""
+        last = self.last
+        return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
+
+    @property
+    def retried(self) -> int:
+        """How many attempts were made again."""
+        return sum(max(0, len(each) - 1) for each in self.attempts.values())
+
+    @property
+    def share(self) -> float:
+        """Of the runs that were played, those without a verdict, 0 to 1."""
+        return len(self.unproven) / len(self.last) if self.last else 1.0
+
+    @property
+    def exit(self) -> int:
+        """The exit code."""
+        if self.findings:
+            return FOUND
+        return TOO_LITTLE if self.share > self.unknown_share else WELL
+
+    def counts(self) -> dict[str, int]:
+        """Verdict -> how many runs ended with it. A run that found what this night forbids counts as invalid."""
+        said = [INVALID if each.fails else each.verdict for each in self.last.values()]
+        return dict(Counter(said))
+
+    def sentence(self) -> str:
+        """The night in a sentence or two."""
+        counts = self.counts()
+        told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
+        played = f"{len(self.last)} of {len(self.items)} runs were played" + (f": {told}" if told else "")
+        out = f"; {len(self.left_out)} are left out" if self.left_out else ""
+        return f"{HEADS[self.exit]} {played}{out}."
+
+
+HEADS = {
+    WELL: "Nothing was found that is not permitted.",
+    FOUND: "Something was found that is not permitted.",
+    TOO_LITTLE: "Too much is unknown: this night proves too little.",
+}
+
+
+def markdown(outcome: Outcome, page: str = "") -> str:
+    """The night for the page of a CI job. page: of the whole report; empty where there is none."""
+    return "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_body(outcome, page)]) + "\n"
+
+
+def _body(outcome: Outcome, page: str) -> Iterator[str]:
+    if outcome.findings:
+        yield from ("", "## Findings", "", *_head("configuration", "faults", "seed", "what was found", "run"))
+        for item, each in outcome.findings:
+            yield _row(item.configuration, item.faults, str(item.seed), found(each), each.run)
+    if outcome.unproven:
+        yield from ("", "## Without a verdict", "", *_head("configuration", "faults", "seed", "why"))
+        for item, each in outcome.unproven:
+            yield _row(item.configuration, item.faults, str(item.seed), f"{each.verdict}: {each.why}")
+    yield from ("", "## Configurations", "", *_head("configuration", "runs", "valid", "found", "unknown", "left out"))
+    for name, of_name in by_configuration(outcome).items():
+        yield _row(name, *map(str, of_name))
+    if outcome.left_out:
+        yield from ("", "## Left out", "")
+        for why, count in Counter(outcome.left_out.values()).most_common():
+            yield f"- {count} x {why}"
+    if outcome.retried:
+        yield from ("", f"{outcome.retried} attempts were made again, because the first was unknown.")
+    if page:
+        yield from ("", f"Report: {page}")
+
+
+def _head(*names: str) -> tuple[str, str]:
+    return _row(*names), "|---" * len(names) + "|"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _run(item: Item) -> str:
+    return f"{item.configuration}, faults {item.faults}, seed {item.seed}"
+
+
+def found(attempt: Attempt) -> str:
+    """What an attempt found, in words."""
+    unexpected = f"permitted by the configuration, not by this night: {', '.join(attempt.unexpected)}"
+    return "; ".join(filter(None, (attempt.why, unexpected if attempt.unexpected else "")))
+
+
+def by_configuration(outcome: Outcome) -> dict[str, tuple[int, int, int, int, int]]:
+    """Configuration -> its runs that were played, and of these valid, with findings, unproven; and those left out."""
+    last = outcome.last
+    rows: dict[str, list[int]] = {}
+    for item in outcome.items:
+        row = rows.setdefault(item.configuration, [0, 0, 0, 0, 0])
+        each = last.get(item.item)
+        if each is None:
+            row[4] += 1
+            continue
+        row[0] += 1
+        row[2 if each.fails else 1 if each.verdict == VALID else 3] += 1
+    return {name: (row[0], row[1], row[2], row[3], row[4]) for name, row in rows.items()}
+
+
+def text(outcome: Outcome, page: str = "") -> str:
+    """The night as plain text, for a mail or the end of a log: short lines, the gravest first."""
+    lines = [f"Squall, night {outcome.night}", outcome.sentence(), ""]
+    for item, each in outcome.findings:
+        lines += [f"FOUND  {_run(item)}", f"  {found(each)}", f"  {each.run}"]
+    for item, each in outcome.unproven:
+        lines += [f"{each.verdict.upper()}  {_run(item)}", f"  {each.why}"]
+    for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():
+        told = [f"{valid} of {runs} valid"]
+        told += [f"{bad} with findings"] if bad else []
+        told += [f"{unproven} unknown"] if unproven else []
+        told += [f"{out} left out"] if out else []
+        lines.append(f"{name}: {', '.join(told)}")
+    lines += [f"left out: {count} x {why}" for why, count in Counter(outcome.left_out.values()).most_common()]
+    lines += [f"{outcome.retried} attempts were made again, because the first was unknown"] if outcome.retried else []
+    lines += [f"report: {page}"] if page else []
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,245 @@
+"""Plays the runs of a night, each as a process of its own that ends with this one, however this one ends.
+
+Nothing here uses a thread: a tethered process ends with the thread that started it, and that is the main one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from chaos.nights import budget
+from chaos.nights.axes import Cell
+from chaos.nights.budget import Costs, cores
+from chaos.nights.directory import NightDirectory, bytes_of, thin
+from chaos.nights.items import Item
+from chaos.nights.matrix import Matrix, meets
+from chaos.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt, finished
+from chaos.runtimes.real.processes.child import PACKAGES, TETHER
+
+POLL_S = 0.1
+ENDING_S = 90.0
+"""For a run that was asked to end."""
+CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+INTERRUPTED = 130
+
+
+@dataclass(slots=True)
+class _Child:
+    """A run under way."""
+
+    item: Item
+    number: int
+    popen: subprocess.Popen[bytes]
+    began: datetime
+    clock: float
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a night may take."""
+
+    budget_s: float | None
+    keep_bytes: int
+    slots: int
+    """Runs of processes side by side; two simulations take the room of one."""
+
+
+@dataclass(slots=True)
+class Player:
+    """The runs of one session. `spent_s`: what earlier sessions of the same night took."""
+
+    directory: NightDirectory
+    matrix: Matrix
+    items: Sequence[Item]
+    """Those that are selected, in the order of playing."""
+    limits: Limits
+    costs: Costs
+    attempts: dict[str, list[Attempt]]
+    """What has ended, by item."""
+    spent_s: float = 0.0
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Item -> why it is not played."""
+    said: Callable[[Item, Attempt], None] = lambda item, attempt: None
+    """Called with each attempt that has ended."""
+    _next: int = 0
+    _again: list[Item] = field(default_factory=list)
+    _children: list[_Child] = field(default_factory=list)
+    _clock: float = field(default_factory=time.monotonic)
+
+    def done(self, item: Item) -> bool:
+        """Whether it needs no further attempt."""
+        return finished(self.attempts.get(item.item, ()), self.matrix.retries, repeats=item.runtime == "sim")
+
+    def elapsed_s(self) -> float:
+        """Of the budget."""
+        return self.spent_s + time.monotonic() - self._clock
+
+    def under_way(self) -> list[Item]:
+        """What runs now."""
+        return [child.item for child in self._children]
+
+    def result(self, item: Item) -> list[Attempt] | None:
+        """The attempts at an item once it needs no more; None: it is left out. Plays others meanwhile."""
+        while not self.done(item):
+            self._step()
+            if item.item in self.left_out and item not in self.under_way():
+                return self.attempts.get(item.item)
+            time.sleep(POLL_S if not self._reap() else 0)
+        return self.attempts[item.item]
+
+    def stop(self) -> None:
+        """End what is under way, in good order. Nothing is noted of it: the night's next session plays it again."""
+        for child in self._children:
+            child.popen.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + ENDING_S
+        for child in self._children:
+            try:
+                child.popen.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.popen.kill()
+                child.popen.wait()
+            for run in self._runs_of(child.item, child.number):
+                shutil.rmtree(run, ignore_errors=True)
+        self._children.clear()
+
+    # ---------------------------------------------------------------------------------------------------- starting
+
+    def _step(self) -> None:
+        """Start what comes next, as far as cores and budget allow."""
+        while (item := self._following()) is not None:
+            if sum(cores(child.item) for child in self._children) + cores(item) > 2 * self.limits.slots:
+                return
+            self._take(item)
+            if why := self._no_room(item):
+                self.left_out[item.item] = why
+                continue
+            self._start(item)
+
+    def _following(self) -> Item | None:
+        if self._again:
+            return self._again[0]
+        while self._next < len(self.items):
+            item = self.items[self._next]
+            if not self.done(item) and item.item not in self.left_out:
+                return item
+            self._next += 1
+        return None
+
+    def _take(self, item: Item) -> None:
+        if self._again and self._again[0] is item:
+            del self._again[0]
+        else:
+            self._next += 1
+
+    def _no_room(self, item: Item) -> str:
+        used = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
+        used += int(sum(self.costs.of(child.item).bytes for child in self._children))
+        return budget.no_room(self.costs.of(item), self.elapsed_s(), used, self.limits.budget_s, self.limits.keep_bytes)
+
+    def _start(self, item: Item) -> None:
+        number = len(self.attempts.get(item.item, ())) + 1
+        for run in self._runs_of(item, number):
+            shutil.rmtree(run, ignore_errors=True)  # half a run of a session that was killed
+        self.directory.logs.mkdir(parents=True, exist_ok=True)
+        words = [*item.arguments, "--runs", str(self.directory.runs.absolute()), "--label", label(item, number)]
+        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+        command = [*tether, sys.executable, "-P", "-m", "chaos", *words]
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"}
+        with (self.directory.logs / f"{label(item, number)}.txt").open("wb") as out:
+            popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for us to answer
+            )
+        self._children.append(_Child(item, number, popen, datetime.now(UTC), time.monotonic()))
+
+    # ------------------------------------------------------------------------------------------------------ ending
+
+    def _reap(self) -> bool:
+        """Take note of what has ended. Whether anything has."""
+        ended = [child for child in self._children if child.popen.poll() is not None]
+        for child in ended:
+            self._children.remove(child)
+            attempt = self._attempt(child)
+            self.directory.add(attempt)
+            self.attempts.setdefault(child.item.item, []).append(attempt)
+            self.costs.learn(child.item, attempt)
+            if not self.done(child.item):
+                self._again.append(child.item)
+            self.said(child.item, attempt)
+        return bool(ended)
+
+    def _attempt(self, child: _Child) -> Attempt:
+        code = child.popen.returncode
+        run = next(iter(self._runs_of(child.item, child.number)), None)
+        verdict, told = (NO_VERDICT, {}) if run is None else read_verdict(run)
+        if CODES.get(verdict) != code:
+            verdict = NO_VERDICT if verdict == NO_VERDICT else UNKNOWN
+        unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, told)
+        if run is not None and verdict == VALID and not unexpected:
+            thin(run)
+        log = self.directory.logs / f"{label(child.item, child.number)}.txt"
+        return Attempt(
+            item=child.item.item,
+            attempt=child.number,
+            verdict=verdict,
+            exit=code,
+            run="" if run is None else run.relative_to(self.directory.path.absolute()).as_posix(),
+            began=child.began.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - child.clock, 1),
+            why=_why(verdict, told, code, log),
+            unexpected=unexpected,
+            bytes=0 if run is None else bytes_of(run),
+        )
+
+    def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
+        never = {name for each in self.matrix.expect if meets(each.where, cell) for name in each.never}
+        anomalies = told.get("anomalies")
+        listed = anomalies if isinstance(anomalies, list) else []
+        found = [str(each["name"]) for each in listed if each.get("permitted")]
+        return tuple(dict.fromkeys(name for name in found if name in never))
+
+    def _runs_of(self, item: Item, number: int) -> list[Path]:
+        """The run directories of an attempt: one, or none."""
+        wanted = re.compile(rf"\d{{8}}T\d{{6}}-{re.escape(label(item, number))}(-\d+)?")
+        folder = self.directory.runs.absolute()
+        found = folder.iterdir() if folder.is_dir() else ()
+        return sorted(each for each in found if wanted.fullmatch(each.name) and not each.is_symlink())
+
+
+def label(item: Item, number: int) -> str:
+    """What the run directory of an attempt is called, behind its time."""
+    return item.item if number == 1 else f"{item.item}.again{number}"
+
+
+def read_verdict(run: Path) -> tuple[str, Mapping[str, object]]:
+    """The verdict of a run directory and all that verdict.json says; `NO_VERDICT` where nothing was judged."""
+    try:
+        told = json.loads((run / "verdict.json").read_text())
+        return str(told["verdict"]), told
+    except (OSError, ValueError, KeyError, TypeError):
+        return NO_VERDICT, {}
+
+
+def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
+    if verdict == VALID:
+        return ""
+    reasons = told.get("reasons")
+    if verdict != NO_VERDICT and isinstance(reasons, list) and reasons:
+        return str(reasons[0])
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    return f"exit code {code}: {lines[-1].strip() if lines else 'it said nothing'}"

@@ -1,0 +1,120 @@
+"""The pytest plugin of a night: its runs are the items, so that -k, -x, JUnit and Allure are pytest's.
+
+pytest asks for one item after the other. The player starts others beside it as far as cores allow, so an item is often
+over when its turn comes. A run that ended in an earlier session of the night is not played again: its item takes what
+is on record, so that JUnit and Allure always show the whole night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.nights.directory import NightDirectory
+from chaos.nights.items import Item
+from chaos.nights.outcome import found
+from chaos.nights.player import Player
+from chaos.nights.results import Attempt
+
+
+class Finding(AssertionError):
+    """A run found what is not permitted."""
+
+
+class Unproven(Exception):
+    """A run says nothing of the cluster."""
+
+
+class NightFile(pytest.File):
+    """night.json."""
+
+    player: Player
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """Its configurations."""
+        by_name: dict[str, list[Item]] = {}
+        for item in self.player.items:
+            by_name.setdefault(item.configuration, []).append(item)
+        for name, items in by_name.items():
+            node = Configuration.from_parent(self, name=name)
+            node.items, node.player = items, self.player
+            yield node
+
+
+class Configuration(pytest.Collector):
+    """One configuration of the matrix."""
+
+    items: list[Item]
+    player: Player
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Its runs."""
+        for item in self.items:
+            node = RunItem.from_parent(self, name=f"{item.mix}-seed{item.seed}")
+            node.planned, node.player = item, self.player
+            yield node
+
+
+class RunItem(pytest.Item):
+    """One run. Playing it is its setup, so that a run that proves nothing is an error; a finding is a failure."""
+
+    planned: Item
+    player: Player
+    attempts: list[Attempt] | None = None
+
+    def setup(self) -> None:
+        """Play it, or wait for it. Skipped where it is left out."""
+        self.attempts = self.player.result(self.planned)
+        if not self.attempts:
+            pytest.skip(f"left out: {self.player.left_out[self.planned.item]}")
+        last = self.attempts[-1]
+        if not last.proven and not any(each.fails for each in self.attempts):
+            raise Unproven(f"{last.verdict}: {last.why}")
+
+    def runtest(self) -> None:
+        """What it found. Finding where that is not permitted."""
+        for each in self.attempts or ():
+            if each.fails:
+                raise Finding(found(each))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """What it found, and how to repeat it; of an error of ours all that Python knows."""
+        if not isinstance(excinfo.value, Finding | Unproven):
+            return str(super().repr_failure(excinfo))
+        run = self.attempts[-1].run if self.attempts else ""
+        return "\n".join(filter(None, (str(excinfo.value), run)))
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where pytest says that it stands."""
+        return self.path, None, f"{self.planned.configuration} {self.name}"
+
+
+class NightPlugin:
+    """Collects the night and hands the order and the selection to the player."""
+
+    def __init__(self, directory: NightDirectory, player: Player) -> None:
+        self._directory, self._player = directory, player
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFile | None:
+        """night.json is the one file of the session."""
+        if file_path != self._directory.night.absolute():
+            return None
+        node = NightFile.from_parent(parent, path=file_path)
+        node.player = self._player
+        return node
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """After -k: the order is the night's."""
+        turn = {item.item: number for number, item in enumerate(self._player.items)}
+        runs = [each for each in items if isinstance(each, RunItem)]
+        runs.sort(key=lambda each: turn[each.planned.item])
+        items[:] = runs
+        self._player.items = [each.planned for each in runs]
+
+    def pytest_sessionfinish(self) -> None:
+        """However it ends: nothing that was started stays."""
+        self._player.stop()

@@ -1,0 +1,69 @@
+"""What runs cost, and what fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.nights.budget import MIB, Costs, forecast, spent_s
+from chaos.nights.items import Item, plan_night
+from chaos.nights.matrix import make_matrix
+from chaos.nights.results import Attempt
+
+
+def items(**axes: object) -> tuple[Item, ...]:
+    return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"], "time_s": 20}], "seeds": 4}), 1).items
+
+
+def attempt(item: Item, seconds: float, kept: int = 0, began: str = "2026-07-04T01:00:00+00:00") -> Attempt:
+    return Attempt(item.item, 1, "valid", 0, "", began, seconds, "", (), kept)
+
+
+def test_costs_are_learnt_from_runs_that_are_most_alike() -> None:
+    steady, appends = items(runtime="sim", workload="steady")[0], items(runtime="sim")[0]
+    costs = Costs([(steady, attempt(steady, 10.0, 2 * MIB)), (steady, attempt(steady, 20.0, 4 * MIB))])
+    assert (costs.of(steady).seconds, costs.of(steady).bytes) == (15.0, 3 * MIB)
+    assert costs.of(appends).seconds == 15.0, "the same runtime, and nothing nearer is known"
+    costs.learn(appends, attempt(appends, 5.0))
+    assert costs.of(appends).seconds == 5.0
+    assert costs.of(steady).seconds == 15.0
+
+
+def test_what_has_never_run_costs_what_such_runs_usually_do() -> None:
+    sim, process, kafka = (items(**axes)[0] for axes in ({"runtime": "sim"}, {}, {"target": "kafka"}))
+    assert Costs().of(sim).seconds < Costs().of(process).seconds < Costs().of(kafka).seconds
+
+
+@pytest.mark.parametrize(("budget_s", "plays"), [(None, 4), (41, 4), (40, 4), (39, 3), (9, 0)])
+def test_a_budget_leaves_out_what_does_not_fit(budget_s: float | None, plays: int) -> None:
+    runs = items()
+    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    told = forecast(runs, costs, budget_s, 1 << 40, slots=1)
+    assert [each.item for each in told.plays] == [each.item for each in runs[:plays]]
+    assert [why.split(":")[0] for _, why in told.left_out] == ["no time"] * (4 - plays)
+
+
+def test_a_long_run_that_does_not_fit_leaves_room_for_a_short_one() -> None:
+    long, short = items()[0], items(runtime="sim")[0]
+    told = forecast([long, short], Costs(), 20, 1 << 40, slots=1)
+    assert [each.item for each in told.plays] == [short.item]
+
+
+def test_two_simulations_take_the_room_of_one_run_of_processes() -> None:
+    runs = items(runtime="sim")
+    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    assert forecast(runs, costs, None, 1 << 40, slots=1).seconds == 20.0
+    assert forecast(runs, costs, None, 1 << 40, slots=2).seconds == 10.0
+
+
+def test_the_disk_is_bounded_like_time() -> None:
+    runs = items()
+    costs = Costs([(runs[0], attempt(runs[0], 1.0, 30 * MIB))])
+    told = forecast(runs, costs, None, 100 * MIB, slots=1)
+    assert (len(told.plays), told.bytes) == (3, 90 * MIB)
+    assert told.left_out[0][1].startswith("no room: such a run keeps about 30 MiB")
+
+
+def test_time_between_sessions_is_not_spent_and_time_side_by_side_counts_once() -> None:
+    run = items()[0]
+    began = ("2026-07-04T01:00:00+00:00", "2026-07-04T01:00:05+00:00", "2026-07-04T09:00:00+00:00")
+    assert spent_s(attempt(run, 10.0, began=each) for each in began) == 25.0

@@ -1,0 +1,87 @@
+"""A matrix as data: what it may say, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.nights.matrix import MatrixError, make_matrix, read_matrix, seconds, varied, write_matrix
+from chaos.typed import PROGRAM
+
+WHOLE = """\
+budget = "20m"
+seeds = 3
+unknown_share = 0.1
+
+[faults]
+processes = "kill,pause"
+
+[[runs]]
+name = "corners"
+axes = { runtime = "sim", acks = ["all", 1], min-isr = [1, 2], unclean = false }
+faults = ["processes", "partition"]
+time_s = 20
+
+[[exclude]]
+where = { acks = 1, min-isr = 2 }
+why = "acks=1 waits for nobody"
+
+[[expect]]
+where = { acks = "1" }
+never = ["lost-write"]
+"""
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.toml"
+    file.write_text(WHOLE)
+    matrix = read_matrix(file)
+    assert (matrix.budget, matrix.seeds, matrix.faults) == (1200, 3, {"processes": ("kill", "pause")})
+    again = tmp_path / "again.toml"
+    again.write_text(write_matrix(matrix))
+    assert read_matrix(again) == matrix
+
+
+def test_the_matrix_of_this_checkout_can_be_read() -> None:
+    assert read_matrix(PROGRAM.parent / "plans/nightly.toml").runs
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        ("acks = [", "axes.acks: 'two' is not possible: one of all, 1, 0", "line 10"),
+        ("min-isr", "there is no such axis: did you mean 'min-isr'?", "line 10"),
+        ('"partition"', "'partitoin' is neither a mix of this matrix (processes) nor a list of kinds", "line 11"),
+        ("time_s = 20", "there is no such setting: did you mean 'time_s'?", "line 12"),
+        ('"lost-write"', "there is no anomaly 'lost-writes': did you mean 'lost-write'?", "line 20"),
+        ('"20m"', "'soon' is no time: write it as 90s, 20m or 1h", "line 1"),
+        ('"kill,pause"', "unknown fault 'kil'", "line 6"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(wrong: str, right: str, said: str, tmp_path: Path) -> None:
+    broken = {
+        "acks = [": 'acks = ["two", ',
+        "min-isr": "mni-isr",
+        '"partition"': '"partitoin"',
+        "time_s = 20": "tmie_s = 20",
+        '"lost-write"': '"lost-writes"',
+        '"20m"': '"soon"',
+        '"kill,pause"': '"kil,pause"',
+    }
+    file = tmp_path / "matrix.toml"
+    file.write_text(WHOLE.replace(wrong, broken[wrong]))
+    with pytest.raises(MatrixError) as refused:
+        read_matrix(file)
+    lines = str(refused.value).splitlines()
+    assert any(line.startswith(f"{file}: {said}: ") and right in line for line in lines), lines
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    assert [seconds(each) for each in (90, "90s", "20m", "1.5h")] == [90, 90, 1200, 5400]
+
+
+def test_axes_of_the_command_line_replace_those_of_every_part() -> None:
+    matrix = make_matrix({"runs": [{"axes": {"acks": ["all", "1"]}}, {"axes": {"codec": "lz4"}}]})
+    changed = varied(matrix, {"acks": ("0",)})
+    assert [each.values() for each in changed.runs] == [{"acks": ("0",)}, {"codec": ("lz4",), "acks": ("0",)}]
