@@ -61,8 +61,8 @@ Examples:
   squall nightly                           {FILE}
   squall nightly --list                    what it would run, how long, how much disk
   squall nightly --vary acks=all,1 --vary min-isr=1,2 --seeds 3 --budget 20m
-  squall nightly --vary runtime=sim --vary workload=appends,transactions --seeds 20
-  squall nightly -k "kafka and transactions" -x
+  squall nightly --vary runtime=sim --vary codec=none,zstd --seeds 20
+  squall nightly -k "kafka and not acks" -x
   squall nightly --resume nights/20260704T010000
 
 \\b

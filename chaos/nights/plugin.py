@@ -39,7 +39,8 @@ class NightFile(pytest.File):
         for item in self.player.items:
             by_name.setdefault(item.configuration, []).append(item)
         for name, items in by_name.items():
-            node = Configuration.from_parent(self, name=name)
+            # Its id begins with its own name, so that JUnit's class names and Allure's suites do.
+            node = Configuration.from_parent(self, name=name, nodeid=name)
             node.items, node.player = items, self.player
             yield node
 
