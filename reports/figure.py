@@ -30,6 +30,8 @@ INK, MUTED, LINE, PAPER = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd"
 _VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", PAPER: "var(--card)"}
 BROKER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a000", "#7f5ca8", "#8c6d4f", "#5f7f8f")
 FAULT = "#d55e00"
+_LATENCY_PANE = '<g id="axes_4">'
+"""As matplotlib numbers them."""
 ACKED, READ = "#0072b2", "#009e73"
 LANES = 24
 """Partitions that are drawn at most: those that were unavailable the longest."""
@@ -104,7 +106,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
         figure.subplots_adjust(left=LEFT, right=RIGHT, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
         _phases(axes[0], files, begin, end)
-        _faults(axes[1], faults, rows, end)
+        _faults(axes[1], faults, rows, begin, end)
         _throughput(axes[2], files, begin, end)
         _latency(axes[3], files, samples, begin, end)
         _brokers(axes[4], brokers)
@@ -112,9 +114,24 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         _marks(axes[5], partitions, files, end)
         _finish(figure, axes, faults, begin, end)
         out = io.StringIO()
-        figure.savefig(out, format="svg", dpi=150, metadata={"Date": None})
+        figure.savefig(out, format="svg", metadata={"Date": None})
+        dots = _dots(figure, axes[3], samples)
     description = describe(faults, every, span)
-    return Timeline(_inline(out.getvalue(), description, faults), description, len(every) - len(partitions))
+    svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
+    return Timeline(svg, description, len(every) - len(partitions))
+
+
+def _dots(figure: Any, axis: Any, samples: Samples) -> str:
+    """Single records as one path of dots, in the page's own colour: thousands of marks of their own would be large."""
+    if samples.points is None or not samples.points.shape[1]:
+        return ""
+    at, took = samples.points
+    where = axis.transData.transform(np.column_stack([at - took / 1e3, np.maximum(took, 0.1)])) * 72 / figure.dpi
+    height, box = figure.get_figheight() * 72, axis.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+    inside = (where[:, 0] >= box.x0 * 72) & (where[:, 0] <= box.x1 * 72)
+    path = "".join(f"M{x:.1f} {height - y:.1f}h0" for x, y in where[inside])
+    look = 'fill="none" stroke="var(--muted)" style="stroke-width: 1.6; stroke-linecap: round"'
+    return f'<path class="dots" d="{path}" {look}/>'
 
 
 def describe(faults: Sequence[FaultRow], partitions: Sequence[PartitionLane], span: tuple[float, float]) -> str:
@@ -164,7 +181,7 @@ def _words(fault: FaultRow) -> str:
     return fault.label if fault.state == "landed" else f"{fault.label}: {fault.state}"
 
 
-def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], end: float) -> None:
+def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], begin: float, end: float) -> None:
     for fault in faults:
         if fault.began is None:
             continue
@@ -173,7 +190,11 @@ def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], end: fl
         look = {"alpha": 0.3} if solid else {"alpha": 0.12, "hatch": "///"}
         place = (fault.began, rows[fault.id] - 0.42)
         axis.add_patch(Rectangle(place, length, 0.84, facecolor=FAULT, lw=0.8, gid=f"fault-{fault.id}", **look))
-        axis.text(fault.began, rows[fault.id], f" {_words(fault)}", va="center", fontsize=8.5, clip_on=True)
+        # A label that has no room behind its fault's begin ends at the pane's edge.
+        right = fault.began + _FAULT_LABEL_IN * len(_words(fault)) * (end - begin) / AXIS_IN > end
+        place = (end if right else fault.began, rows[fault.id])
+        axis.annotate(_words(fault), place, xytext=(-3 if right else 3, 0), textcoords="offset points", va="center",
+                      ha="right" if right else "left", fontsize=8.5)  # fmt: skip
     axis.set_ylim(max(rows.values(), default=1) + 0.6, 0.4)
     _label(axis, "faults")
     if not rows:
@@ -211,14 +232,16 @@ def _latency(axis: Any, files: RunFiles, samples: Samples, begin: float, end: fl
     seconds = _numbers(files.series.get("second"))
     if samples.points is not None and samples.points.shape[1]:
         at, took = samples.points
-        axis.plot(at - took / 1e3, np.maximum(took, 0.1), ".", ms=1.6, color=MUTED, alpha=0.35, mec="none",
-                  rasterized=True, label="one record, at its sending")  # fmt: skip
+        axis.plot([], [], ".", ms=4, color=MUTED, mec="none", label="one record, at its sending")
+        axis.update_datalim([(float((at - took / 1e3).min()), float(np.maximum(took, 0.1).min())),
+                             (float(at.max()), float(np.maximum(took, 0.1).max()))])  # fmt: skip
     for key, colour, style, name in (("p50_ms", ACKED, "-", "p50"), ("p99_ms", FAULT, "-", "p99")):
         listed = files.series.get(key)
         values = [v if isinstance(v, (int, float)) else np.nan for v in listed] if isinstance(listed, list) else []
         if seconds and len(values) == len(seconds):
             axis.plot(np.array(seconds) + 0.5, values, style, color=colour, lw=1.5, marker="o", ms=2.5, label=name)
     axis.set_yscale("log")
+    axis.autoscale_view()
     low, high = axis.get_ylim()
     axis.set_ylim(low, high * (high / low) ** 0.22)
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -312,7 +335,8 @@ def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: floa
         if lane.name in others:
             word = f"{losses[lane.name]:,} lost" if lane.name in losses else f"{others[lane.name]:,} findings"
             box = {"boxstyle": "round,pad=0.25", "fc": PAPER, "ec": FAULT, "lw": 1.2}
-            axis.text(end, row, word, ha="right", va="center", fontsize=8, color=FAULT, weight="bold", bbox=box)
+            axis.annotate(word, (end, row), xytext=(-4, 0), textcoords="offset points", ha="right", va="center",
+                          fontsize=8, color=FAULT, weight="bold", bbox=box)  # fmt: skip
 
 
 def _label(axis: Any, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,8 +13,10 @@ import jinja2
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
 from reports import checks, figure, meaning
 from reports.answers import Answer
+from reports.cards import with_names
 from reports.causes import groups_of
 from reports.fault_words import fault_rows
+from reports.raw_files import raw_files
 from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
@@ -45,6 +48,7 @@ def render(run_dir: Path) -> Path:
     own, own_trouble = section_of(files)
     transactions, txns, txns_trouble = _transactions(files)
     sections = [each for each in (own, in_figures(files)) if each is not None]
+    told = _told(files, transactions)
     text = (
         environment()
         .get_template("page.html.j2")
@@ -57,7 +61,8 @@ def render(run_dir: Path) -> Path:
             figures=checks.figures_of(files),
             guarantee=mapping(files.verdict.get("guarantee")),
             command=str(files.run.get("command") or ""),
-            told=_told(files, transactions),
+            told=told,
+            contents=_contents(told, [each.title for each in sections], txns is not None),
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
@@ -77,8 +82,10 @@ def render(run_dir: Path) -> Path:
             exits=objects(files.run.get("node_exits")),
             versions=_versions(files),
             colours={node: figure.colour_of(node) for node in files.nodes},
+            raw=raw_files(run_dir),
         )
     )
+    text = with_names(text)
     path = run_dir / FILE
     fresh = path.with_suffix(".html.new")
     fresh.write_text(text, encoding="utf-8")
@@ -98,6 +105,18 @@ def environment() -> jinja2.Environment:
     )
     environment.filters.update(count=_count, seconds=_seconds, ms=_ms, mapping=mapping, objects=objects, texts=texts)
     return environment
+
+
+def _contents(told: Sequence[_Told], sections: Sequence[str], transactions: bool) -> list[tuple[str, str]]:
+    """(anchor, name) of what stands on the page, in its order."""
+    own = [(title.lower().replace(" ", "-"), title) for title in sections]
+    return [
+        *([("story", "What happened")] if told else []),
+        ("timeline", "The whole run" if told else "What happened"),
+        *own,
+        *([("transactions", "Transactions")] if transactions else []),
+        *(("checks", "Checks"), ("faults", "Faults"), ("measures", "Measures"), ("plan", "Plan"), ("files", "Files")),
+    ]
 
 
 def _timeline(

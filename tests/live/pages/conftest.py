@@ -1,0 +1,19 @@
+"""Run directories for pages, and the browser that looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.unit.reports.conftest import lost_dir, run_dir
+
+__all__ = ["browser", "lost_dir", "run_dir"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of a module."""
+    with Browser() as browser:
+        yield browser
