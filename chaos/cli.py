@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
@@ -35,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
     "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
+    "completion": ("chaos.commands.completion", "Print what a shell needs to complete what is typed."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
 }
@@ -82,6 +84,12 @@ class Commands(click.Group):
         command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The table again: importing all of it takes a second."""
+        names = {name: about for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)}
+        items = [CompletionItem(name, help=about) for name, about in names.items()]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table, without importing what it names."""

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from chaos.commands import completions
 from chaos.errors import Refused
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), default=RUNS / LATEST)
-@click.argument("anomaly", default="")
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs, default=RUNS / LATEST)
+@click.argument("anomaly", default="", shell_complete=completions.findings)
 def command(run: Path, anomaly: str) -> int:
     """What one finding of a run means, why it is judged so, what caused it, and its story. The page has the same with
     pictures.

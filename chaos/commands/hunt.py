@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
+from chaos.commands import completions
 from chaos.mutants import find, select
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants.table import write_docs
@@ -60,6 +61,7 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
     "names",
     default="replication",
     show_default=True,
+    shell_complete=completions.listed_mutants,
     help="The bugs to plant: a group, or a list of ids or names.",
 )
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chaos.commands import completions
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
 from chaos.typed import lasting, typed
@@ -37,7 +38,7 @@ Examples:
 Exit codes: 0 the same trace, or the anomaly showed; 1 another trace, or it never showed;
 2 nothing could be said; 3 usage. A run of processes ends as `squall run` does."""
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option("--in", "world", type=click.Choice(["process", "docker", "sim"]),
               help="Where to repeat the run. [default: where it was recorded]")  # fmt: skip
 @click.option(

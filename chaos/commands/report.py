@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from chaos.commands import completions
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 from chaos.screen import console
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.argument("run", type=click.Path(path_type=Path), required=False, shell_complete=completions.runs)
 @click.option("--nightly", type=click.Path(path_type=Path), metavar="DIR", help="The durability report of this night.")
 @click.option("--nights", type=click.IntRange(1), metavar="N", help="With --nightly: count the last N nights up to it.")
 @click.option(

@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
+from chaos.commands import completions
+from chaos.commands.grouped import Grouped
 from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
 from chaos.plans.parts import LimitsPlan
@@ -43,6 +45,16 @@ def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
     return found
 
 
+CLUSTER = ("nodes", "broker_settings", "topic_settings")
+LIMITS = tuple(LimitsPlan.model_fields)
+"""Groups of options that `run` and `sim` share."""
+
+
+def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
+    """The group of --workload and of its settings, as `workload_flags` makes them."""
+    return ("workload", *(name for name in _settings(simulated=simulated) if not (simulated and name == "client")))
+
+
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
     """The default of a setting, by workload where they differ or where some have none."""
     told = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
@@ -70,7 +82,7 @@ def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]],
     settings = {name: having for name, having in _settings(simulated=simulated).items()
                 if not (simulated and name == "client")}  # fmt: skip
     names = ", ".join(_scenarios(simulated=simulated))
-    options = [click.option("--workload", callback=_known, metavar="NAME",
+    options = [click.option("--workload", callback=_known, metavar="NAME", shell_complete=completions.workloads,
                             help=f"What clients do: {names}. [default: {DEFAULT}]")]  # fmt: skip
     for name, having in (limits | settings).items():
         about = next(iter(having.values()))
@@ -124,7 +136,11 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     )
     options = (
         click.option(
-            "--plan", "plan_file", type=click.Path(path_type=Path), help="Run this plan; other options override it."
+            "--plan",
+            "plan_file",
+            type=click.Path(path_type=Path),
+            shell_complete=completions.plans,
+            help="Run this plan; other options override it.",
         ),
         click.option(
             "--seed", type=int, help="Seed of the faults and of every random choice. [default: random, and printed]"
@@ -139,7 +155,10 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
             help="How long the load before the faults lasts, in seconds. [default: 2]",
         ),
         click.option(
-            "--faults", metavar="LIST", help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]"
+            "--faults",
+            metavar="LIST",
+            shell_complete=completions.fault_kinds,
+            help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]"
         ),
         click.option(
             "--fault-count",
@@ -178,6 +197,15 @@ label_flag = click.option(
 
 
 @click.command(
+    cls=Grouped,
+    groups={
+        "Plan": ("plan_file", "seed", "time_s", "warmup_s", "expect"),
+        "Faults": ("faults", "fault_count", "upgrade_to"),
+        "Cluster": (*CLUSTER, "target", "runtime", "volume_mib", "bootstrap", "compose"),
+        "Workload": workload_options(),
+        "Limits": LIMITS,
+        "Files and progress": ("root", "label", "keep_data", "port"),
+    },
     epilog="""\b
 Examples:
   squall run                                    3 brokers, 4 kinds of faults, half a minute

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.commands import completions
 from chaos.errors import Refused
 from chaos.runs.directory import RUNS, RunDirectory
 from chaos.screen import console
@@ -22,7 +23,7 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 
 
 @click.command()
-@click.argument("two", nargs=-1, metavar="[RUN RUN]", type=click.Path(path_type=Path))
+@click.argument("two", nargs=-1, metavar="[RUN RUN]", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option("--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="Folder for runs.")
 @click.option("--verdict", help="Only runs of this verdict: valid, invalid, unknown, 'no verdict'.")
 @click.option("--prune", is_flag=True, help="Remove valid runs by --older-than and --keep-mib. Others always stay.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.commands import completions
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
 from chaos.typed import lasting, typed
@@ -34,7 +35,7 @@ Examples:
 \b
 Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
     "--budget",
     "budget_s",

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.commands.run import label_flag, plan_flags, plan_of, workload_flags
+from chaos.commands import completions
+from chaos.commands.grouped import Grouped
+from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.faults.kind import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
@@ -47,6 +49,16 @@ def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | 
 
 
 @click.command(
+    cls=Grouped,
+    groups={
+        "Plan": ("plan_file", "seed", "seeds", "swarm", "time_s", "warmup_s", "expect"),
+        "Faults": ("faults", "fault_count", "mutant"),
+        "Cluster": CLUSTER,
+        "Workload": workload_options(simulated=True),
+        "Limits": LIMITS,
+        "Batch": ("jobs", "most_unknown"),
+        "Judging and files": ("all_violations", "spark", "root", "label"),
+    },
     epilog="""\b
 Examples:
   squall sim --seed 7                      the run of `squall run --seed 7`, in virtual time
@@ -64,7 +76,7 @@ lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage."""
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
 @click.option("--swarm", is_flag=True, help="The seed draws everything: cluster, settings, load, kinds of faults.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Number of processes of a batch. [default: one for each CPU]")
-@click.option("--mutant", metavar="ID", help="Plant a known bug first.")
+@click.option("--mutant", metavar="ID", shell_complete=completions.mutants, help="Plant a known bug first.")
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
 @click.option(
     "--max-unknown",

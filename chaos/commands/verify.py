@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from chaos.commands import completions
 from chaos.runs.spark import HERE, Spark
 from chaos.screen import console
 
@@ -31,7 +32,7 @@ Examples:
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 2 unknown, 3 usage."""
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
     "--expect",
     type=click.Choice(["config", "safe", "loss"]),

@@ -1,0 +1,52 @@
+"""`squall completion`: the lines that teach a shell to complete what is typed."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+VARIABLE = "_SQUALL_COMPLETE"
+"""click's: with it set, the program answers what may follow instead of running."""
+ZSH = (
+    ("    (( ! $+commands[squall] )) && return 1\n", ""),
+    ("zsh_complete squall)", "zsh_complete ${~words[1]})"),
+)
+FISH = (
+    (" squall);", " (eval echo (commandline -opc)[1]));"),
+    ('(string split "," $completion)', '(string split -m 1 "," $completion)'),
+)
+"""click's lines call the program by its name, which finds it on PATH only. Ours call what was typed: ./squall. And
+click's lines for fish cut a value at its first comma."""
+
+
+@click.command(
+    epilog="""\b
+To have it at once:
+  eval "$(squall completion bash)"
+  eval "$(squall completion zsh)"
+  squall completion fish | source
+
+\b
+To have it in every shell:
+  squall completion bash > ~/.local/share/bash-completion/completions/squall
+  squall completion zsh > ~/.zfunc/_squall      with fpath+=~/.zfunc before compinit
+  squall completion fish > ~/.config/fish/completions/squall.fish"""
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> int:
+    """Print what SHELL needs to complete commands, options, kinds of faults, mutants, workloads, plans and runs. It
+    works for `squall` and for `./squall`.
+    """
+    click.echo(lines_of(shell), nl=False)
+    return 0
+
+
+def lines_of(shell: str) -> str:
+    """What a shell reads. Prints a warning where bash is older than click can do with."""
+    completer = get_completion_class(shell)
+    assert completer is not None, shell
+    text = completer(click.Command("squall"), {}, "squall", VARIABLE).source()
+    for old, new in {"zsh": ZSH, "fish": FISH}.get(shell, ()):
+        assert old in text, f"click's lines for {shell} have changed: {old}"
+        text = text.replace(old, new)
+    return text.strip("\n") + "\n"

@@ -1,0 +1,93 @@
+"""What a shell may offer for a word that is half typed: kinds of faults, mutants, workloads, plans, runs, findings.
+
+Each is asked for at the press of a key: nothing here starts anything, and what cannot be read offers nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from chaos.runs.directory import LATEST, RUNS
+
+PLANS = ("plans/*.toml", f"{RUNS}/*/plan.toml")
+"""Where plans are, from the folder in which somebody types."""
+NEWEST = 20
+"""Runs that are offered; there may be thousands."""
+
+
+def fault_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Kinds of faults that work in the command's world, with commas between them."""
+    from chaos.faults.kinds import KINDS
+
+    world = "sim" if ctx.info_name == "sim" else str(ctx.params.get("runtime") or "process")
+    titles = {name: kind.title for name, kind in KINDS.items() if world in kind.worlds}
+    return _listed(incomplete, {**titles, "none": "no faults"})
+
+
+def mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Names of mutants."""
+    from chaos.mutants import MUTANTS
+
+    return _offered(incomplete, {each.name: f"mutant {each.id}" for each in MUTANTS.values()})
+
+
+def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Names of mutants with commas between them, or one of their groups."""
+    from chaos.mutants import MUTANTS
+
+    groups = {each.group: "a group of mutants" for each in MUTANTS.values()}
+    return _listed(incomplete, {**groups, **{each.name: f"mutant {each.id}" for each in MUTANTS.values()}})
+
+
+def workloads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Names of workloads that the command can run."""
+    from workloads.registry import SCENARIOS
+
+    here = (name for name, scenario in SCENARIOS.items() if scenario.SIMULATED or ctx.info_name != "sim")
+    return _offered(incomplete, dict.fromkeys(here, ""))
+
+
+def plans(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Plans in plans/ and of runs, the newest first; else any file."""
+    found = [path for pattern in PLANS for path in _newest(Path().glob(pattern))]
+    return [*_offered(incomplete, {str(path): "" for path in found}), CompletionItem(incomplete, type="file")]
+
+
+def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Run directories, the newest first; else any folder."""
+    found = [RUNS / LATEST, *_newest(path.parent for path in RUNS.glob("*/plan.toml"))]
+    there = dict.fromkeys(str(path) for path in found if path.exists())
+    return [*_offered(incomplete, dict.fromkeys(there, "")), CompletionItem(incomplete, type="dir")]
+
+
+def findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """What was found in the run that stands before."""
+    run = ctx.params.get("run") or RUNS / LATEST
+    try:
+        found = json.loads((Path(run) / "verdict.json").read_text())["anomalies"]
+        names = {str(each["name"]): f"{each['count']} found" for each in found}
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return _offered(incomplete, names)
+
+
+def _newest(paths: Iterable[Path]) -> list[Path]:
+    found = sorted((path for path in paths if not path.parent.is_symlink() and not path.is_symlink()), reverse=True)
+    return found[:NEWEST]
+
+
+def _offered(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[str]]:
+    return [CompletionItem(name, help=about) for name, about in names.items() if name.startswith(incomplete)]
+
+
+def _listed(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[str]]:
+    """The same for the last word of a list; those before it are not offered again."""
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    offered = _offered(last, {name: about for name, about in names.items() if name not in given})
+    return [CompletionItem(before + comma + each.value, help=each.help) for each in offered]
