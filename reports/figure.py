@@ -371,6 +371,17 @@ def _finish(figure: Any, axes: Any, faults: Sequence[FaultRow], begin: float, en
     figure.legend(handles=swatches, loc="lower center", ncols=7, frameon=False, fontsize=8.5, handlelength=2.2)
 
 
+def standalone(page: str) -> str:
+    """The figure of a run's page as an SVG file of its own, in light colours; empty where the page has none."""
+    found = re.search(r'<svg [^>]*aria-labelledby="timeline-title.*?</svg>', page, flags=re.S)
+    if found is None:
+        return ""
+    svg = found[0]
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(variable, colour)
+    return svg
+
+
 def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
     """The SVG as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
     svg = svg[svg.index("<svg") :]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -42,6 +44,45 @@ def write_junit(run_dir: Path) -> Path:
     ElementTree.ElementTree(root).write(fresh, encoding="utf-8", xml_declaration=True)
     fresh.replace(path)
     return path
+
+
+@dataclass(frozen=True, slots=True)
+class NightCase:
+    """A run of a night: its test case, how long it took, and where its own junit.xml is; None: it has none."""
+
+    classname: str
+    name: str
+    seconds: float
+    run: Path | None
+
+
+def add_checks(path: Path, cases: Iterable[NightCase]) -> None:
+    """Give the test cases of a night's junit.xml the time that their runs took, and add the checks of each run: a suite
+    of cases whose class is the run. Nothing of a file that cannot be read.
+    """
+    root = ElementTree.parse(path).getroot()
+    known = {(each.get("classname"), each.get("name")): each for each in root.iter("testcase")}
+    for case in cases:
+        whole = known.get((case.classname, case.name))
+        if whole is None:
+            continue
+        whole.set("time", f"{case.seconds:.3f}")
+        for suite in _suites(case.run):
+            suite.set("name", f"{case.classname} {case.name}")
+            for check in suite.iter("testcase"):
+                check.set("classname", f"{case.classname}.{case.name}")
+            root.append(suite)
+    ElementTree.indent(root)
+    fresh = path.with_suffix(".xml.new")
+    ElementTree.ElementTree(root).write(fresh, encoding="utf-8", xml_declaration=True)
+    fresh.replace(path)
+
+
+def _suites(run: Path | None) -> list[ElementTree.Element]:
+    try:
+        return [] if run is None else ElementTree.parse(run / FILE).getroot().findall("testsuite")
+    except (OSError, ElementTree.ParseError):
+        return []
 
 
 def _case(suite: ElementTree.Element, name: str, took: str = "0") -> ElementTree.Element:

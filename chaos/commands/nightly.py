@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
 )
 @click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
+@click.option("--report/--no-report", default=True, help="Make the durability report and Allure's page at the end.")
 @click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
 def command(
     matrix_file: Path | None,
@@ -200,11 +202,13 @@ def _slots(flags: dict[str, Any]) -> int:
 # ------------------------------------------------------------------------------------------------------- beforehand
 
 
-def _forecast(opened: Opened, flags: dict[str, Any]) -> Forecast:
+def _forecast(opened: Opened, flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
+    """done: items that ended in an earlier session."""
     from chaos.nights.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB
-    return forecast(opened.plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
+    plays = [each for each in opened.plays if each.item not in done]
+    return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
 
 
 def _list(opened: Opened, flags: dict[str, Any]) -> int:
@@ -247,6 +251,7 @@ def _say_plan(say: Console, opened: Opened, told: Forecast) -> None:
 
 
 def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say: Console) -> int:
+    from chaos.commands.night_evidence import evidence_of
     from chaos.nights import session
     from chaos.nights.budget import MIB, spent_s
     from chaos.nights.leftovers import end_leftovers
@@ -257,7 +262,7 @@ def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say:
     for ended in end_leftovers(directory.runs):
         say.print(f"ended what was left of a killed session: {ended}", markup=False, soft_wrap=True)
     attempts = directory.attempts()
-    _say_plan(say, opened, _forecast(opened, flags))
+    _say_plan(say, opened, _forecast(opened, flags, by_item(attempts)))
     if attempts:
         say.print(f"{len(by_item(attempts))} runs ended in an earlier session, and are not played again")
     directory.end.unlink(missing_ok=True)
@@ -265,7 +270,7 @@ def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say:
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
-    code = session.play(directory, player, flags["select"], stop_at_first=flags["stop_at_first"])
+    code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
         raise Refused(f"pytest could not begin, exit code {code}: see what it said")
     return _end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
@@ -300,7 +305,7 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     left_out = {item: why for item, why in player.left_out.items() if item in ids}
     outcome = outcomes.Outcome(opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share)
     code = INTERRUPTED if interrupted else outcome.exit
-    write_whole(directory.summary, outcomes.markdown(outcome))
+    _add_checks(directory, outcome)
     told = {
         "schema": 1,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -315,12 +320,50 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     return _conclude(directory, outcome, flags, code)
 
 
+def _pages(directory: NightDirectory, say: Console) -> str:
+    """The durability report, and Allure's page. Where the report is; empty where there is none, which is said."""
+    from chaos.commands.durability import Wanted, make_report
+    from chaos.errors import HarnessError
+    from chaos.toolchain import allure
+
+    try:
+        page = allure.make_page(
+            directory.allure, directory.path / "allure", f"Squall, night {directory.path.name}", say.print
+        )
+        say.print(f"Allure: {page}", soft_wrap=True)
+    except HarnessError as trouble:
+        say.print(str(trouble), markup=False, soft_wrap=True)
+    say.print("the durability report: collecting the night ...")
+    try:
+        return str(make_report(directory.path, Wanted(), say.print)[0])
+    except Exception as error:  # the runs are judged, whatever becomes of their table
+        told = f"the durability report could not be made: {type(error).__name__}: {error}"
+        say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
+    return ""
+
+
+def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
+    """The checks of each run into the night's junit.xml."""
+    from chaos.nights.plugin import case_of
+    from reports.junit import NightCase, add_checks
+
+    cases = []
+    for item in outcome.items:
+        if last := outcome.last.get(item.item):
+            run = directory.path / last.run if last.run else None
+            cases.append(NightCase(*case_of(item), seconds=last.seconds, run=run))
+    if directory.junit.exists():
+        add_checks(directory.junit, cases)
+
+
 def _conclude(directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], code: int) -> int:
     from chaos.nights import outcome as outcomes
 
-    text = outcomes.text(outcome)
+    page = "" if code == INTERRUPTED or not flags["report"] else _pages(directory, console(stderr=True))
+    text = outcomes.text(outcome, page)
+    write_whole(directory.summary, outcomes.markdown(outcome, page))
     if flags["summary"] is not None:
-        flags["summary"].write_text(outcomes.markdown(outcome))
+        flags["summary"].write_text(outcomes.markdown(outcome, page))
     if flags["mail"] is not None:
         flags["mail"].write_text(text)
     click.echo(text, nl=False)

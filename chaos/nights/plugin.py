@@ -7,17 +7,22 @@ is on record, so that JUnit and Allure always show the whole night.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.nights import allure_results
 from chaos.nights.directory import NightDirectory
+from chaos.nights.evidence import Evidence
 from chaos.nights.items import Item
 from chaos.nights.outcome import found
 from chaos.nights.player import Player
 from chaos.nights.results import Attempt
+
+Show = Callable[[Path], Evidence]
+"""Reads a run directory."""
 
 
 class Finding(AssertionError):
@@ -28,10 +33,16 @@ class Unproven(Exception):
     """A run says nothing of the cluster."""
 
 
+def case_of(item: Item) -> tuple[str, str]:
+    """Class and name of its test case in JUnit."""
+    return item.configuration.replace("/", "."), f"{item.mix}-seed{item.seed}"
+
+
 class NightFile(pytest.File):
     """night.json."""
 
     player: Player
+    show: Show
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Its configurations."""
@@ -41,7 +52,7 @@ class NightFile(pytest.File):
         for name, items in by_name.items():
             # Its id begins with its own name, so that JUnit's class names and Allure's suites do.
             node = Configuration.from_parent(self, name=name, nodeid=name)
-            node.items, node.player = items, self.player
+            node.items, node.player, node.show = items, self.player, self.show
             yield node
 
 
@@ -50,12 +61,15 @@ class Configuration(pytest.Collector):
 
     items: list[Item]
     player: Player
+    show: Show
 
     def collect(self) -> Iterator[pytest.Item]:
         """Its runs."""
         for item in self.items:
-            node = RunItem.from_parent(self, name=f"{item.mix}-seed{item.seed}")
-            node.planned, node.player = item, self.player
+            node = RunItem.from_parent(self, name=case_of(item)[1])
+            node.planned, node.player, node.show = item, self.player, self.show
+            node.user_properties += [("seed", item.seed), ("faults", item.faults), *item.cell.items()]
+            allure_results.mark(node, item)
             yield node
 
 
@@ -64,7 +78,10 @@ class RunItem(pytest.Item):
 
     planned: Item
     player: Player
+    show: Show
     attempts: list[Attempt] | None = None
+    story: str = ""
+    """What the first finding came of, in words."""
 
     def setup(self) -> None:
         """Play it, or wait for it. Skipped where it is left out."""
@@ -72,8 +89,23 @@ class RunItem(pytest.Item):
         if not self.attempts:
             pytest.skip(f"left out: {self.player.left_out[self.planned.item]}")
         last = self.attempts[-1]
+        self._tell(next((each for each in self.attempts if each.fails), last))
         if not last.proven and not any(each.fails for each in self.attempts):
             raise Unproven(f"{last.verdict}: {last.why}")
+
+    def _tell(self, attempt: Attempt) -> None:
+        """Give JUnit its properties and Allure everything. A run that cannot be read keeps its verdict."""
+        evidence = None
+        if attempt.run:
+            try:
+                evidence = self.show(self.player.directory.path.absolute() / attempt.run)
+            except Exception as error:  # of a run that was cut short anything may be missing
+                self.user_properties.append(("evidence", f"cannot be read: {type(error).__name__}: {error}"))
+        if evidence is not None:
+            self.user_properties += list(evidence.facts.items())
+            self.user_properties.append(("repeat", evidence.command))
+            self.story = next(iter(evidence.stories.values()), "")
+        allure_results.tell(self, self.planned, attempt, evidence, len(self.attempts or ()))
 
     def runtest(self) -> None:
         """What it found. Finding where that is not permitted."""
@@ -86,7 +118,7 @@ class RunItem(pytest.Item):
         if not isinstance(excinfo.value, Finding | Unproven):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
-        return "\n".join(filter(None, (str(excinfo.value), run)))
+        return "\n".join(filter(None, (str(excinfo.value), run, self.story)))
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Where pytest says that it stands."""
@@ -96,15 +128,15 @@ class RunItem(pytest.Item):
 class NightPlugin:
     """Collects the night and hands the order and the selection to the player."""
 
-    def __init__(self, directory: NightDirectory, player: Player) -> None:
-        self._directory, self._player = directory, player
+    def __init__(self, directory: NightDirectory, player: Player, show: Show) -> None:
+        self._directory, self._player, self._show = directory, player, show
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFile | None:
         """night.json is the one file of the session."""
         if file_path != self._directory.night.absolute():
             return None
         node = NightFile.from_parent(parent, path=file_path)
-        node.player = self._player
+        node.player, node.show = self._player, self._show
         return node
 
     @pytest.hookimpl(trylast=True)
@@ -115,6 +147,15 @@ class NightPlugin:
         runs.sort(key=lambda each: turn[each.planned.item])
         items[:] = runs
         self._player.items = [each.planned for each in runs]
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Once allure-pytest has put its own there: the times that the run had, and what it is called in each night."""
+        yield
+        if isinstance(item, RunItem):
+            attempt = item.attempts[-1] if item.attempts else None
+            first = min(each.seed for each in self._player.items)
+            allure_results.timed(item, item.planned, attempt, item.planned.seed - first)
 
     def pytest_sessionfinish(self) -> None:
         """However it ends: nothing that was started stays."""

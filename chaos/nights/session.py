@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chaos.errors import Refused
 from chaos.nights.directory import NightDirectory, write_whole
 from chaos.nights.player import Player
+
+if TYPE_CHECKING:
+    from chaos.nights.plugin import Show
 
 NEEDED = ("pytest", "allure_pytest")
 HOW = "pip install pytest==9.2.0 allure-pytest==2.16.2"
@@ -23,17 +27,23 @@ def require() -> None:
         raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {HOW}")
 
 
-def play(directory: NightDirectory, player: Player, select: str, *, stop_at_first: bool) -> int:
-    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left."""
+def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:
+    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
+
+    show: what reads a run directory for JUnit and Allure.
+    """
     import pytest
 
+    from chaos.nights import allure_results
     from chaos.nights.plugin import NightPlugin
 
     ini = directory.path / "pytest.ini"
     write_whole(ini, _INI)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # others' plugins may shuffle, time out, or look for tests
-    plugin = NightPlugin(directory, player)
-    return int(pytest.main(_arguments(directory, ini, select, stop_at_first=stop_at_first), plugins=[plugin]))
+    plugin = NightPlugin(directory, player, show)
+    code = int(pytest.main(_arguments(directory, ini, select, stop_at_first=stop_at_first), plugins=[plugin]))
+    allure_results.surroundings(directory.allure, directory.planned()[0])
+    return code
 
 
 def _arguments(directory: NightDirectory, ini: Path, select: str, *, stop_at_first: bool) -> list[str]:

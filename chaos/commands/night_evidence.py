@@ -1,0 +1,106 @@
+"""What the runs of a night show, read from their directories for JUnit and Allure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, Step
+from chaos.typed import here
+from checkers.anomalies.registry import LOSS
+from reports import checks, meaning
+from reports.checks import Check
+from reports.explained import NotThere, explained
+from reports.fault_words import FaultRow, fault_rows
+from reports.figure import standalone
+from reports.run_files import RunFiles, mapping, number, read_run
+
+STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.NOT_RUN: SKIPPED}
+STORIES = 5
+"""Of one run at most."""
+LANDED = "landed"
+
+
+def evidence_of(run: Path) -> Evidence:
+    """All of it, from whatever there is in the directory."""
+    files = read_run(run)
+    every = checks.checks_of(files)
+    broken = [each for each in every if each.state == checks.FAILED]
+    page = run / "report.html"
+    return Evidence(
+        steps=(*_phases(files), *_checks(every)),
+        facts=_facts(files),
+        sentence=" ".join([checks.sentence(files), *meaning.broken(files)]),
+        lost=any(each.name in LOSS for each in broken),
+        stories=_stories(run, broken),
+        picture=standalone(page.read_text(errors="replace")) if page.exists() else "",
+        page=page if page.exists() else None,
+        command=here(str(files.run.get("command") or "")),
+        origin_s=_origin_s(files),
+    )
+
+
+def _phases(files: RunFiles) -> Iterable[Step]:
+    """Each phase, with the faults that began in it; faults that never began stand behind them."""
+    rows = fault_rows(files)
+    told: set[int] = set()
+    for name, began, ended in files.phases:
+        inside = [row for row in rows if row.began is not None and began is not None and row.began >= began]
+        inside = [row for row in inside if (ended is None or (row.began or 0.0) < ended) and row.id not in told]
+        told |= {row.id for row in inside}
+        yield Step(name, GOOD if ended is not None else UNSURE, began, ended, steps=tuple(map(_fault, inside)))
+    yield from (_fault(row) for row in rows if row.id not in told)
+
+
+def _fault(row: FaultRow) -> Step:
+    ended = row.began + row.length if row.began is not None and row.length is not None else None
+    told = {"asked": row.asked, "hit": row.hit, "evidence": row.evidence, "state": row.state}
+    if row.recovery_s is not None:
+        told["recovery"] = f"{row.recovery_s:.2f} s"
+    title = f"{row.what} → {row.hit}" if row.hit else row.what
+    return Step(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, told)
+
+
+def _checks(every: Iterable[Check]) -> Iterable[Step]:
+    """Those that found something, one by one; the others together."""
+    quiet = []
+    for check in every:
+        if check.state in (checks.CLEAN, checks.NOT_RUN):
+            quiet.append(Step(check.title, STATUS.get(check.state, GOOD), told={"why": check.why} if check.why else {}))
+            continue
+        told = {"found": str(check.count), "judged": check.state, "why": check.why, "definition": check.definition}
+        yield Step(f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), told=told)
+    ran = sum(1 for each in quiet if each.status != SKIPPED)
+    yield Step(f"{ran} checks found nothing, {len(quiet) - ran} did not run", GOOD, steps=tuple(quiet))
+
+
+def _facts(files: RunFiles) -> dict[str, str]:
+    versions = mapping(files.run.get("versions"))
+    target = mapping(files.run.get("target"))
+    simulated = mapping(files.run.get("simulated"))
+    figures = checks.figures_of(files)
+    facts = {"squall": str(files.run.get("squall") or ""), **{name: str(each) for name, each in versions.items()}}
+    facts |= {str(target["name"]): str(target.get("version") or "")} if target.get("name") else {}
+    facts |= {"digest": str(simulated["digest"])} if simulated.get("digest") else {}
+    facts["faults landed"] = f"{files.landed()} of {files.planned_faults()}"
+    for name, value in (("acknowledged", figures.acked), ("p99, ms", figures.p99_ms)):
+        facts[name] = "" if value is None else f"{value:,}"
+    facts["longest unavailability, s"] = "" if figures.unavailable_s is None else f"{figures.unavailable_s}"
+    return {name: value for name, value in facts.items() if value}
+
+
+def _stories(run: Path, broken: Iterable[Check]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for check in list(broken)[:STORIES]:
+        try:
+            found[check.title] = explained(run, check.title)
+        except NotThere:
+            continue
+    return found
+
+
+def _origin_s(files: RunFiles) -> float | None:
+    wall_ms, began = number(files.run.get("began_wall_ms")), files.seconds(files.run.get("began_ns"))
+    if wall_ms is None or began is None or files.run.get("simulated"):
+        return None
+    return wall_ms / 1000 - began

@@ -1,0 +1,131 @@
+"""A run as Allure tells it, through allure-pytest: phases at their own times, faults with evidence, attachments.
+
+allure-pytest takes the time of a step from the clock. A run is over when its item is told, so steps are given to its
+reporter with the times that they had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import allure
+import pytest
+from allure_commons.model2 import Parameter, TestStepResult
+from allure_commons.types import AttachmentType
+
+from chaos.nights.evidence import Evidence, Step
+from chaos.nights.items import Item
+from chaos.nights.results import VALID, Attempt
+
+LISTENER = "allure_listener"
+CATEGORIES = [
+    {"name": "Not permitted: records lost", "matchedStatuses": ["failed"], "messageRegex": "(?s).*lost.*"},
+    {"name": "Not permitted", "matchedStatuses": ["failed"]},
+    {"name": "Nothing is proven", "matchedStatuses": ["broken"]},
+    {"name": "Left out", "matchedStatuses": ["skipped"]},
+]
+
+
+def mark(node: pytest.Item, item: Item) -> None:
+    """Where it stands in Allure's tree of suites, and its tags."""
+    suites = {"parentSuite": f"{item.cell['target']}/{item.runtime}", "suite": item.cell["workload"]}
+    suites |= {"subSuite": item.configuration, "feature": item.configuration, "story": item.mix}
+    for kind, word in suites.items():
+        node.add_marker(pytest.mark.allure_label(word, label_type=kind))
+
+
+def tell(node: pytest.Item, item: Item, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
+    """Everything about the last attempt at an item. runs: how many attempts there were."""
+    reporter = _reporter(node.config)
+    if reporter is None:
+        return
+    told = reporter.get_test(None).parameters  # allure.dynamic.parameter would show words in quotes
+    told += [Parameter(name=axis, value=value) for axis, value in {**item.cell, "faults": item.faults}.items()]
+    # Each night has seeds of its own: a seed must not make another test of it.
+    seeded = {"seed": str(item.seed), "attempts": str(runs), **(evidence.facts if evidence is not None else {})}
+    told += [Parameter(name=name, value=value, excluded=True) for name, value in seeded.items()]
+    allure.dynamic.severity(_severity(attempt, evidence))
+    allure.dynamic.tag(*item.faults.split(","), attempt.verdict)
+    if evidence is None:
+        return
+    allure.dynamic.description("\n\n".join(filter(None, (evidence.sentence, f"`{evidence.command}`"))))
+    if evidence.page is not None:
+        # From allure/index.html, where Allure's page of the night stands.
+        allure.dynamic.link(f"../{attempt.run}/{evidence.page.name}", name="the page of the run")
+    origin_s = evidence.origin_s if evidence.origin_s is not None else _began_s(attempt)
+    for step in evidence.steps:
+        _step(reporter, step, origin_s)
+    _attach(evidence)
+
+
+def _attach(evidence: Evidence) -> None:
+    if evidence.page is not None:
+        allure.attach.file(evidence.page, "report.html", AttachmentType.HTML)
+    if evidence.picture:
+        allure.attach(evidence.picture, "timeline", AttachmentType.SVG)
+    for finding, story in evidence.stories.items():
+        allure.attach(story, f"story of {finding}", AttachmentType.TEXT)
+    allure.attach(f"{evidence.command}\n", "how to repeat it", AttachmentType.TEXT)
+
+
+def _step(reporter: Any, step: Step, origin_s: float) -> None:
+    uuid = str(uuid4())
+    began = origin_s if step.began is None else origin_s + step.began
+    ended = began if step.ended is None or step.began is None else origin_s + step.ended
+    told = [Parameter(name=name, value=value) for name, value in step.told.items() if value]
+    reporter.start_step(None, uuid, TestStepResult(name=step.title, start=round(began * 1000), parameters=told))
+    for each in step.steps:
+        _step(reporter, each, origin_s)
+    reporter.stop_step(uuid, stop=round(ended * 1000), status=step.status)
+
+
+def _severity(attempt: Attempt, evidence: Evidence | None) -> str:
+    if evidence is not None and evidence.lost:
+        return "blocker"
+    if attempt.fails:
+        return "critical"
+    return "normal" if attempt.verdict == VALID else "minor"
+
+
+def _began_s(attempt: Attempt) -> float:
+    return datetime.fromisoformat(attempt.began).timestamp()
+
+
+def timed(node: pytest.Item, item: Item, attempt: Attempt | None, turn: int) -> None:
+    """Its times, and what makes it the same test in each night: configuration, faults, and the number of its seed."""
+    reporter = _reporter(node.config)
+    result = reporter.get_test(None) if reporter is not None else None
+    if result is None:
+        return
+    same = "|".join((item.configuration, item.faults, str(turn)))
+    result.historyId = result.testCaseId = hashlib.md5(same.encode(), usedforsecurity=False).hexdigest()
+    if attempt is not None:
+        result.start = round(_began_s(attempt) * 1000)
+        result.stop = result.start + round(attempt.seconds * 1000)
+
+
+def _reporter(config: pytest.Config) -> Any:
+    listener = config.pluginmanager.getplugin(LISTENER)
+    return None if listener is None else listener.allure_logger
+
+
+def surroundings(folder: Path, night: Mapping[str, Any]) -> None:
+    """What Allure shows beside the results: the machine and the commit, categories of failures, who ran it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = night.get("machine") if isinstance(night.get("machine"), dict) else {}
+    told = {
+        "night": night.get("night"),
+        "commit": night.get("commit"),
+        "squall": night.get("squall"),
+        **(machine or {}),
+    }
+    (folder / "environment.properties").write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    (folder / "categories.json").write_text(json.dumps(CATEGORIES, indent=1) + "\n")
+    executor = {"name": "squall nightly", "type": "squall", "buildName": f"night {night.get('night')}"}
+    (folder / "executor.json").write_text(json.dumps(executor, indent=1) + "\n")

@@ -1,0 +1,62 @@
+"""Allure 3, which makes one page of a night's Allure results: a program of Node, fetched once by npm into the cache."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from chaos.errors import HarnessError, Refused
+from chaos.toolchain.cache import Say, installed
+
+VERSION = "3.18.0"
+FETCH_S, MAKE_S = 300, 300
+PAGE = "index.html"
+WITHOUT = "the Allure page is made where Node is: npm was not found on PATH (Debian: apt-get install npm)"
+
+_COUNTER = re.compile(
+    r'<script async src="https://www\.googletagmanager\.com/[^>]*></script>\s*<script>\s*window\.dataLayer.*?</script>',
+    flags=re.S,
+)
+
+
+def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
+    """The page of the results, in `folder`: one file that opens without network.
+
+    Refused where there is no Node; HarnessError where Allure cannot be fetched or does not do its work.
+    """
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise Refused(WITHOUT)
+    there = installed(f"allure-{VERSION}", lambda into: _fetch(npm, into, say))
+    program = str(there / "node_modules/.bin/allure")
+    words = ["awesome", "--single-file", "--output", str(folder), "--report-name", name]
+    words += ["--group-by", "parentSuite,suite,subSuite", str(results)]
+    _call([program, *words], MAKE_S, "Allure made no page")
+    page = folder / PAGE
+    if not page.exists():
+        raise HarnessError(f"Allure made no page: {page} is not there")
+    page.write_text(without_counter(page.read_text()))
+    return page
+
+
+def without_counter(page: str) -> str:
+    """Allure's page without the counter of visitors that it puts there, which would ask the network."""
+    return _COUNTER.sub("", page)
+
+
+def _fetch(npm: str, folder: Path, say: Say) -> None:
+    say(f"fetching Allure {VERSION} with npm, once ...")
+    words = ["install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+    _call([npm, *words, f"allure@{VERSION}"], FETCH_S, f"npm could not fetch Allure {VERSION}")
+
+
+def _call(command: list[str], limit_s: float, trouble: str) -> None:
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"{trouble}: {error}") from None
+    if done.returncode:
+        words = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise HarnessError(f"{trouble}: {words[-1] if words else f'exit code {done.returncode}'}")

@@ -1,0 +1,59 @@
+"""What `squall nightly` says before anything begins: a list, and what is wrong with what was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos import cli
+
+SMALL = ("nightly", "--vary", "runtime=sim", "--time", "8", "--faults", "kill")
+
+
+def test_a_list_says_what_would_run_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    night = tmp_path / "night"
+    words = [*SMALL, "--vary", "acks=all,1", "--vary", "idempotence=on", "--out", str(night), "--list"]
+    assert cli.run(words) == 0
+    out = capsys.readouterr().out
+    assert "1 runs over 1 configurations" in out
+    assert "excluded: runtime=sim acks=1 idempotence=on: workload: idempotence needs acks = -1 (all)" in out
+    assert "MiB stay on disk" in out
+    assert not night.exists()
+
+
+def test_a_list_says_what_the_budget_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--seeds", "3", "--budget", "6s", "--out", str(tmp_path / "night"), "--list"]
+    assert cli.run(words) == 0
+    out = capsys.readouterr().out
+    assert "likely to be left out at the end: 1, for want of time or room" in out
+    assert "no time: such a run takes about" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--vary", "akcs=1"), "did you mean 'acks'?"),
+        (("--vary", "acks=2"), "one of all, 1, 0"),
+        (("--vary", "acks"), "AXIS=VALUE,VALUE is wanted"),
+        (("--vary", "mutant=999"), "there is no mutant '999'"),
+        (("--resume", "nowhere"), "not the folder of a night"),
+        (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
+        (("--budget", "soon"), "is no time"),
+        (("--matrix", "nowhere.toml"), "there is no such file"),
+        (("--faults", "kill"), "are of a matrix by hand"),
+    ],
+)
+def test_wrong_usage_is_said_before_anything_begins(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = () if "--resume" in words else ("--out", str(tmp_path / "night"))
+    assert cli.run(["nightly", *words, *out]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "night").exists()
+
+
+def test_a_folder_that_has_a_night_is_not_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "night.json").write_text("{}")
+    assert cli.run([*SMALL, "--out", str(tmp_path)]) == 3
+    assert "there is a night already: --resume goes on with it" in capsys.readouterr().err
