@@ -88,7 +88,8 @@ def test_a_night_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> Non
     told = json.loads((night / "end.json").read_text())
     assert (told["exit"], told["interrupted"], told["left_out"]) == (0, False, [])
     cases = ElementTree.parse(night / "junit.xml").findall(".//testcase")
-    assert len([each for each in cases if each.get("file")]) == 6, "JUnit shows the whole night, and not its last session"
+    of_runs = [each for each in cases if each.get("file")]
+    assert len(of_runs) == 6, "JUnit shows the whole night, and not its last session"
     assert len(list((night / "allure-results").glob("*-result.json"))) == 6
 
 
