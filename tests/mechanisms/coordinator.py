@@ -18,6 +18,7 @@ COORDINATOR_TESTS: Tests = {
         "test_v2_knows_a_retry_by_the_epoch_before_the_bump",
         "test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before",
         "test_v2_goes_on_with_another_producer_id_where_the_epochs_are_used_up",
+        "test_v2_gives_nobody_the_last_epoch_where_a_time_out_used_it_up",
         "test_markers_of_another_epoch_complete_nothing",
     ),
     at.TRANSACTIONS: (
