@@ -25,7 +25,8 @@ POLL_LIMIT_S = 1.0
 LIST_EVERY_S = 2.0
 """Partitions whose bounds are not known are asked for again, while the others are being read."""
 LIST_LIMIT_S = 2.0
-BOTH_ISOLATIONS = (0, 1)
+READ_UNCOMMITTED = 0
+BOTH_ISOLATIONS = (READ_UNCOMMITTED, 1)
 
 
 @dataclass(slots=True)
@@ -147,7 +148,10 @@ class _Reading:
     async def _begin(self, pending: dict[Place, Missing]) -> None:
         """Learn start and end of what is pending, and begin to read what has both."""
         limit_s = min(LIST_LIMIT_S, self._left() / 3)
-        ends = await self._reader.list_offsets(list(pending), LATEST, limit_s)
+        if self._final.isolation:  # the last stable offset: for the checkers to see
+            await self._reader.list_offsets(list(pending), LATEST, limit_s)
+        # The high watermark at either isolation: what is committed may still wait for its marker, and has to be read.
+        ends = await self._reader.list_offsets(list(pending), LATEST, limit_s, isolation=READ_UNCOMMITTED)
         known = [place for place, listed in ends.items() if not listed.error]
         starts = await self._reader.list_offsets(known, EARLIEST, limit_s)
         found: dict[Place, int] = {}

@@ -52,14 +52,17 @@ class RecordedReader:
             process = recorder.process(role, VERSION, settings, zone=zone)
         self.process = process
 
-    async def list_offsets(self, places: Sequence[Place], timestamp: int, timeout_s: float) -> dict[Place, Listed]:
-        """As `admin.list_offsets`, one recorded operation for each partition."""
-        which = {LATEST: "lso" if self._isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
+    async def list_offsets(
+        self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
+    ) -> dict[Place, Listed]:
+        """As `admin.list_offsets`, one recorded operation for each partition. `isolation`: the reader's, if None."""
+        isolation = self._isolation if isolation is None else isolation
+        which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
         ops = {}
         for place in places:
             fields = {"part": self._recorder.partitions[place], "which": which}
             ops[place] = self._recorder.invoke(self.process, "list_offsets", fields)
-        found = await list_offsets(self._client, places, timestamp, isolation=self._isolation, timeout_s=timeout_s)
+        found = await list_offsets(self._client, places, timestamp, isolation=isolation, timeout_s=timeout_s)
         for place, op in ops.items():
             listed = found[place]
             if listed.error:

@@ -352,7 +352,9 @@ class Parser:
         return highest
 
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
-        """The latest offset is the high watermark, or with read_committed the last stable offset, told another way."""
+        """The latest offset is the high watermark, told another way; `lso`, asked for with read_committed, the last
+        stable offset.
+        """
         which = invoked.get("which", "latest")
         if line["st"] != OK:
             return
@@ -362,8 +364,7 @@ class Parser:
         if which not in ("latest", "lso"):
             return
         process = self._processes[invoked["p"]]
-        committed = which == "lso" or process.isolation == 1
-        hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
+        hw, lso = (-1, line["off"]) if which == "lso" else (line["off"], -1)
         part, epoch = invoked["part"], line.get("epoch", -1)
         whole_numbers((part, epoch, line["off"]))
         before = self._watermarks.listed((process.proc, part, epoch), hw, lso)

@@ -139,6 +139,17 @@ def _() -> HistoryBuilder:
     h = HistoryBuilder()
     reader = h.reader(isolation=1)
     h.poll(reader, [], at=0, hw=5, lso=3)
+    h.list_offsets(reader, 5, which="lso")
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    return h
+
+
+@CASES.case("a reader at read_committed may ask for the high watermark: transactions are open below it")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.list_offsets(reader, 3, which="lso")
     h.list_offsets(reader, 5)
     h.poll(reader, [], at=0, hw=5, lso=3)
     h.poll(reader, [], at=0, hw=5, lso=3)
@@ -149,7 +160,7 @@ def _() -> HistoryBuilder:
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
     reader = h.reader(isolation=1)
-    h.list_offsets(reader, 5, epoch=1)
+    h.list_offsets(reader, 5, which="lso", epoch=1)
     for epoch in (1, 2, 2):
         h.poll(reader, [], at=0, hw=5, lso=5 if epoch == 1 else 3, epoch=epoch)
     return h
