@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from reports import meaning
 from reports.fault_words import FaultRow
+from reports.figure_values import LEFT, RIGHT, values_of
 from reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
 from reports.run_files import RunFiles, integer, mapping
 from reports.samples import Samples
@@ -36,8 +37,6 @@ ACKED, READ = "#0072b2", "#009e73"
 LANES = 24
 """Partitions that are drawn at most: those that were unavailable the longest."""
 WIDTH_IN = 12.0
-LEFT, RIGHT = 0.115, 0.985
-"""Where the panes begin and end, as parts of the width: names of brokers and partitions stand left of them."""
 AXIS_IN = WIDTH_IN * (RIGHT - LEFT)
 """Width of the panes: what a label has room in."""
 _PHASE_LABEL_IN = 0.075
@@ -69,6 +68,8 @@ class Timeline:
     description: str
     left_out: int
     """Partitions without a lane."""
+    values: str = ""
+    """JSON: what the figure shows at which moment, for the page's script."""
 
 
 def time_span(files: RunFiles) -> tuple[float, float] | None:
@@ -118,7 +119,8 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         dots = _dots(figure, axes[3], samples)
     description = describe(faults, every, span)
     svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
-    return Timeline(svg, description, len(every) - len(partitions))
+    values = values_of(files, faults, brokers, partitions, span)
+    return Timeline(svg, description, len(every) - len(partitions), values)
 
 
 def _dots(figure: Any, axis: Any, samples: Samples) -> str:

@@ -15,13 +15,15 @@ from reports import checks, figure, meaning
 from reports.answers import Answer
 from reports.cards import with_names
 from reports.causes import groups_of
-from reports.fault_words import fault_rows
+from reports.fault_words import FaultRow, fault_rows
+from reports.links import shown_groups, story_anchor, witness_of
 from reports.raw_files import raw_files
 from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
+from reports.story_facts import Problem
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of
@@ -48,7 +50,8 @@ def render(run_dir: Path) -> Path:
     own, own_trouble = section_of(files)
     transactions, txns, txns_trouble = _transactions(files)
     sections = [each for each in (own, in_figures(files)) if each is not None]
-    told = _told(files, transactions)
+    told, problems = _told(files, transactions)
+    groups = shown_groups(found, groups_of(files, found), problems)
     text = (
         environment()
         .get_template("page.html.j2")
@@ -71,7 +74,8 @@ def render(run_dir: Path) -> Path:
             txns=txns,
             txns_trouble=txns_trouble,
             checks=found,
-            groups=groups_of(files, found),
+            groups=groups,
+            witnesses=[witness_of(groups, number) for number in range(len(told))],
             faults=rows,
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
@@ -83,6 +87,7 @@ def render(run_dir: Path) -> Path:
             versions=_versions(files),
             colours={node: figure.colour_of(node) for node in files.nodes},
             raw=raw_files(run_dir),
+            seconds=_second_by_second(files, rows),
         )
     )
     text = with_names(text)
@@ -149,7 +154,8 @@ class _Told:
 
     title: str
     summary: str = ""
-    lines: tuple[tuple[str, str], ...] = ()
+    lines: tuple[tuple[str, str, int], ...] = ()
+    """(time, sentence, place of its first moment)"""
     ends: tuple[str, ...] = ()
     left_out: int = 0
     svg: str = ""
@@ -158,24 +164,26 @@ class _Told:
     trouble: str = ""
 
 
-def _told(files: RunFiles, found: Transactions | None) -> list[_Told]:
+def _told(files: RunFiles, found: Transactions | None) -> tuple[list[_Told], list[Problem]]:
     """What happened, for each grave problem. A story that fails must not take the verdict's page with it."""
     try:
-        return [
+        tellings = tellings_of(files, found)
+        shown = [
             _Told(
                 told.title,
                 told.summary,
-                told.lines,
+                tuple((*line, place) for line, place in zip(told.lines, told.places, strict=True)),
                 told.ends,
                 told.left_out,
-                told.draw(f"story-{number}"),
+                told.draw(story_anchor(number), linked=True),
                 told.caption,
                 told.answers,
             )
-            for number, told in enumerate(tellings_of(files, found))
+            for number, told in enumerate(tellings)
         ]
+        return shown, [told.problem for told in tellings]
     except Exception as error:  # the page says so, and all the rest of it stands
-        return [_Told("What happened", trouble=f"{type(error).__name__}: {error}")]
+        return [_Told("What happened", trouble=f"{type(error).__name__}: {error}")], []
 
 
 def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
@@ -191,6 +199,31 @@ def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
     told = {name: {**mapping(each), "acked": meaning.acknowledged_in(each)} for name, each in partitions.items()}
     rows = [(name, mapping(gaps.get(name)), mapping(told.get(name))) for name in {**partitions, **gaps}]
     return sorted(rows, key=lambda row: (-(number(row[1].get("s")) or 0), row[0]))
+
+
+SECONDS_AT_MOST = 600
+_SERIES = (("acked", "acknowledged"), ("failed", "failed"), ("unknown", "unknown outcome"), ("read", "read"))
+_LATENCIES = (("p50_ms", "p50, ms"), ("p99_ms", "p99, ms"), ("max_ms", "max, ms"))
+
+
+def _second_by_second(files: RunFiles, rows: Sequence[FaultRow]) -> list[list[str]]:
+    """The numbers of the figure: a head, and a row for each second; empty where they are not known."""
+    begins = files.series.get("second")
+    if not isinstance(begins, list) or not begins:
+        return []
+    table = [["second", *(name for _, name in (*_SERIES, *_LATENCIES)), "faults that are on"]]
+    for place, begin in enumerate(begins[:SECONDS_AT_MOST]):
+        at = number(begin) or 0.0
+        cells = [files.series.get(key) for key, _ in (*_SERIES, *_LATENCIES)]
+        told = [number(cell[place]) if isinstance(cell, list) and place < len(cell) else None for cell in cells]
+        on = [row.label for row in rows if row.began is not None and _is_on(row, at)]
+        table.append([f"{at:.2f}", *("" if each is None else f"{each:,.4g}" for each in told), ", ".join(on)])
+    return table
+
+
+def _is_on(row: FaultRow, second: float) -> bool:
+    began, length = row.began or 0.0, row.length
+    return began < second + 1 and (length is None or began + length > second)
 
 
 def _versions(files: RunFiles) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from reports.spacetime_layout import (
     lines_of,
     shows_log,
 )
-from reports.story import Story, decimals, sentences
+from reports.story import Story, decimals, placed_sentences, sentences
 from reports.story_facts import Wire
 from reports.story_logs import ReplicaView
 from reports.story_moments import Moment, offsets_of
@@ -56,9 +56,16 @@ svg.spacetime .h { font-weight: 700; font-size: 13px; }
 """.strip()
 
 
-def draw(story: Story, ident: str = "spacetime") -> str:
-    """The picture. `ident` makes its title's id unique where several stand in one page."""
+def draw(story: Story, ident: str = "spacetime", linked: bool = False) -> str:
+    """The picture. `ident` makes its ids unique where several stand in one page. `linked`: each moment leads to its
+    sentence, which the page has as IDENT-lN, and is found as IDENT-mN.
+    """
     layout = lay_out(story, _HEAD_H + 28)
+    lines = {place: number for number, (_, _, own) in enumerate(placed_sentences(story.moments)) for place in own}
+    anchors = {
+        id(moment): (f"{ident}-m{place}", f"{ident}-l{lines[place]}" if linked else "")
+        for place, moment in enumerate(story.moments)
+    }
     ends = [lane for lane in layout.lanes if _has_end(story, lane)]
     height = layout.bottom + (_END_H if ends else 14)
     arrows = list(_arrows(story, layout))
@@ -75,7 +82,7 @@ def draw(story: Story, ident: str = "spacetime") -> str:
         *_lines(story, layout),
         *_faults(story, layout),
         *(arrow.shaft for arrow in arrows),
-        *_moments(story, layout),
+        *_moments(story, layout, anchors),
         *(arrow.head for arrow in arrows),
         *(line for lane in ends for line in _end(story, layout, lane)),
         "</svg>",
@@ -328,7 +335,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bo
 # ------------------------------------------------------------------------------------------------------------ moments
 
 
-def _moments(story: Story, layout: Layout) -> Iterable[str]:
+def _moments(story: Story, layout: Layout, anchors: Mapping[int, tuple[str, str]]) -> Iterable[str]:
     digits = decimals(story.moments)
     for row in layout.rows:
         lost = [moment.lost for moment in row.moments if moment.lost]
@@ -338,7 +345,18 @@ def _moments(story: Story, layout: Layout) -> Iterable[str]:
         if row.wait:
             yield text_svg(GUTTER - 14, row.y - 13, f"{_length(row.wait)} later", "t")
         for moment in row.moments:
-            yield from _moment(story, layout, row, moment)
+            anchor, sentence = anchors.get(id(moment), ("", ""))
+            yield from anchored(_moment(story, layout, row, moment), anchor, sentence, moment.text)
+
+
+def anchored(parts: Iterable[str], anchor: str, sentence: str, text: str) -> Iterable[str]:
+    """What is drawn of one moment: found under `anchor`, its sentence under the mouse, which a click leads to."""
+    if anchor:
+        link = f'<a href="#{sentence}">' if sentence else ""
+        yield f'{link}<g id="{anchor}" class="moment"><title>{escape(text)}</title>'
+    yield from parts
+    if anchor:
+        yield f"</g>{'</a>' if sentence else ''}"
 
 
 def _length(seconds: float) -> str:

@@ -236,16 +236,19 @@ def text_of(story: Story, width: int = 100) -> str:
 
 def sentences(moments: Sequence[Moment]) -> list[tuple[float, str]]:
     """(time, sentence), where brokers that do the same one after the other share one."""
-    told = []
-    for group, run in groupby(moments, key=lambda moment: moment.group or id(moment)):
-        several = list(run)
-        text = several[0].text
+    return [(t, text) for t, text, _ in placed_sentences(moments)]
+
+
+def placed_sentences(moments: Sequence[Moment]) -> list[tuple[float, str, tuple[int, ...]]]:
+    """(time, sentence, places of its moments)"""
+    told: list[tuple[float, str, tuple[int, ...]]] = []
+    for group, run in groupby(enumerate(moments), key=lambda each: each[1].group or id(each[1])):
+        places, several = zip(*run, strict=True)
         if isinstance(group, tuple) and len(several) > 1 and several[0].plural:
-            text = several[0].plural.format(who=" and ".join(sorted(moment.lane for moment in several)))
-        elif len(several) > 1:
-            told += [(moment.t, moment.text) for moment in several[:-1]]
-            text = several[-1].text
-        told.append((several[0].t if several[0].plural else several[-1].t, text))
+            who = " and ".join(sorted(moment.lane for moment in several))
+            told.append((several[0].t, several[0].plural.format(who=who), places))
+        else:
+            told += [(moment.t, moment.text, (place,)) for place, moment in zip(places, several, strict=True)]
     return told
 
 

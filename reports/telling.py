@@ -18,7 +18,7 @@ from reports.transactions.reading import transactions_of
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One story. `draw`: an id for its picture -> the picture."""
+    """One story. `draw`: an id for its picture, and whether its moments lead to the page's sentences -> the picture."""
 
     problem: Problem
     title: str
@@ -29,9 +29,11 @@ class Telling:
     left_out: int
     text: str
     caption: str
-    draw: Callable[[str], str]
+    draw: Callable[..., str]
     answers: tuple[Answer, ...] = ()
     """What anybody asks first."""
+    places: tuple[int, ...] = ()
+    """Of each line its first moment's."""
 
 
 RECORDS_AT_MOST = 4
@@ -80,6 +82,7 @@ def _of_partition(files: RunFiles, one: story.Story) -> Telling:
         CAPTION,
         partial(spacetime.draw, one),
         answers_of(files, one),
+        tuple(places[0] for _, _, places in story.placed_sentences(one.moments)),
     )
 
 
@@ -95,4 +98,5 @@ def _of_transactions(one: txn_story.TxnStory, answers: tuple[Answer, ...]) -> Te
         picture.CAPTION,
         partial(picture.draw, one),
         answers,
+        tuple(range(len(one.moments))),
     )

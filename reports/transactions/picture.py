@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from reports.spacetime import EPOCHS, FAULT, STYLE, line_svg, text_svg
+from reports.spacetime import EPOCHS, FAULT, STYLE, anchored, line_svg, text_svg
 from reports.transactions.logs import ABORTED, OPEN, Entry, PartitionLog
 from reports.transactions.moments import COORDINATOR, FAULTS, READERS, Moment
 from reports.transactions.story import TxnStory
@@ -114,8 +114,8 @@ def _rows(moments: Sequence[Moment]) -> list[_Row]:
     return rows
 
 
-def draw(story: TxnStory, ident: str = "transaction") -> str:
-    """The picture. `ident` makes its ids unique where several stand in one page."""
+def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
+    """As `reports.spacetime.draw`: each moment is a sentence."""
     layout = _Layout(story)
     height = layout.bottom + 10
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'
@@ -132,7 +132,7 @@ def draw(story: TxnStory, ident: str = "transaction") -> str:
         *_lines(layout),
         *_faults(story, layout),
         *_arrows(layout),
-        *(line for row in layout.rows for line in _row(story, layout, row)),
+        *(line for row in layout.rows for line in _row(story, layout, row, ident, linked)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -221,20 +221,26 @@ def _arrow(x1: float, y1: float, x2: float, y2: float) -> Iterable[str]:
     yield f'<polygon points="{x2:.1f},{y2:.1f} {wings}" fill="var(--s-ink)"/></g>'
 
 
-def _row(story: TxnStory, layout: _Layout, row: _Row) -> Iterable[str]:
+def _row(story: TxnStory, layout: _Layout, row: _Row, ident: str, linked: bool) -> Iterable[str]:
     yield text_svg(GUTTER - 14, row.y + 4, f"{row.t:.4f}", "tg" if any(m.grave for m in row.moments) else "t")
     if row.wait:
         yield text_svg(GUTTER - 14, row.y - 13, f"{row.wait:.1f} s later", "t")
     for moment in row.moments:
-        x = layout.lanes[moment.lane][0]
-        yield _dot(x, row.y, moment)
-        y = row.y + 4
-        for place, line in enumerate(layout.lines_of(moment)):
-            yield text_svg(x + TEXT_DX, y, line, "g" if moment.grave else "" if place else "b")
-            y += LINE_H
-        name = layout.log_of(moment)
-        if name:
-            yield from _log(story, layout, name, moment, x + TEXT_DX, y - 8)
+        place = next(number for number, each in enumerate(story.moments) if each is moment)
+        sentence = f"{ident}-l{place}" if linked else ""
+        yield from anchored(_moment(story, layout, row, moment), f"{ident}-m{place}", sentence, moment.text)
+
+
+def _moment(story: TxnStory, layout: _Layout, row: _Row, moment: Moment) -> Iterable[str]:
+    x = layout.lanes[moment.lane][0]
+    yield _dot(x, row.y, moment)
+    y = row.y + 4
+    for place, line in enumerate(layout.lines_of(moment)):
+        yield text_svg(x + TEXT_DX, y, line, "g" if moment.grave else "" if place else "b")
+        y += LINE_H
+    name = layout.log_of(moment)
+    if name:
+        yield from _log(story, layout, name, moment, x + TEXT_DX, y - 8)
 
 
 def _dot(x: float, y: float, moment: Moment) -> str:

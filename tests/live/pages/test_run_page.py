@@ -96,9 +96,11 @@ def test_what_is_closed_stays_closed_on_paper(page_path: Path, browser: Browser,
     assert (True, True) in found and (False, False) in found
     assert set(found) <= {(True, True), (False, False)}
     page.print_to(tmp_path / "folded.pdf")
+    folded = page.evaluate("document.documentElement.scrollHeight")
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     page.print_to(tmp_path / "open.pdf")
-    assert pages_of(tmp_path / "folded.pdf") < pages_of(tmp_path / "open.pdf")
+    assert folded < 0.95 * page.evaluate("document.documentElement.scrollHeight")
+    assert 3 <= pages_of(tmp_path / "folded.pdf") <= pages_of(tmp_path / "open.pdf") <= 12
 
 
 def pages_of(pdf: Path) -> int:
@@ -124,3 +126,89 @@ def test_raw_files_are_linked_and_there(page_path: Path, browser: Browser) -> No
     files = page.evaluate("[...document.querySelectorAll('#files ~ .table a')].map(a => a.getAttribute('href'))")
     assert {"plan.toml", "history.jsonl", "nodes/1/trace.jsonl"} <= set(files)
     assert all((page_path.parent / name).is_file() for name in files)
+
+
+def test_the_figures_values_stand_under_the_mouse(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    page.evaluate("document.getElementById('timeline-figure').scrollIntoView()")
+    place = "document.querySelector('#timeline-figure svg').getBoundingClientRect()"
+    left, top, width = page.evaluate(f"[{place}.left, {place}.top, {place}.width]")
+    known = page.evaluate("JSON.parse(document.getElementById('timeline-values').textContent)")
+
+    def told(t: float) -> dict[str, str]:
+        share = known["left"] + (t - known["from"]) / (known["to"] - known["from"]) * (known["right"] - known["left"])
+        page.move_to(left + share * width, top + 200)
+        texts = "r => [r.firstChild.textContent, r.lastChild.textContent]"
+        rows = page.evaluate(f"[...document.querySelectorAll('.values div')].map({texts})")
+        return {str(name): str(value) for name, value in rows}
+
+    before, after = told(1.0), told(4.5)
+    assert abs(float(before["second of load"]) - 1.0) < 0.05
+    assert before["appends-0-0"] == "led by broker 1, 3 in sync"
+    assert after["appends-0-0"] == "led by broker 2, 2 in sync"
+    assert "down" not in before["broker 1"] and "fault" not in before
+    assert after["fault"].startswith("kill") and after["broker 1"] == "down"
+    page.move_to(5, 5)
+    assert page.evaluate("document.querySelector('.values').hidden")
+
+
+def test_a_time_in_a_witness_leads_to_its_moment_in_the_figure(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    link = "document.querySelector('details.witness a[data-t]')"
+    page.evaluate(f"{link}.click()")
+    assert page.evaluate("location.hash") == "#timeline-figure"
+    shown = page.evaluate("document.querySelector('.values div').lastChild.textContent")
+    assert abs(float(shown) - float(page.evaluate(f"{link}.dataset.t"))) < 0.001
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_links_within_the_page_lead_somewhere_and_back(page_path: Path, browser: Browser, script: bool) -> None:
+    page = browser.open(page_path, script=script)
+    page.send("Emulation.setScriptExecutionDisabled", value=False)  # for the questions of this test
+    lost = page.evaluate(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.getAttribute('href'))"
+        ".filter(href => !document.getElementById(href.slice(1)))"
+    )
+    assert lost == []
+    witness = page.evaluate("document.querySelector('details.told > p > a').getAttribute('href')")
+    story = page.evaluate(f"document.querySelector('{witness} a[href^=\"#story\"]').getAttribute('href')")
+    assert page.evaluate(f"document.querySelector('{story} > p > a').getAttribute('href')") == witness
+    sentences = page.evaluate(
+        f"[...document.querySelectorAll('{story} svg a')].map(a => [a.getAttribute('href'), a.firstElementChild.id])"
+    )
+    assert len(sentences) >= 8
+    back = page.evaluate(
+        f"[...document.querySelectorAll('{story} li a.t')].map(a => [a.parentElement.id, a.getAttribute('href')])"
+    )
+    assert all(f"#{moment}" in [href for _, href in back] or sentence for sentence, moment in sentences)
+    assert {sentence for sentence, _ in sentences} == {f"#{line}" for line, _ in back}
+
+
+def test_a_link_opens_what_it_leads_into(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    sentence = page.evaluate("document.querySelector('details.told svg a').getAttribute('href')")
+    words = f"document.querySelector('{sentence}').closest('details')"
+    assert page.evaluate(f"{words}.open") is False
+    page.send("Page.navigate", url=f"{page_path.as_uri()}{sentence}")
+    assert page.evaluate(f"{words}.open") is True
+
+
+def test_without_script_everything_can_be_read(page_path: Path, browser: Browser) -> None:
+    words = "document.body.innerText.replace(/Open all\\s*Close all/, '').replace(/\\s+/g, ' ')"
+    with_script = browser.open(page_path).evaluate(words)
+    page = browser.open(page_path, script=False)
+    page.send("Emulation.setScriptExecutionDisabled", value=False)
+    assert page.evaluate(words) == with_script
+    assert page.evaluate("document.querySelectorAll('nav.toc button, .values').length") == 0
+
+
+def test_everything_is_opened_and_closed_at_once(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    states = "[...new Set([...document.querySelectorAll('details')].map(d => d.open))]"
+    for place, wanted in ((0, [True]), (1, [False])):
+        page.evaluate(f"document.querySelectorAll('nav.toc button')[{place}].click()")
+        assert page.evaluate(states) == wanted
+
+
+def test_the_page_is_small(page_path: Path) -> None:
+    assert page_path.stat().st_size < 1_500_000

@@ -1,0 +1,68 @@
+"""Which witness a story on the page is about, and the anchors of both, so that each leads to the other. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reports.causes import Group
+from reports.checks import Check
+from reports.run_files import Json, integer
+from reports.stories import Line
+from reports.story_facts import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWitness:
+    """A witness as the page has it. `story`: the anchor of the story that is about it; empty for none."""
+
+    anchor: str
+    line: str
+    lines: Sequence[Line]
+    raw: Json
+    story: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGroup:
+    """Witnesses with one cause."""
+
+    cause: str
+    witnesses: tuple[ShownWitness, ...]
+
+
+def story_anchor(number: int) -> str:
+    """Of a story, and the beginning of those of its moments (-mN) and sentences (-lN)."""
+    return f"story-{number}"
+
+
+def shown_groups(
+    checks: Sequence[Check], groups: Mapping[str, Sequence[Group]], problems: Sequence[Problem]
+) -> dict[str, list[ShownGroup]]:
+    """Check's title -> its groups, each witness with its anchor. `problems`: of the stories, in order."""
+    shown: dict[str, list[ShownGroup]] = {}
+    for check in checks:
+        count = 0
+        for group in groups.get(check.title, ()):
+            own = []
+            for line, lines, witness in group.witnesses:
+                about = next((n for n, each in enumerate(problems) if _is_about(each, check, witness)), None)
+                anchor = f"witness-{re.sub(r'[^a-z0-9]+', '-', check.title.lower()).strip('-')}-{count}"
+                own.append(ShownWitness(anchor, line, lines, witness, "" if about is None else story_anchor(about)))
+                count += 1
+            shown.setdefault(check.title, []).append(ShownGroup(group.cause, tuple(own)))
+    return shown
+
+
+def witness_of(shown: Mapping[str, Sequence[ShownGroup]], number: int) -> ShownWitness | None:
+    """The witness that a story is about; None where an invariant was broken, which has none."""
+    every = (each for groups in shown.values() for group in groups for each in group.witnesses)
+    return next((each for each in every if each.story == story_anchor(number)), None)
+
+
+def _is_about(problem: Problem, check: Check, witness: Json) -> bool:
+    """Stories are those of the first witness of a finding."""
+    same = witness is check.witnesses[0] and check.name in (problem.name, problem.also)
+    place = str(witness.get("partition") or "")
+    return same and (not place or place == problem.where) and integer(witness.get("op")) == problem.op
