@@ -28,7 +28,7 @@ from reports.run_files import RunFiles, integer, mapping
 from reports.samples import Samples
 
 INK, MUTED, LINE, PAPER = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd"
-_VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", PAPER: "var(--card)"}
+VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", PAPER: "var(--card)"}
 BROKER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a000", "#7f5ca8", "#8c6d4f", "#5f7f8f")
 FAULT = "#d55e00"
 _LATENCY_PANE = '<g id="axes_4">'
@@ -43,7 +43,7 @@ _PHASE_LABEL_IN = 0.075
 """Width of a letter of a phase's name, roughly: names that do not fit are left out."""
 _FAULT_LABEL_IN = 0.072
 """Width of a letter of a fault's label, roughly: where it would run into the next one, that one has another row."""
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "squall",
     "font.family": "sans-serif",
@@ -101,7 +101,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
     rows = _fault_rows(faults, begin, end)
     heights = [0.3, 0.26 * max(rows.values(), default=0) + 0.3, 1.35, 1.7, 0.42 * len(brokers) + 0.1,
                0.36 * len(partitions) + 0.1]  # fmt: skip
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.1))
         FigureCanvasSVG(figure)
         axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
@@ -388,7 +388,7 @@ def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
     """The SVG as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    for stand_in, variable in _VARIABLES.items():
+    for stand_in, variable in VARIABLES.items():
         svg = svg.replace(stand_in, variable)
     box = re.search(r'viewBox="[^"]*"', svg)
     head = (

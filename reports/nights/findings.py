@@ -73,7 +73,8 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
             if known is not row:
                 known["witnesses"] += row["witnesses"]
                 known["first_s"], known["last_s"] = _earliest(known, row), _latest(known, row)
-        yield from same.values()
+        # The witnesses that are kept say which cause they have; of the others only the number is known.
+        yield from ({**row, "count": row["witnesses"]} if len(same) > 1 else row for row in same.values())
 
 
 def _told(files: RunFiles, check: checks.Check, group: Group) -> Row:

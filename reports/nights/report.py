@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.nights.standing import NEW, Standing, standings, wrong
+from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
+from reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
 VERDICTS = ("invalid", "unknown", "no verdict", "valid")
@@ -33,6 +34,7 @@ class Report:
     """Findings of the night that its configurations permit."""
     nights: tuple[Row, ...]
     """All nights that are compared, this one last."""
+    trends: Trends
     problems: tuple[str, ...]
 
     @property
@@ -46,14 +48,53 @@ class Report:
         return Counter(run["verdict"] for run in self.counting)
 
     @property
-    def new(self) -> list[Standing]:
-        """Findings that no earlier night has."""
-        return [each for each in self.found if each.state == NEW]
+    def cards(self) -> list[Card]:
+        """The findings of the night by what caused them, those with new ones first."""
+        return sorted(cards(self.found), key=lambda card: card.state != NEW)
 
     @property
-    def known(self) -> list[Standing]:
-        """Findings that an earlier night had already."""
-        return [each for each in self.found if each.state != NEW]
+    def new(self) -> list[Card]:
+        """Cards with a finding that no earlier night has."""
+        return [card for card in self.cards if card.state == NEW]
+
+    @property
+    def known(self) -> list[Card]:
+        """Cards whose findings an earlier night had already."""
+        return [card for card in self.cards if card.state != NEW]
+
+    @property
+    def beside(self) -> list[tuple[str, str, dict[str, Cell]]]:
+        """(configuration, faults, where -> cell) of what ran in several places; empty where nothing did."""
+        rows: dict[tuple[str, str], dict[str, Cell]] = {}
+        for cell in self.cells:
+            if cell.runs:
+                rows.setdefault((cell.configuration, cell.class_words), {})[cell.where] = cell
+        return [(*key, found) for key, found in rows.items() if len(found) > 1]
+
+    @property
+    def places(self) -> list[str]:
+        """Where something of `beside` ran."""
+        return sorted({where for _, _, found in self.beside for where in found})
+
+    @property
+    def vanished(self) -> list[tuple[Standing, bool]]:
+        """Findings that the night does not have, and whether their configuration ran in it."""
+        return [(each, ran_again(each, self.runs)) for each in self.gone]
+
+    @property
+    def acknowledged(self) -> int:
+        """Records of the table."""
+        return sum(cell.acknowledged for cell in self.cells)
+
+    @property
+    def lost_against(self) -> int:
+        """Records of the table that were lost although that is not permitted."""
+        return sum(cell.lost for cell in self.cells if not cell.may_lose)
+
+    @property
+    def lost_permitted(self) -> int:
+        """Records of the table that were lost, as their configuration permits."""
+        return sum(cell.lost for cell in self.cells if cell.may_lose)
 
     @property
     def unproven(self) -> int:
@@ -78,8 +119,10 @@ class Report:
     def headline(self) -> str:
         """Is something wrong, in a few words."""
         if self.found:
-            new = len(self.new)
-            return f"{_many(len(self.found), 'finding')}, {new or 'none'} of them new"
+            causes, new = len(self.cards), len(self.new)
+            if causes == 1:
+                return f"One thing went wrong, {'and it is new' if new else 'known already'}"
+            return f"{causes} things went wrong, {'all' if new == causes else new or 'none'} of them new"
         if self.verdicts["invalid"]:
             return _many(self.verdicts["invalid"], "invalid run")
         if not self.runs:
@@ -141,8 +184,15 @@ def report_of(
         gone=tuple(gone),
         permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),
         nights=tuple(before),
+        trends=_trends(before, tables),
         problems=(*here["problems"], *problems),
     )
+
+
+def _trends(before: Sequence[Row], tables: Mapping[str, Sequence[Row]]) -> Trends:
+    names = [row["night"] for row in before]
+    upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}
+    return trends_of(before, upto["runs"], upto["findings"])
 
 
 def _of_night(night: Row) -> str:

@@ -37,9 +37,9 @@ class Standing:
         return tuple(dict.fromkeys(names))
 
     @property
-    def count(self) -> int:
-        """Of all its runs: an anomaly with several causes is counted once for each of them."""
-        return sum(row["count"] or 0 for row in self.rows)
+    def most(self) -> int:
+        """Found in one run, at most. Of what has several causes in a run the first witnesses alone are told apart."""
+        return max(row["count"] or 0 for row in self.rows)
 
     @property
     def configurations(self) -> tuple[str, ...]:
@@ -47,14 +47,63 @@ class Standing:
         return tuple(dict.fromkeys(row["configuration"] for row in self.rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Findings that one thing has caused, and that break the same promise: one story tells all of them."""
+
+    findings: tuple[Standing, ...]
+    """The gravest first."""
+
+    @property
+    def first(self) -> Row:
+        """The one whose story is told."""
+        return self.findings[0].first
+
+    @property
+    def state(self) -> str:
+        """New if any of them is."""
+        return NEW if any(each.state == NEW for each in self.findings) else KNOWN
+
+    @property
+    def anomalies(self) -> tuple[str, ...]:
+        """Names, with their evidence."""
+        return tuple(dict.fromkeys(name for each in self.findings for name in each.anomalies))
+
+    @property
+    def runs(self) -> tuple[Row, ...]:
+        """A row for each run that shows one of them."""
+        rows = {(row["night"], row["item"], row["attempt"]): row for each in self.findings for row in each.rows}
+        return tuple(rows.values())
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Configurations, each with its target and runtime."""
+        rows = (row for each in self.findings for row in each.rows)
+        return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
+
+    @property
+    def nights(self) -> tuple[str, ...]:
+        """Nights that had one of them, in order."""
+        return tuple(sorted({night for each in self.findings for night in each.nights}))
+
+
+def cards(found: Iterable[Standing]) -> list[Card]:
+    """The findings by what caused them, in the order of the first of each."""
+    groups: dict[tuple[object, ...], list[Standing]] = {}
+    for each in found:
+        key = each.first["cause"], each.first["place"], each.first["promise"], bool(each.first["unexpected"])
+        groups.setdefault(key, []).append(each)
+    return [Card(tuple(group)) for group in groups.values()]
+
+
 def wrong(row: Row) -> bool:
     """Whether somebody has to look at it: it is not permitted, or the night was not to show it."""
     return row["permitted"] is False or bool(row["unexpected"])
 
 
-def identity(row: Row) -> tuple[str, str]:
-    """What makes two findings one: their fingerprint, and the promise that they break."""
-    return row["fingerprint"], row["promise"]
+def identity(row: Row) -> tuple[str, ...]:
+    """What makes two findings one: their fingerprint, whose they are, and the promise that they break."""
+    return row["fingerprint"], row["target"], row["promise"], "never" if row["unexpected"] else ""
 
 
 def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Standing], list[Standing]]:
@@ -62,7 +111,7 @@ def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Stan
 
     `findings`: of all these nights. What is permitted is neither.
     """
-    by_identity: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in filter(wrong, findings):
         by_identity.setdefault(identity(row), {}).setdefault(row["night"], []).append(row)
     now: list[Standing] = []
@@ -72,10 +121,10 @@ def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Stan
         if not had:
             continue
         rows = tuple(sorted(by_night[had[-1]], key=lambda row: (-(row["count"] or 0), row["item"])))
-        state = NEW if had == nights[-1:] or had == (nights[-1],) else KNOWN
+        state = NEW if had == (nights[-1],) else KNOWN
         (now if had[-1] == nights[-1] else gone).append(Standing(rows, state, had))
-    now.sort(key=lambda each: (each.state != NEW, -each.count))
-    gone.sort(key=lambda each: (each.nights[-1], each.count), reverse=True)
+    now.sort(key=lambda each: (each.state != NEW, -each.most))
+    gone.sort(key=lambda each: (each.nights[-1], each.most), reverse=True)
     return now, gone
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports.nights.report import Report
-from reports.nights.table import count, duration, share
+from reports.nights.standing import Card
+from reports.nights.table import Cell, count, duration, share
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
+LEFT = ("configuration", "faults", "where", "promised")
+RIGHT = ("runs", "acknowledged", "lost", "rate, 95 %", "tail", "duplicated", "gap", "recovery", "p99", "p99, faults")
 
 
 def show(report: Report, screen: Console) -> None:
@@ -19,40 +22,44 @@ def show(report: Report, screen: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    screen.print(Text(f"{report.headline}  night {report.night['night']}", STYLES[report.word]))
+    screen.print(Text(f"{report.headline} (night {report.night['night']})", STYLES[report.word]))
     for sentence in (*report.sentences, *report.problems):
         screen.print(Text(sentence))
-    for each in report.found:
-        configurations = "; ".join(each.configurations)
-        screen.print(
-            Text(f"  {each.state}: {', '.join(each.anomalies)}, {each.count:,} in {each.runs} runs ({configurations})")
-        )
-        screen.print(Text(f"      {each.first['cause']}"))
+    for card in report.cards:
+        screen.print(Text(f"  {card.state}: {_of(card)}"))
+        screen.print(Text(f"      {card.first['cause']}"))
+    if not report.cells:
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=report.scope, title_justify="left")
-    for name in ("configuration", "faults", "where", "promised"):
+    for name in LEFT:
         table.add_column(name)
-    for name in (
-        "runs",
-        "acknowledged",
-        "lost",
-        "rate, 95 %",
-        "tail",
-        "duplicated",
-        "gap",
-        "recovery",
-        "p99",
-        "p99, faults",
-    ):
+    for name in RIGHT:
         table.add_column(name, justify="right")
     for cell in report.cells:
-        low, high = cell.interval
-        rate = f"{share(cell.rate)} ({share(low)} to {share(high)})" if cell.runs else ""
-        tail = f"{count(cell.lost_tail_records)}, {duration(cell.lost_tail_ms)}" if cell.lost_tails else ""
-        runs = f"{cell.runs}+{cell.unknown} unknown" if cell.unknown else str(cell.runs)
-        table.add_row(
-            cell.configuration, cell.class_words, cell.where, cell.promised, runs, count(cell.acknowledged),
-            count(cell.lost), rate, tail, count(cell.duplicated), duration(cell.unavailable_ms),
-            duration(cell.recovery_ms), duration(cell.p99_ms), duration(cell.p99_faulty_ms),
-            style="red" if cell.broken else "",
-        )  # fmt: skip
+        table.add_row(*_cells(cell), style="red" if cell.broken else "")
     screen.print(table)
+
+
+def _of(card: Card) -> str:
+    runs = len(card.runs)
+    return f"{', '.join(card.anomalies)} in {runs} run{'s'[: runs != 1]} of {'; '.join(card.where)}"
+
+
+def _cells(cell: Cell) -> list[str]:
+    low, high = cell.interval
+    return [
+        cell.configuration,
+        cell.class_words,
+        cell.where,
+        cell.promised,
+        f"{cell.runs}+{cell.unknown} unknown" if cell.unknown else str(cell.runs),
+        count(cell.acknowledged) if cell.runs else "",
+        count(cell.lost) if cell.runs else "",
+        f"{share(cell.rate)} ({share(low)} to {share(high)})" if cell.runs else "",
+        f"{count(cell.lost_tail_records)}, {duration(cell.lost_tail_ms)}" if cell.lost_tails else "",
+        count(cell.duplicated) if cell.runs else "",
+        duration(cell.unavailable_ms),
+        duration(cell.recovery_ms),
+        duration(cell.p99_ms),
+        duration(cell.p99_faulty_ms),
+    ]
