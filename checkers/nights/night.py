@@ -57,6 +57,7 @@ class Night:
     exit: int | None = None
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
+    """Items, each with the reason why it did not run."""
     problems: tuple[str, ...] = field(default=())
     """What could not be read, a sentence each."""
 
@@ -85,7 +86,7 @@ def read_night(path: Path) -> Night:
         ended=str(end.get("ended") or ""),
         exit=end["exit"] if isinstance(end.get("exit"), int) else None,
         interrupted=bool(end.get("interrupted", False)),
-        left_out=tuple(map(str, end.get("left_out") or ())),
+        left_out=tuple(map(_left_out, end.get("left_out") or ())),
         problems=tuple(problems),
     )
 
@@ -152,6 +153,11 @@ def _text(path: Path, problems: list[str]) -> str:
     except OSError as error:
         problems.append(f"{path.name} cannot be read: {error.strerror}.")
         return ""
+
+
+def _left_out(told: Any) -> str:
+    """An item with the reason why it did not run."""
+    return f"{told.get('item')}: {told.get('why')}" if isinstance(told, dict) else str(told)
 
 
 def _number(value: Any) -> float | None:

@@ -129,7 +129,7 @@ def _axes(loss: Any, gap: Any, rows: Sequence[tuple[str, str]], longest_ms: floa
 def _legend(figure: Any, cells: Sequence[Cell]) -> None:
     handles = [
         Line2D([], [], ls="none", marker="o", color=ACKED, ms=7, label="as promised"),
-        Line2D([], [], ls="none", marker="o", color=FAULT, ms=7, label="not permitted"),
+        Line2D([], [], ls="none", marker="o", color=FAULT, ms=7, label="something was found that is not permitted"),
     ]
     for target, runtime in sorted({(cell.target, cell.runtime) for cell in cells}):
         filled = "none" if runtime == "sim" else INK

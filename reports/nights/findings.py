@@ -13,12 +13,12 @@ from checkers.anomalies.registry import LOSS
 from checkers.nights.facts import Facts
 from reports import checks
 from reports.causes import Group, groups_of
+from reports.nights.standing import NO_CAUSE
 from reports.run_files import RunFiles, objects, read_run
 from reports.stories import NOT_READ, Line
 
 Row = dict[str, Any]
-NO_CAUSE = "nothing that the brokers' traces tell"
-STORY = 12
+STORY = 20
 """Lines of a story that the store keeps."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
 _COVERS = re.compile(r", which covers \d+")
@@ -113,7 +113,7 @@ def general(text: str, partitions: Iterable[str]) -> str:
     """A sentence without the brokers, offsets and partitions of its run."""
     for name in sorted(partitions, key=len, reverse=True):
         text = text.replace(name, "the partition")
-    return _NUMBERS.sub("N", _COVERS.sub("", text))
+    return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")
 
 
 def place_of(files: RunFiles, story: Iterable[Line]) -> str:

@@ -50,7 +50,7 @@ class Report:
     @property
     def cards(self) -> list[Card]:
         """The findings of the night by what caused them, those with new ones first."""
-        return sorted(cards(self.found), key=lambda card: card.state != NEW)
+        return cards(self.found)
 
     @property
     def new(self) -> list[Card]:
@@ -197,9 +197,9 @@ def _trends(before: Sequence[Row], tables: Mapping[str, Sequence[Row]]) -> Trend
 
 def _of_night(night: Row) -> str:
     if night["interrupted"]:
-        return "The night was interrupted: `squall nightly` with the same folder goes on."
+        return "The night was interrupted: `squall nightly --resume` goes on with it."
     if not night["ended"]:
-        return "The night goes on still, or was killed: `squall nightly` with the same folder goes on."
+        return "The night goes on still, or was killed: `squall nightly --resume` goes on with it."
     return "Its time was over before." if night["left_out"] else ""
 
 

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkers.anomalies.registry import LOSS
+
 Row = dict[str, Any]
 NEW, KNOWN = "new", "known"
+NO_CAUSE = "nothing that the brokers' traces tell"
+"""Of a finding of which nobody knows what caused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,16 @@ class Card:
 
 
 def cards(found: Iterable[Standing]) -> list[Card]:
-    """The findings by what caused them, in the order of the first of each."""
+    """The findings by what caused them: new ones first, then losses, then those whose cause is known."""
     groups: dict[tuple[object, ...], list[Standing]] = {}
-    for each in found:
+    for each in sorted(found, key=_gravity):
         key = each.first["cause"], each.first["place"], each.first["promise"], bool(each.first["unexpected"])
         groups.setdefault(key, []).append(each)
     return [Card(tuple(group)) for group in groups.values()]
+
+
+def _gravity(each: Standing) -> tuple[bool, bool, bool, int]:
+    return each.state != NEW, each.first["anomaly"] not in LOSS, each.first["cause"] == NO_CAUSE, -each.most
 
 
 def wrong(row: Row) -> bool:
