@@ -26,7 +26,7 @@ BUCKET = f"{SHIFT} * 64 + shiftright(took, {SHIFT})"
 """As `checkers.nights.statistics.bucket_of`."""
 
 MARKED = """
-select {run} run, part, placed_at off, coalesce(t1, first_read) t, val,
+select {run} run, part, placed_at off, if(coalesce(sent = 1 and acked, false), t1, first_read) t, val,
        coalesce(sent = 1 and acked, false) acknowledged, coalesce({lost}, false) lost,
        coalesce({duplicated}, false) duplicated
 from (select row.*{columns} from judged row)

@@ -1,0 +1,165 @@
+"""A night through Spark says what plain Python says of its histories, run by run and cell by cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from checkers.nights import store
+from checkers.nights.night import Night, read_night
+from checkers.nights.statistics import percentile_of
+from spark_analysis.nights.cells import cells, from_json, to_json
+from spark_analysis.nights.collect import Collector
+from tests.support.histories.anomaly_cases import PLANTS
+from tests.support.histories.builder import generate, merged
+from tests.support.histories.nemesis_lines import NEMESIS
+from tests.support.histories.tangle import tangle
+from tests.support.nights import oracle
+from tests.support.nights.files import NightFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+NOW = datetime(2026, 7, 4, 6, tzinfo=UTC)
+
+
+def planted(*seeds: int) -> list[bytes]:
+    """Histories with everything wrong in them, as one."""
+    histories = []
+    for seed in seeds:
+        for plant in PLANTS.values():
+            history = generate(seed)
+            plant(history)
+            histories.append(history)
+    return merged(histories)
+
+
+def make_night(root: Path) -> Path:
+    """Two cells with several runs each, and runs of which nothing can be counted."""
+    files = NightFiles(root / "n1")
+    files.add("all-1", lines=merged([generate(1), generate(2)]), nemesis=NEMESIS, judged={})
+    files.add("all-2", "invalid", lines=planted(3), nemesis=NEMESIS, judged={})
+    files.add("one-1", lines=planted(4, 5), acks=1, nemesis=NEMESIS, judged={})
+    files.add("one-2", lines=merged([tangle(seed) for seed in range(6)]), acks=1, nemesis=NEMESIS, judged={})
+    files.add("kafka-1", lines=merged([generate(7)]), target="kafka", judged={})
+    files.add("all-3", "unknown", lines=planted(6), nemesis=NEMESIS, judged={})
+    files.add("all-3", lines=merged([generate(8)]), nemesis=NEMESIS, judged={})
+    files.add("torn-1", "no verdict", lines=[b"".join(planted(9))[:20_000]])
+    files.add("empty-1", "no verdict")
+    return files.write(end={})
+
+
+def collected(spark: SparkSession, night: Night, place: Path, tag: str = "t") -> store.Collection:
+    """The night in the store."""
+    collector = Collector(night)
+    collector.measure(spark)
+    folder = store.fresh(place, tag, NOW)
+    collector.write(folder)
+    store.write(folder, "findings", [])
+    return store.commit(folder, night.name, night.began, store.digest_of(night), NOW)
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, store.Collection]:
+    root = tmp_path_factory.mktemp("nights")
+    night = read_night(make_night(root))
+    return night, collected(spark, night, root / "store")
+
+
+def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Equal, as far as numbers can be."""
+    for name, value in expected.items():
+        if isinstance(value, float):
+            assert found[name] is not None and math.isclose(found[name], value), (name, found[name], value)
+        else:
+            assert found[name] == value, name
+
+
+@pytest.mark.parametrize("item", ["all-1", "all-2", "one-1", "one-2", "kafka-1", "torn-1"])
+def test_each_run_is_counted_as_plain_python_counts_it(made: tuple[Night, store.Collection], item: str) -> None:
+    night, collection = made
+    (row,) = [each for each in store.rows([collection], "runs") if each["item"] == item]
+    same(row, oracle.run_row(night.path / row["run"]))
+
+
+def test_latencies_and_faults_are_those_of_the_histories(made: tuple[Night, store.Collection]) -> None:
+    night, collection = made
+    stored: dict[str, dict[tuple[bool, int], int]] = {}
+    for row in store.rows([collection], "latencies"):
+        stored.setdefault(f"{row['item']}-{row['attempt']}", {})[row["faulty"], row["bucket"]] = row["n"]
+    faults = store.rows([collection], "faults")
+    for item in ("all-1", "all-2", "one-1"):
+        run = night.path / "runs" / f"{item}-1"
+        assert stored[f"{item}-1"] == oracle.histogram(run)
+        found = {row["id"]: (row["recovery_ms"], row["gap_ms"]) for row in faults if row["item"] == item}
+        for fault, (recovery, gap) in oracle.fault_rows(run).items():
+            assert found[fault] == (pytest.approx(recovery), pytest.approx(gap))
+
+
+@pytest.mark.parametrize(("acks", "items"), [("all", ("all-1-1", "all-2-1", "all-3-2")), ("1", ("one-1-1", "one-2-1"))])
+def test_two_cells_of_the_table_are_recomputed_from_their_histories(
+    spark: SparkSession, made: tuple[Night, store.Collection], acks: str, items: tuple[str, ...]
+) -> None:
+    night, collection = made
+    table = from_json(to_json(cells(spark, [collection], {})))
+    (row,) = [each for each in table if each["configuration"].startswith(f"acks={acks}") and each["target"] == "squall"
+              and each["runs"]]  # fmt: skip
+    runs = [night.path / "runs" / item for item in items]
+    same(row, oracle.cell([oracle.run_row(run) for run in runs]))
+    assert row["lost"] > 0
+    for flag, faulty in (("calm", False), ("faulty", True)):
+        expected: dict[int, int] = {}
+        for run in runs:
+            for (hit, bucket), count in oracle.histogram(run).items():
+                if hit is faulty:
+                    expected[bucket] = expected.get(bucket, 0) + count
+        assert row["latency"][flag] == expected
+        assert percentile_of(row["latency"][flag], 0.99) == percentile_of(expected, 0.99)
+
+
+def test_what_has_no_verdict_is_counted_as_a_run_and_not_measured(
+    spark: SparkSession, made: tuple[Night, store.Collection]
+) -> None:
+    rows = store.rows([made[1]], "runs")
+    first, second = [row for row in rows if row["item"] == "all-3"]
+    assert (first["counts"], second["counts"]) == (False, True)
+    (empty,) = [row for row in rows if row["item"] == "empty-1"]
+    assert (empty["measured"], empty["lost"], empty["why"]) == (
+        False,
+        None,
+        "its history cannot be read: there is no history",
+    )
+    quiet = [row for row in cells(spark, [made[1]], {}) if row["classes"] == "none" and row["target"] == "squall"]
+    assert [(row["tried"], row["runs"], row["unknown"], row["acknowledged"]) for row in quiet] == [(2, 0, 2, 0)]
+
+
+def test_where_chooses_runs_and_several_nights_are_added_up(
+    spark: SparkSession, made: tuple[Night, store.Collection], tmp_path: Path
+) -> None:
+    night, collection = made
+    (kafka,) = cells(spark, [collection], {"target": "kafka"})
+    assert (kafka["target"], kafka["runs"]) == ("kafka", 1)
+    assert cells(spark, [collection], {"acks": "it's \\ none"}) == []
+    again = NightFiles(tmp_path / "n2")
+    again.add("kafka-1", lines=merged([generate(7)]), target="kafka", judged={})
+    other = collected(spark, read_night(again.write(end={})), tmp_path / "store")
+    (both,) = cells(spark, [collection, other], {"target": "kafka"})
+    assert both["runs"] == 2
+    assert both["acknowledged"] == 2 * kafka["acknowledged"]
+    assert {each["night"] for each in both["behind"]} == {"n1", "n2"}
+    assert sum(both["latency"]["calm"].values()) == 2 * sum(kafka["latency"]["calm"].values())
+
+
+def test_a_night_in_which_nothing_ran_has_a_row_and_no_cells(spark: SparkSession, tmp_path: Path) -> None:
+    files = NightFiles(tmp_path / "n3")
+    files.plan_item("one", acks="all")
+    collection = collected(spark, read_night(files.write()), tmp_path / "store")
+    (row,) = store.rows([collection], "nights")
+    assert (row["planned"], row["not_run"], row["ended"]) == (1, ["one"], "")
+    assert cells(spark, [collection], {}) == []
