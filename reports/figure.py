@@ -379,7 +379,7 @@ def standalone(page: str) -> str:
     if found is None:
         return ""
     svg = found[0]
-    for colour, variable in _VARIABLES.items():
+    for colour, variable in VARIABLES.items():
         svg = svg.replace(variable, colour)
     return svg
 
