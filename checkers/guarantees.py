@@ -10,7 +10,7 @@ offset of a lost record is given to another one. Never among final reads: there,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checkers.anomalies.registry import CATALOG
@@ -76,6 +76,19 @@ class Cell:
     source: str
 
 
+ALWAYS, ANY = "no fault, P, N or C", "any faults"
+"""Faults that a cell is about, where that is not one class."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellName:
+    """Which cell of the matrix: its row, the faults that it is about, and where what it says is written."""
+
+    row: str
+    under: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
@@ -87,10 +100,14 @@ class Row:
     wm: Cell
     d: Cell
 
-    def cells(self, classes: Iterable[FaultClass]) -> list[Cell]:
-        """Those that apply, each once."""
-        wanted = {FaultClass.W1: self.w1, FaultClass.WM: self.wm, FaultClass.D: self.d}
-        return [self.always, *(wanted[each] for each in FaultClass if each in wanted and each in tuple(classes))]
+    def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, Cell]]:
+        """Those that apply, each once; the one of the worst faults is the last."""
+        by_class = {FaultClass.W1: self.w1, FaultClass.WM: self.wm, FaultClass.D: self.d}
+        same = all(cell is self.always for cell in by_class.values())
+        present = () if same else tuple(classes)
+        found = [(ANY if same else ALWAYS, self.always)]
+        found += [(each.value, cell) for each, cell in by_class.items() if each in present]
+        return [(CellName(self.name, under, cell.source), cell) for under, cell in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,14 @@ class Guarantee:
     """Anomaly, or anomaly/evidence, to reason."""
     sources: tuple[str, ...]
     classes: tuple[str, ...] = ()
+    cells: Mapping[str, CellName] = field(default_factory=dict)
+    """The cell of each that is permitted."""
+    forbids: CellName | None = None
+    """The cell that forbids the rest: of the worst faults that landed."""
+
+    def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
+        """The cell that permits a finding, or the one that forbids it."""
+        return self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}") or self.forbids
 
     def why(self, anomaly: str, evidence: str) -> str | None:
         """The reason why a finding is permitted; None where it is not."""
@@ -294,6 +319,8 @@ LOSS_EXPECTED = _added(
     _loses("this run is there to show it", COMMITTED, "the run's plan"),
 )
 
+SAFE_EXPECTED = CellName("everything is promised (--expect safe)", ANY, "the run's plan, or --expect safe")
+
 LOST_IN_TRANSACTIONS = {
     **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
     **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
@@ -330,22 +357,26 @@ def guarantee_for(
     present = tuple(FaultClass(each) for each in fault_classes)
     classes = tuple(each.value for each in FaultClass if each in present)
     if expect == "safe":
-        return Guarantee("everything is promised (--expect safe)", {}, (), classes)
+        return Guarantee(SAFE_EXPECTED.row, {}, (), classes, forbids=SAFE_EXPECTED)
     base = next(row for row in BASE if row.holds(config))
     rows = [base, *(row for row in ADDED if row.holds(config))]
-    cells = [cell for row in rows for cell in row.cells(present)]
     if expect == "loss":
         rows.append(LOSS_EXPECTED)
-        cells.append(LOSS_EXPECTED.always)
+    cells = [each for row in rows for each in row.cells(present)]
     permitted: dict[str, str] = {}
-    for cell in cells:
-        permitted.update({name: reason for name, reason in cell.permits.items() if name not in permitted})
+    by: dict[str, CellName] = {}
+    for name, cell in cells:
+        by.update({each: name for each in cell.permits if each not in permitted})
+        permitted.update({each: reason for each, reason in cell.permits.items() if each not in permitted})
     if config.transaction_version and "lost-write" in permitted:
         permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
     if {"lost-write", "duplicate"} <= permitted.keys():
         permitted.setdefault("wrong-offset", HALF_LOST)
-    sources = dict.fromkeys(cell.source for cell in cells)
-    return Guarantee("; ".join(row.name for row in rows), permitted, tuple(sources), classes)
+    # What follows from a loss is permitted by the cell that permits the loss.
+    by = {each: by.get(each) or by["lost-write"] for each in permitted}
+    sources = dict.fromkeys(name.source for name, _ in cells)
+    forbids = base.cells(present)[-1][0]
+    return Guarantee("; ".join(row.name for row in rows), permitted, tuple(sources), classes, by, forbids)
 
 
 def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -354,12 +385,15 @@ def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
     rows: dict[str, None] = {}
     sources: dict[str, None] = {}
     classes: tuple[str, ...] = ()
+    cells: dict[str, CellName] = {}
+    forbids = None
     for each in guarantees:
-        permitted = {**each.permitted, **permitted}
+        permitted, cells = {**each.permitted, **permitted}, {**each.cells, **cells}
+        forbids = forbids or each.forbids
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
         classes = each.classes
-    return Guarantee(" / ".join(rows), permitted, tuple(sources), classes)
+    return Guarantee(" / ".join(rows), permitted, tuple(sources), classes, cells, forbids)
 
 
 def check_matrix() -> None:

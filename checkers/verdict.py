@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_B
 from checkers.case import Case, Workload, read_case
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
-from checkers.guarantees import FaultClass, Guarantee
+from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
@@ -48,6 +48,8 @@ class Judged:
     witnesses: tuple[Witness, ...]
     parts: tuple[tuple[int, int], ...] = ()
     """(dense partition id, count), ascending."""
+    cell: CellName | None = None
+    """The cell of the matrix that permits it, or that forbids it. None: it is not known what was promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +158,14 @@ def _judged(
     shaken: Sequence[str],
 ) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
-    groups: dict[tuple[str, str, bool | None, str], list[Finding]] = {}
+    groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
     for finding in findings:
-        permitted, why = _judgement(finding, promised, at_worst)
+        permitted, why, cell = _judgement(finding, promised, at_worst)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
         if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
             permitted, why = None, f"it may be the harness's doing: {shaken[0]}"
-        groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
+        groups.setdefault((finding.anomaly, finding.evidence, permitted, why, cell), []).append(finding)
     judged = [
         Judged(
             name=name,
@@ -174,24 +176,29 @@ def _judged(
             processes=tuple(sorted({finding.proc for finding in group})),
             witnesses=tuple(sorted(witness for finding in group for witness in finding.witnesses)[:WITNESSES]),
             parts=tuple(sorted(sum((Counter(dict(finding.parts)) for finding in group), Counter()).items())),
+            cell=cell,
         )
-        for (name, evidence, permitted, why), group in groups.items()
+        for (name, evidence, permitted, why, cell), group in groups.items()
     ]
     order = list(CATALOG)
     return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
 
 
-def _judgement(finding: Finding, promised: Promised, at_worst: Promised) -> tuple[bool | None, str]:
+def _judgement(
+    finding: Finding, promised: Promised, at_worst: Promised
+) -> tuple[bool | None, str, CellName | None]:
     if not promised:
-        return None, "it is not known what was promised"
+        return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
+    cell = guarantee.cell_of(finding.anomaly, finding.evidence)
     why = guarantee.why(finding.anomaly, finding.evidence)
     if why is not None:
-        return True, why
+        return True, why, cell
     worst = at_worst.get(finding.proc, at_worst[None]) if at_worst else guarantee
     if worst.why(finding.anomaly, finding.evidence) is not None:
-        return None, "a power loss did not tell who was in sync: if nobody else was, this is permitted"
-    return False, f"not permitted: {guarantee.row}"
+        why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
+        return None, why, worst.cell_of(finding.anomaly, finding.evidence)
+    return False, f"not permitted: {guarantee.row}", cell
 
 
 def _say(judged: Judged) -> str:
@@ -319,6 +326,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
                 "count": each.count,
                 "permitted": each.permitted,
                 "why": each.why,
+                "cell": None if each.cell is None else asdict(each.cell),
                 "definition": CATALOG[each.name].definition,
                 "jepsen": CATALOG[each.name].jepsen,
                 "other": CATALOG[each.name].other,

@@ -26,6 +26,8 @@ class Check:
     definition: str
     why: str
     witnesses: tuple[Json, ...] = ()
+    cell: str = ""
+    """The cell of the matrix of guarantees that permits what was found, or forbids it; empty where none is known."""
     moments: tuple[str, ...] = ()
     """Of an invariant of the simulator: when and where it was broken, a line each."""
 
@@ -116,7 +118,17 @@ def _found(entry: Json) -> Check:
         definition=str(entry.get("definition") or (known.definition if known else "")),
         why=str(entry.get("why") or ""),
         witnesses=tuple(objects(entry.get("witnesses"))[:WITNESSES]),
+        cell=_cell(state, mapping(entry.get("cell"))),
     )
+
+
+def _cell(state: str, cell: Json) -> str:
+    """The cell in words. Verdicts of earlier versions name none."""
+    if not cell:
+        return ""
+    which = f'the cell "{cell.get("row")}", under {cell.get("under")}'
+    does = {PERMITTED: f"{which}, permits this", FAILED: f"{which}, forbids this"}.get(state, f"it depends on {which}")
+    return f"{does[0].upper()}{does[1:]} ({cell.get('source')})"
 
 
 def _ran(files: RunFiles) -> set[str]:

@@ -53,6 +53,8 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
     yield f"  What it is: {check.definition}."
     if check.why:
         yield f"  Why it is judged so: {check.why}."
+    if check.cell:
+        yield f"  Where that stands: {check.cell[0].lower()}{check.cell[1:]}."
     yield from (f"  {moment}" for moment in check.moments)
     for number, group in enumerate(groups, 1):
         yield ""

@@ -124,7 +124,8 @@ def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
     for check in found:
         if check.state not in (checks.CLEAN, checks.NOT_RUN):
             why = check.why.removeprefix(f"{check.state}: ")  # which the column before says
-            table.add_row(Text(check.title), _count(check.count), _state(check), Text(why))
+            cell = Text(f"\n{check.cell}", style="dim") if check.cell else Text()
+            table.add_row(Text(check.title), _count(check.count), _state(check), Text(why) + cell)
     yield table if table.row_count else Text("Checks", style="bold")
     clean = [check.name for check in found if check.state == checks.CLEAN]
     if clean:

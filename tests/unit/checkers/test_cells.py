@@ -1,0 +1,333 @@
+"""Every cell of the matrix of guarantees, walked with histories in which each anomaly fires.
+
+Short histories, one for each anomaly and each kind of evidence, take place in one run. The run is judged under each row
+and each class of faults. What a cell permits is permitted by that cell; all else that fires is forbidden, by the cell
+of the worst faults. `MATRIX` is section 4 of the documents, written down once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from checkers.anomalies.registry import find_all
+from checkers.case import Case
+from checkers.findings import Finding, findings_of
+from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, CellName, Row, RunConfiguration, guarantee_for
+from checkers.history.parser import parse
+from checkers.history.tables import LATE_END, PlayedFault, Process
+from checkers.plan_facts import facts_of
+from checkers.verdict import Judged, decide, to_json
+from tests.support.histories.anomaly_cases import CASES
+from tests.support.histories.builder import MS, HistoryBuilder, merged
+from tests.unit.checkers.test_guarantees import REACHED
+
+NOBODY: frozenset[str] = frozenset()
+LOSS = frozenset({"lost-write", "unseen"})
+TAIL = LOSS | {"inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks"}
+"""Records are lost that no reader got, and what that looks like to others."""
+READ = TAIL | {
+    "inconsistent-offset/reads",
+    "duplicate/reads",
+    "send-reorder/reads",
+    "wrong-offset/reads",
+    "offset-regression/high watermark",
+    "offset-regression/last stable offset",
+    "thrown-back/log truncated",
+    "thrown-back/offset out of range",
+}
+"""Records are lost that readers got."""
+UNCLEAN = READ | {"wrong-offset", "offset-regression"}
+LATE = frozenset(f"{name}/{LATE_END}" for name in ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"))
+OF_TRANSACTIONS = frozenset(
+    {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip", "G1a", "dirty-read", "G1c", "zombie-write"}
+    | {"hanging-txn", "stuck-consumer"}
+)
+"""Permitted too where records of transactions may be lost."""
+
+COLUMNS = ("", "W1", "WM", "D")
+"""Classes of faults; empty: P, N and C."""
+MATRIX: dict[str, tuple[frozenset[str], ...]] = {
+    "acks=0": (TAIL | {"send-reorder"}, *[READ | {"send-reorder"}] * 2, READ | {"send-reorder", "corrupt"}),
+    "acks=1": (TAIL, READ, READ, READ),
+    "acks=all, min ISR 2 or more, flush.messages=1": (NOBODY, NOBODY, NOBODY, NOBODY),
+    "acks=all, flush.messages=1": (NOBODY, NOBODY, NOBODY, READ),
+    "acks=all, min ISR 2 or more": (NOBODY, NOBODY, READ, NOBODY),
+    "acks=all, min ISR 1": (NOBODY, READ, READ, READ),
+    "unclean leader election": (UNCLEAN,) * 4,
+    "unclean elections by request": (UNCLEAN,) * 4,
+    "requests that arrive twice": (frozenset({"failed-yet-read"}),) * 4,
+    "idempotence off": (frozenset({"duplicate"}),) * 4,
+    "idempotence off, more than one request in flight": (frozenset({"send-reorder"}),) * 4,
+    "read_uncommitted": (frozenset({"G1a", "dirty-read", "torn-txn"}),) * 4,
+    "transactions V1": (LATE,) * 4,
+    "truncation to the high watermark": (READ | {"inconsistent-offset", "replica-divergence"},) * 4,
+    "Apache Kafka's fetch answers": (frozenset({"lso-violation"}),) * 4,
+    "ISR by messages": (frozenset({"stuck-producer", "not-converged"}),) * 4,
+}
+"""Row -> what its cells permit, by column."""
+WITH_IT = {
+    "acks=0": frozenset({"duplicate", "send-reorder", "wrong-offset"}),
+    "acks=1": frozenset({"duplicate", "send-reorder", "wrong-offset"}),
+    "idempotence off, more than one request in flight": frozenset({"duplicate"}),
+}
+"""What other rows permit that hold wherever this one does: Kafka has no idempotence with acks=0 and acks=1."""
+FLUSHED = {"flush.messages": "1"}
+STRONGEST = "acks=all, min ISR 2 or more, flush.messages=1"
+"""Its cells permit nothing."""
+ROWS: dict[str, Row] = {row.name: row for row in (*BASE, *ADDED)}
+SILENT = ("read_uncommitted",)
+"""Nobody looks for what such a reader may get: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
+
+
+# ------------------------------------------------------------------------------------------- one run with everything
+
+
+def _reordered_for_readers() -> HistoryBuilder:
+    """A reader got two records in the wrong order. Both are gone before the final reads."""
+    h = HistoryBuilder()
+    p = h.producer()
+    first, second = h.send(p), h.send(p)
+    h.info(first)
+    h.info(second)
+    h.poll(h.reader(), [(0, second.val), (1, first.val)])
+    h.final([], end=0)
+    return h
+
+
+def _circle_after_a_late_end() -> HistoryBuilder:
+    """The commit of an earlier transaction is asked for twice. The next one of its epoch and another one, of another
+    producer, read each other's record and commit.
+    """
+    h = HistoryBuilder()
+    p, q = h.producer(request_timeout_ms=100, isolation=1), h.producer(isolation=1)
+    h.initialised(p)
+    before = h.begin(p)
+    first = h.ok(h.send(p, txn=before), 0).val
+    h.ask_end(before, "commit")
+    h.tick(100 * MS)
+    before.t1, before.completion = h.tick(), {"st": 0, "how": "commit", "pid": 4000, "pe": 0}
+    mine, theirs = h.begin(p), h.begin(q, "b")
+    one, two = h.ok(h.send(p, txn=mine), 2).val, h.ok(h.send(q, txn=theirs), 3).val
+    h.poll(p, [(3, two)], at=3, txn=mine)
+    h.poll(q, [(2, one)], at=2, txn=theirs)
+    h.end(mine, "commit")
+    h.end(theirs, "commit")
+    for isolation in (0, 1):
+        h.final([(0, first), (2, one), (3, two)], end=6, position=6, isolation=isolation)
+    return h
+
+
+def _key(anomaly: str, evidence: str) -> str:
+    return f"{anomaly}/{evidence}" if evidence else anomaly
+
+
+def _permits(permitted: Iterable[str], anomaly: str, evidence: str) -> bool:
+    return anomaly in permitted or _key(anomaly, evidence) in permitted
+
+
+@dataclass(frozen=True)
+class Everything:
+    """What was found in one run, and by which processes."""
+
+    findings: tuple[Finding, ...]
+    processes: tuple[Process, ...]
+
+
+@cache
+def everything() -> Everything:
+    """Of each anomaly and kind of evidence the shortest history that shows it, all side by side."""
+    shortest = {}
+    for sentence in sorted(CASES, key=lambda each: -len(CASES[each].found)):
+        shortest |= dict.fromkeys(CASES[sentence].found, sentence)
+    builders = [CASES[sentence].build() for sentence in sorted(set(shortest.values()))]
+    lines = merged([*builders, _reordered_for_readers(), _circle_after_a_late_end()])
+    history = parse(lines)
+    assert history.problem is None, history.problem
+    by_run = ("replica-divergence", "not-converged", "stuck-producer", "stuck-consumer")
+    shown_by_the_run = [Finding(name, "", -1, 1, (), ((0, 1),)) for name in by_run]
+    return Everything((*findings_of(find_all(history)), *shown_by_the_run), tuple(history.processes))
+
+
+FAULTS = {
+    "": ("P", None),
+    "W1": ("W1", {"isr": {"t-0": [1, 2, 3]}}),
+    "WM": ("WM", None),
+    "D": ("D", None),
+}
+
+
+def _fault(column: str) -> PlayedFault:
+    fault_class, evidence = FAULTS[column]
+    return PlayedFault(0, "any", fault_class, (), "node:1", (1,), {}, 0, 1, 2, evidence or {"gone": True}, "")
+
+
+def _as_planned(process: Process, plan: RunConfiguration) -> Process:
+    """A producer with the plan's settings; who reads has its own isolation."""
+    if process.role != "producer":
+        return process
+    planned = {name: getattr(plan, name) for name in ("acks", "idempotence", "max_in_flight")}
+    return replace(process, client="squall", settings={**process.settings, **planned})
+
+
+def judged(plan: dict[str, Any], column: str, *, whose: bool = False) -> tuple[Judged, ...]:
+    """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
+    found = everything()
+    findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)
+    facts = facts_of(plan)
+    processes = [_as_planned(process, facts.configuration) for process in found.processes]
+    case = Case("r", findings=findings, plan=facts, processes=processes, faults=[_fault(column)])
+    return decide(case).anomalies
+
+
+def plan_of(row: str) -> dict[str, Any]:
+    """A plan under which the row holds; beside a row of `ADDED` the base row permits nothing."""
+    plan = REACHED[row]
+    if row in (each.name for each in BASE):
+        return plan
+    workload = plan["workload"]
+    return {**plan, "workload": {**workload, "topic_settings": {**workload.get("topic_settings", {}), **FLUSHED}}}
+
+
+def permitted_in(row: str, column: str) -> frozenset[str]:
+    """What the cells of a row permit that hold under these faults."""
+    always, by_class = MATRIX[row][0], MATRIX[row][COLUMNS.index(column)]
+    return always | by_class
+
+
+CELLS = [(row, column) for row in MATRIX if row not in SILENT for column in COLUMNS]
+
+
+# ------------------------------------------------------------------------------------------------------- the walk
+
+
+def test_the_matrix_has_these_rows_and_cells() -> None:
+    assert MATRIX.keys() == ROWS.keys()
+    for name, row in ROWS.items():
+        cells = (row.always, row.w1, row.wm, row.d)
+        assert tuple(frozenset(cell.permits) for cell in cells) == MATRIX[name], name
+
+
+def test_everything_that_some_cell_permits_fires() -> None:
+    fires = {_key(each.anomaly, each.evidence) for each in everything().findings}
+    named = {each.anomaly for each in everything().findings}
+    permitted = {key for cells in MATRIX.values() for cell in cells for key in cell} | OF_TRANSACTIONS
+    assert {key for key in permitted if key not in fires | named} == set()
+
+
+@pytest.mark.parametrize(("row", "column"), CELLS)
+def test_a_cell_permits_what_it_names_and_forbids_all_else_that_fires(row: str, column: str) -> None:
+    own, others = permitted_in(row, column), WITH_IT.get(row, NOBODY)
+    seen = set()
+    for each in judged(plan_of(row), column):
+        expected = _permits(own | others, each.name, each.evidence)
+        assert each.permitted is expected, (each.name, each.evidence, each.why)
+        assert each.cell is not None
+        if _permits(own, each.name, each.evidence):
+            seen |= {each.name, _key(each.name, each.evidence)} & own
+            # Where another row permits it whatever the evidence is, that is said.
+            assert each.cell.row == row or each.name in others - own, (each.name, each.evidence)
+            assert each.cell.under in (ALWAYS, ANY, column)
+        if not expected:
+            assert each.cell.row in (row, STRONGEST)
+            assert each.cell.under == (ALWAYS if not column else column)
+    assert seen == own, "each of them fired, and was permitted by this row"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_the_same_run_under_the_strongest_row_is_forbidden_all_of_it(column: str) -> None:
+    found = judged(plan_of(STRONGEST), column)
+    assert {each.permitted for each in found} == {False}
+    assert {each.cell.row for each in found if each.cell} == {STRONGEST}
+    keys = {_key(each.name, each.evidence) for each in found} | {each.name for each in found}
+    assert {key for cells in MATRIX.values() for cell in cells for key in cell} <= keys
+
+
+@pytest.mark.parametrize("row", [row.name for row in BASE])
+@pytest.mark.parametrize("column", ["W1", "WM", "D"])
+def test_what_only_worse_faults_permit_is_forbidden_without_them(row: str, column: str) -> None:
+    always = permitted_in(row, "") | WITH_IT.get(row, NOBODY)
+    more = permitted_in(row, column) - always
+    for each in judged(plan_of(row), ""):
+        if _permits(more, each.name, each.evidence) and not _permits(always, each.name, each.evidence):
+            assert each.permitted is False and each.cell is not None
+            assert (each.cell.row, each.cell.under) == (row, ALWAYS)
+
+
+@pytest.mark.parametrize("row", [row.name for row in BASE])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_each_process_is_judged_by_its_own_row(row: str, column: str) -> None:
+    """A reader is promised what its topic keeps: as if all producers asked for acks=all."""
+    plan = plan_of(row)
+    topics = {**plan, "workload": {**plan["workload"], "acks": -1, "idempotence": True}}
+    facts = facts_of(topics).configuration
+    of_readers = next(each.name for each in BASE if each.holds(facts))
+    roles = {process.proc: process.role for process in everything().processes}
+    for each in judged(plan, column, whose=True):
+        for proc in each.processes:
+            reads = roles.get(proc) in ("reader", "final")
+            own = permitted_in(of_readers if reads else row, column) | (NOBODY if reads else WITH_IT.get(row, NOBODY))
+            assert each.permitted is _permits(own, each.name, each.evidence), (each.name, each.evidence, proc)
+
+
+@pytest.mark.parametrize("row", [row.name for row in BASE if row.name not in ("acks=0", "acks=1")])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_where_records_of_transactions_may_be_lost_what_follows_is_permitted_by_the_same_cell(
+    row: str, column: str
+) -> None:
+    plan = plan_of(row)
+    plan = {**plan, "workload": {**plan["workload"], "generation": 2}}
+    lossy = "lost-write" in permitted_in(row, column)
+    follows = [each for each in judged(plan, column) if each.name in OF_TRANSACTIONS]
+    assert {each.name for each in follows} == OF_TRANSACTIONS
+    for each in follows:
+        assert each.permitted is lossy, (each.name, each.evidence)
+        assert each.cell is not None and (each.cell.row, each.cell.under) == (row, column or ALWAYS)
+
+
+def test_what_a_reader_at_read_uncommitted_gets_is_not_even_found() -> None:
+    """It may get everything; so the cell of its row is what `squall guarantees` prints, and no finding needs it."""
+    plan = facts_of(REACHED["read_uncommitted"]).configuration
+    permitted = guarantee_for(replace(plan, isolation=0, transaction_version=2), ["P"])
+    for name in MATRIX["read_uncommitted"][0]:
+        assert permitted.why(name, "reads") and permitted.cells[name].row == "read_uncommitted"
+    h = HistoryBuilder()
+    p = h.producer()
+    h.initialised(p)
+    txn = h.begin(p)
+    val = h.ok(h.send(p, txn=txn), 0).val
+    h.poll(h.reader(isolation=0), [(0, val)])
+    h.end(txn, "abort")
+    h.final([(0, val)], end=2, position=2)
+    h.final([], end=2, position=2, isolation=1)
+    assert not list(find_all(h.history()))
+
+
+# ------------------------------------------------------------------------------------------------ what people see
+
+
+def test_a_verdict_names_the_cell_and_its_source() -> None:
+    found = decide(
+        Case("r", findings=everything().findings, plan=facts_of(REACHED["acks=all, min ISR 1"]), faults=[_fault("W1")])
+    )
+    written = {(each["name"], each["evidence"]): each["cell"] for each in to_json(found)["anomalies"]}
+    assert written["lost-write", ""] == {
+        "row": "acks=all, min ISR 1",
+        "under": "W1",
+        "source": "KIP-966: Eligible Leader Replicas (the last replica standing)",
+    }
+    assert written["phantom", ""]["row"] == "acks=all, min ISR 1"
+
+
+def test_where_everything_is_promised_that_forbids() -> None:
+    case = Case("r", findings=everything().findings, plan=facts_of(REACHED["acks=0"]), expect="safe")
+    cells = {each.cell for each in decide(case).anomalies}
+    assert cells == {CellName("everything is promised (--expect safe)", ANY, "the run's plan, or --expect safe")}
+
+
+def test_where_the_plan_is_not_known_no_cell_is_named() -> None:
+    assert {each.cell for each in decide(Case("r", findings=everything().findings)).anomalies} == {None}
