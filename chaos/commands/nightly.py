@@ -124,6 +124,12 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
 @click.option("--retries", type=click.IntRange(0, 10), help="How often an unknown run is tried again. [default: 1]")
 @click.option("--keep-mib", type=click.IntRange(1), help="What all runs may leave on disk, in MiB. [default: 4096]")
 @click.option(
+    "--never",
+    multiple=True,
+    metavar="ANOMALY",
+    help="Fail if this is found anywhere, even where the configuration permits it; may be repeated.",
+)
+@click.option(
     "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
 )
 @click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
@@ -188,7 +194,11 @@ def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: floa
 
 
 def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
-    """The flags over what the matrix says."""
+    """The flags over what the matrix says. MatrixError."""
+    if flags["never"]:
+        values = matrix.model_dump(mode="json", exclude_defaults=True)
+        values["expect"] = [*values.get("expect", ()), {"never": list(flags["never"])}]
+        matrix = make_matrix(values)
     share = flags["unknown_share"]
     given = {"budget": flags["budget"], "retries": flags["retries"], "keep_mib": flags["keep_mib"]}
     given["unknown_share"] = None if share is None else share / 100
@@ -302,7 +312,9 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
 
     selected = tuple(player.items)
     ids = {each.item for each in selected}
-    left_out = {item: why for item, why in player.left_out.items() if item in ids}
+    early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
+    begun = {item for item, attempts in player.attempts.items() if attempts}
+    left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
     outcome = outcomes.Outcome(opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share)
     code = INTERRUPTED if interrupted else outcome.exit
     _add_checks(directory, outcome)

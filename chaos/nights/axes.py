@@ -6,6 +6,7 @@ nobody named too, so that the same configuration is the same cell in each night.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ _ALL = (
     Axis("generation", ("1", "2"), _flag("generation"), setting="generation"),
     Axis("codec", ("none", "gzip", "snappy", "lz4", "zstd"), _flag("codec"), setting="codec"),
     Axis("client", ("squall", "confluent", "aiokafka", "kafka-python"), _flag("client"), setting="client"),
+    Axis("command", (), _flag("command"), setting="command"),
     Axis("unclean", ("off", "on"), _unclean, "off"),
     Axis("flush", (), _flush, "os"),
     Axis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
@@ -147,6 +149,8 @@ def _check(cell: Cell) -> None:
         raise NoSuchRun("a mutant is planted into Squall's own broker, in the simulator")
     if cell["mutant"] != "none" and find(cell["mutant"]).is_setting:
         raise NoSuchRun(f"mutant {cell['mutant']} is a setting that is called safe: take its axes, and an expectation")
+    if cell.get("command", "a program") == "":
+        raise NoSuchRun(f"the workload {cell['workload']} needs a program: the axis command")
     if cell["runtime"] != EXTERNAL:
         plan_of(cell)
 
@@ -205,4 +209,5 @@ def title(cell: Cell) -> str:
 
 def slug(cell: Cell) -> str:
     """The same as a word for names of files."""
-    return title(cell).replace("/", "-").replace(" ", ".").replace("_", "-").replace("=", "-")
+    words = (re.sub(r"[^\w.+\-]+", "-", word).strip("-.") for word in title(cell).replace("_", "-").split(" "))
+    return ".".join(filter(None, words))

@@ -19,7 +19,7 @@ _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "
 _KAFKA_S = 20.0
 """A JVM for each broker has to start and to come back."""
 _PRIOR_MIB = {"sim": 1.0}
-_OTHER_MIB = 30.0
+_OTHER_MIB = 15.0
 
 
 @dataclass(frozen=True, slots=True)

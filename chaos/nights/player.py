@@ -72,6 +72,8 @@ class Player:
     """Item -> why it is not played."""
     said: Callable[[Item, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
+    program: tuple[str, ...] = (sys.executable, "-P", "-m", "chaos")
+    """What plays a run."""
     _next: int = 0
     _again: list[Item] = field(default_factory=list)
     _children: list[_Child] = field(default_factory=list)
@@ -154,7 +156,7 @@ class Player:
         self.directory.logs.mkdir(parents=True, exist_ok=True)
         words = [*item.arguments, "--runs", str(self.directory.runs.absolute()), "--label", label(item, number)]
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
-        command = [*tether, sys.executable, "-P", "-m", "chaos", *words]
+        command = [*tether, *self.program, *words]
         environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"}
         with (self.directory.logs / f"{label(item, number)}.txt").open("wb") as out:
             popen = subprocess.Popen(

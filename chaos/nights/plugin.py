@@ -7,7 +7,7 @@ is on record, so that JUnit and Allure always show the whole night.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from chaos.nights.outcome import found
 from chaos.nights.player import Player
 from chaos.nights.results import Attempt
 
-Show = Callable[[Path], Evidence]
-"""Reads a run directory."""
+Show = Callable[[Path, Sequence[str]], Evidence]
+"""Reads a run directory; the anomalies that the night forbids, too, have their stories."""
 
 
 class Finding(AssertionError):
@@ -98,7 +98,7 @@ class RunItem(pytest.Item):
         evidence = None
         if attempt.run:
             try:
-                evidence = self.show(self.player.directory.path.absolute() / attempt.run)
+                evidence = self.show(self.player.directory.path.absolute() / attempt.run, attempt.unexpected)
             except Exception as error:  # of a run that was cut short anything may be missing
                 self.user_properties.append(("evidence", f"cannot be read: {type(error).__name__}: {error}"))
         if evidence is not None:

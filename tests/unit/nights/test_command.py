@@ -39,6 +39,7 @@ def test_a_list_says_what_the_budget_leaves_out(tmp_path: Path, capsys: pytest.C
         (("--vary", "mutant=999"), "there is no mutant '999'"),
         (("--resume", "nowhere"), "not the folder of a night"),
         (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
+        (("--never", "lost-writes"), "did you mean 'lost-write'?"),
         (("--budget", "soon"), "is no time"),
         (("--matrix", "nowhere.toml"), "there is no such file"),
         (("--faults", "kill"), "are of a matrix by hand"),

@@ -42,6 +42,7 @@ def test_a_cell_holds_every_axis_of_its_workload_and_its_name_only_what_is_unusu
         ({"workload": "transactions", "acks": "1"}, "the workload transactions always has acks=all"),
         ({"workload": "transactions", "client": "confluent", "generation": "2"}, "speaks generation 1"),
         ({"runtime": "process", "mutant": "1"}, "a mutant is planted into Squall's own broker, in the simulator"),
+        ({"workload": "command"}, "needs a program: the axis command"),
         ({"mutant": "18"}, "mutant 18 is a setting that is called safe"),
     ],
 )
@@ -81,6 +82,13 @@ def test_flags_say_what_is_unusual_and_nothing_else() -> None:
     )
     assert flags_of(cell_of({"target": "kafka"})) == ("--workload", "appends", "--target", "kafka")
     assert flags_of(cell_of({"runtime": "docker"})) == ("--workload", "appends", "--runtime", "docker")
+
+
+def test_an_id_is_a_word_for_names_of_files() -> None:
+    program = "./my producer --fast; rm -r /"
+    (item,) = planned({"axes": {"workload": "command", "command": program}, "faults": ["kill"], "time_s": 20}).items
+    assert item.item == "squall-process.command.command-.-my.producer.fast.rm.r.kill.seed7"
+    assert item.arguments[item.arguments.index("--command") + 1] == program
 
 
 def test_an_item_is_read_again_from_what_is_written_of_it() -> None:

@@ -1,0 +1,172 @@
+"""What the player does with runs: retries, thinning, budget, expectations. A script stands in for `squall run`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.nights.budget import Costs
+from chaos.nights.directory import NightDirectory
+from chaos.nights.items import Item, plan_night
+from chaos.nights.matrix import Matrix, make_matrix
+from chaos.nights.outcome import Outcome
+from chaos.nights.player import Limits, Player
+from chaos.nights.results import Attempt, by_item, parse
+
+SCRIPT = """
+import json, pathlib, sys
+words = sys.argv[1:]
+flags = dict(zip(words, words[1:]))
+seed, label, runs = int(flags["--seed"]), flags["--label"], pathlib.Path(flags["--runs"])
+told = json.loads((pathlib.Path(__file__).parent / "told.json").read_text())
+ends = told[str(seed)]
+verdict = ends[min(int(label.partition(".again")[2] or 1), len(ends)) - 1]
+if verdict == "refused":
+    print("squall: no engine")
+    sys.exit(3)
+run = runs / f"20260704T010000-{label}"
+(run / "nodes/1").mkdir(parents=True)
+(run / "nodes/1/trace.jsonl").write_text("x" * 1000)
+(run / "history.jsonl").write_text("y" * 500)
+found = [{"name": "lost-write", "permitted": True, "count": 1}] if verdict == "lossy" else []
+word = "valid" if verdict == "lossy" else verdict
+reasons = [] if word == "valid" else ["for a reason"]
+(run / "verdict.json").write_text(json.dumps({"verdict": word, "reasons": reasons, "anomalies": found}))
+sys.exit({"valid": 0, "invalid": 1}.get(word, 2))
+"""
+
+
+def night(tmp_path: Path, ends: dict[int, list[str]], runtime: str = "process", **matrix: Any) -> Player:
+    """A night of a run for each seed, whose attempts end as they are told to."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "told.json").write_text(json.dumps(ends))
+    read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})
+    items = plan_night(read, min(ends), len(ends)).items
+    player = Player(NightDirectory(tmp_path), read, items, Limits(None, 1 << 40, 2), Costs(), {})
+    player.program = (sys.executable, "-I", "-S", str(tmp_path / "script.py"))
+    return player
+
+
+def played(player: Player) -> dict[int, list[Attempt]]:
+    """Seed -> its attempts."""
+    return {each.seed: player.result(each) or [] for each in player.items}
+
+
+def outcome(player: Player) -> Outcome:
+    """Of a night that is over."""
+    items = tuple(player.items)
+    return Outcome("night", items, player.attempts, player.left_out, player.matrix.unknown_share)
+
+
+def test_only_unknown_runs_are_tried_again_and_that_is_counted(tmp_path: Path) -> None:
+    ends = {1: ["unknown", "valid"], 2: ["unknown", "unknown", "valid"], 3: ["invalid", "valid"], 4: ["valid"]}
+    player = night(tmp_path, ends)
+    found = {seed: [each.verdict for each in attempts] for seed, attempts in played(player).items()}
+    assert found == {1: ["unknown", "valid"], 2: ["unknown", "unknown"], 3: ["invalid"], 4: ["valid"]}
+    assert outcome(player).retried == 2
+    assert outcome(player).counts() == {"valid": 2, "unknown": 1, "invalid": 1}
+    assert outcome(player).exit == 1
+
+
+def test_a_simulation_is_not_tried_again(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["unknown", "valid"]}, runtime="sim")
+    assert [each.verdict for each in played(player)[1]] == ["unknown"]
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.5, 0), (0.49, 2)])
+def test_too_much_that_is_unknown_is_exit_code_2(share: float, code: int, tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["unknown"], 2: ["valid"]}, retries=0, unknown_share=share)
+    played(player)
+    assert outcome(player).exit == code
+
+
+def test_a_run_that_is_refused_says_nothing_of_the_cluster(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["refused"]})
+    (attempt,) = played(player)[1]
+    assert (attempt.verdict, attempt.exit, attempt.run) == ("no verdict", 3, "")
+    assert attempt.why == "exit code 3: squall: no engine"
+    assert outcome(player).exit == 2
+
+
+def test_what_an_expectation_forbids_fails_the_night_though_the_run_permits_it(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["lossy"]}, expect=[{"where": {"acks": "all"}, "never": ["lost-write"]}])
+    (attempt,) = played(player)[1]
+    assert (attempt.verdict, attempt.unexpected) == ("valid", ("lost-write",))
+    assert outcome(player).exit == 1
+    elsewhere = night(tmp_path / "b", {1: ["lossy"]}) if (tmp_path / "b").mkdir() is None else None
+    assert elsewhere is not None
+    assert [each.unexpected for each in played(elsewhere)[1]] == [()]
+    assert outcome(elsewhere).exit == 0
+
+
+def test_valid_runs_are_thinned_and_others_stay_whole(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"], 2: ["invalid"]})
+    ended = played(player)
+    kept = {
+        seed: sorted(path.name for path in (tmp_path / attempts[0].run).iterdir()) for seed, attempts in ended.items()
+    }
+    assert kept == {1: ["history.jsonl", "verdict.json"], 2: ["history.jsonl", "nodes", "verdict.json"]}
+    assert ended[1][0].bytes < 1000 < ended[2][0].bytes
+
+
+def test_what_ended_is_on_disk_at_once_and_not_played_again(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"], 2: ["valid"]})
+    player.result(player.items[0])
+    written = parse((tmp_path / "results.jsonl").read_text())
+    assert player.items[0].item in {each.item for each in written}
+    player.stop()
+    (tmp_path / "told.json").write_text(json.dumps({1: ["invalid"], 2: ["invalid"]}))
+    again = night(tmp_path, {1: ["invalid"], 2: ["invalid"]})
+    again.attempts = by_item(parse((tmp_path / "results.jsonl").read_text()))
+    assert [each.verdict for each in played(again)[1]] == ["valid"]
+
+
+def test_a_line_that_was_cut_off_is_no_result_and_harms_none_behind_it(tmp_path: Path) -> None:
+    directory = NightDirectory(tmp_path)
+    first = Attempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
+    directory.add(first)
+    with directory.results.open("a") as file:
+        file.write('{"item":"b","attempt":1,"ver')
+    directory.add(first)
+    assert directory.attempts() == [first, first]
+
+
+def test_half_a_run_of_a_killed_session_is_removed_before_it_is_played_again(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"]})
+    half = tmp_path / "runs" / f"20260703T230000-{player.items[0].item}"
+    other = tmp_path / "runs" / f"20260703T230000-{player.items[0].item}0"
+    for each in (half, other):
+        (each / "nodes").mkdir(parents=True)
+    played(player)
+    assert not half.exists()
+    assert other.exists(), "of another item, whose seed begins with the same digits"
+
+
+def test_a_budget_that_is_spent_leaves_the_rest_out_and_says_why(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"], 2: ["valid"], 3: ["valid"]})
+    player.limits.budget_s, player.spent_s = 60, 30.0
+    assert played(player) == {1: [], 2: [], 3: []}
+    assert {why.partition(":")[0] for why in player.left_out.values()} == {"no time"}
+    assert outcome(player).exit == 2
+
+
+def test_runs_stand_beside_each_other_as_far_as_cores_allow(tmp_path: Path) -> None:
+    player = night(tmp_path, {seed: ["valid"] for seed in range(1, 7)})
+    seen: list[int] = []
+    player.said = lambda item, attempt: seen.append(len(player.under_way()))
+    played(player)
+    assert len(seen) == 6
+    assert max(seen) <= 1, "two slots: when one has ended, at most one other is under way"
+
+
+def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> None:
+    player = night(tmp_path, {seed: ["valid"] for seed in range(1, 5)})
+    player.limits.slots = 1
+    order: list[Item] = []
+    player.said = lambda item, attempt: order.append(item)
+    played(player)
+    assert order == list(player.items)
