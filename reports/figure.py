@@ -325,8 +325,20 @@ def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int
             axis.add_patch(Rectangle(*box, facecolor="none", edgecolor=INK, hatch="////", lw=0.5))
         if 0 < facts[1] <= replicas:
             axis.axhline(low - 0.8 * facts[1] / replicas, color=INK, lw=0.6, ls=(0, (1, 3)))
-    axis.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
+    longest = max((len(lane.name) for lane in lanes), default=0)
+    letters = min(9.0, max(_NAME_PT / max(longest, 1), 6.0))
+    axis.set_yticks(range(len(lanes)), [_shortened(lane.name, letters) for lane in lanes], fontsize=letters)
     axis.set_ylim(max(len(lanes), 1) - 0.4, -0.6)
+
+
+_NAME_PT = 160.0
+"""Size of a name's letters times how many of them fit beside the panes."""
+
+
+def _shortened(name: str, size: float) -> str:
+    """A name that does not fit even in small letters keeps its begin and its end."""
+    room = int(_NAME_PT / size)
+    return name if len(name) <= room else f"{name[: room // 2 - 1]}…{name[-(room - room // 2) :]}"
 
 
 def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: float) -> None:

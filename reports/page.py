@@ -11,12 +11,14 @@ from typing import Any
 import jinja2
 
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, figure, meaning
+from reports import checks, figure, meaning, operations_section
 from reports.answers import Answer
 from reports.cards import with_names
 from reports.causes import groups_of
 from reports.fault_words import FaultRow, fault_rows
-from reports.links import shown_groups, story_anchor, witness_of
+from reports.links import ShownGroup, shown_groups, story_anchor, witness_of
+from reports.operations import COLOURS, KEY, Shown
+from reports.operations_section import anchors_of
 from reports.raw_files import raw_files
 from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
@@ -52,6 +54,7 @@ def render(run_dir: Path) -> Path:
     sections = [each for each in (own, in_figures(files)) if each is not None]
     told, problems = _told(files, transactions)
     groups = shown_groups(found, groups_of(files, found), problems)
+    operations, operations_trouble = _operations(files, rows, found, groups)
     text = (
         environment()
         .get_template("page.html.j2")
@@ -65,7 +68,11 @@ def render(run_dir: Path) -> Path:
             guarantee=mapping(files.verdict.get("guarantee")),
             command=str(files.run.get("command") or ""),
             told=told,
-            contents=_contents(told, [each.title for each in sections], txns is not None),
+            contents=_contents(told, [each.title for each in sections], txns is not None, bool(operations)),
+            operations=operations,
+            operations_trouble=operations_trouble,
+            operation_anchors=anchors_of(operations),
+            operation_key=[(COLOURS[kind], name) for kind, name in KEY],
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
@@ -112,12 +119,25 @@ def environment() -> jinja2.Environment:
     return environment
 
 
-def _contents(told: Sequence[_Told], sections: Sequence[str], transactions: bool) -> list[tuple[str, str]]:
+def _operations(
+    files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.Check], groups: dict[str, list[ShownGroup]]
+) -> tuple[list[Shown], str]:
+    """What stands in the section of operations, and why there is none."""
+    try:
+        return operations_section.section_of(files, rows, found, groups), ""
+    except Exception as error:  # the page says so, and all the rest of it stands
+        return [], f"{type(error).__name__}: {error}."
+
+
+def _contents(
+    told: Sequence[_Told], sections: Sequence[str], transactions: bool, operations: bool
+) -> list[tuple[str, str]]:
     """(anchor, name) of what stands on the page, in its order."""
     own = [(title.lower().replace(" ", "-"), title) for title in sections]
     return [
         *([("story", "What happened")] if told else []),
         ("timeline", "The whole run" if told else "What happened"),
+        *([("operations", "Operations")] if operations else []),
         *own,
         *([("transactions", "Transactions")] if transactions else []),
         *(("checks", "Checks"), ("faults", "Faults"), ("measures", "Measures"), ("plan", "Plan"), ("files", "Files")),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from reports.page import render
 from tests.support.browser import Browser, Page
-from tests.unit.reports.conftest import ORIGIN, S
+from tests.unit.reports.conftest import LOST
+from tests.unit.reports.test_operations import write_records
 
 CONTRAST = """
 (() => {
@@ -41,11 +39,8 @@ OUTSIDE = """
 @pytest.fixture
 def page_path(lost_dir: Path) -> Path:
     """The page of a run that lost a record, with single latencies."""
-    t0 = ORIGIN + (np.arange(40) * 0.2 * S).astype(np.int64) + 2 * S
-    columns = {"part": np.zeros(40, np.int32), "kind": np.zeros(40, np.int8), "st": np.zeros(40, np.int8), "t0": t0,
-               "t1": t0 + 5_000_000, "val": np.arange(40) + (1 << 50)}  # fmt: skip
-    (lost_dir / "history").mkdir()
-    pq.write_table(pa.table(columns), lost_dir / "history" / "records.parquet")
+    sends = [(0, 0, 3, 100 + n, 10 + n, (3 << 40) + 100 + n, 2 + n / 5, 2.005 + n / 5) for n in range(39)]
+    write_records(lost_dir, [*sends, (0, 0, 3, 9, 60, LOST, 4.4, 4.41)])
     return render(lost_dir)
 
 
@@ -84,8 +79,13 @@ def test_dots_of_single_records_can_be_seen(page_path: Path, browser: Browser, d
     assert page.evaluate("getComputedStyle(document.querySelector('path.dots')).strokeLinecap") == "round"
 
 
-def test_no_label_of_a_picture_is_cut_off(page_path: Path, browser: Browser) -> None:
-    assert browser.open(page_path).evaluate(OUTSIDE) == []
+@pytest.mark.parametrize("topic", ["appends-0", "__transaction_state", "a-topic-with-a-name-that-goes-on-and-on"])
+def test_no_label_of_a_picture_is_cut_off(page_path: Path, browser: Browser, topic: str) -> None:
+    for path in page_path.parent.glob("**/*.json*"):
+        path.write_text(path.read_text().replace("appends-0", topic))
+    page = browser.open(render(page_path.parent))
+    assert page.evaluate("document.querySelectorAll('figure svg text').length") > 20
+    assert page.evaluate(OUTSIDE) == []
 
 
 def test_what_is_closed_stays_closed_on_paper(page_path: Path, browser: Browser, tmp_path: Path) -> None:
@@ -208,6 +208,16 @@ def test_everything_is_opened_and_closed_at_once(page_path: Path, browser: Brows
     for place, wanted in ((0, [True]), (1, [False])):
         page.evaluate(f"document.querySelectorAll('nav.toc button')[{place}].click()")
         assert page.evaluate(states) == wanted
+
+
+def test_a_witness_leads_to_its_operation_and_back(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    box = "document.querySelector('details.witness a[href=\"#op-9\"]').getAttribute('href')"
+    assert page.evaluate(box) == "#op-9"
+    back = page.evaluate("document.getElementById('op-9').parentElement.getAttribute('href')")
+    assert page.evaluate(f"document.querySelector('{back}').className") == "witness"
+    words = page.evaluate("document.getElementById('op-9').querySelector('title').textContent")
+    assert "send of record 7 of process 3 (operation 9): acknowledged at offset 60" in words
 
 
 def test_the_page_is_small(page_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_banner_is_the_verdicts_word(run_dir: Path, verdicts: dict[str, Any]
 def test_a_missing_file_is_told_and_only_a_missing_verdict_changes_the_word(run_dir: Path, name: str) -> None:
     (run_dir / name).unlink()
     page = render(run_dir)
-    assert name in page.read_text().split('<h2')[0]
+    assert name in page.read_text().split("<h2")[0]
     assert banner(page) == ("unknown" if name == "verdict.json" else "valid")
 
 

@@ -1,0 +1,170 @@
+"""Every operation of a partition around a fault or a finding, as lanes of processes; after Jepsen's timeline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from reports.fault_words import FaultRow
+from reports.lanes import Term
+from reports.operations_read import Operation
+
+WIDTH, GUTTER, RIGHT = 1180, 118, 12
+ROW_H, DEPTH, GAP, TOP, BOTTOM = 8, 5, 8, 34, 26
+"""px of one operation's row; how many that overlap get rows of their own; between processes; above; below."""
+COLOURS = {
+    "ok": "var(--good)",
+    "read": "var(--link)",
+    "fail": "var(--bad)",
+    "info": "var(--open)",
+    "empty": "var(--muted)",
+}
+_Place = Callable[[float], float]
+"""Where a time stands."""
+KEY = (
+    ("ok", "acknowledged"),
+    ("info", "unknown outcome"),
+    ("fail", "failed"),
+    ("read", "read"),
+    ("empty", "read nothing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of one partition's life, in the page's seconds."""
+
+    partition: str
+    begin: float
+    end: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A window with its operations. `left_out`: how many of them had no room."""
+
+    window: Window
+    operations: tuple[Operation, ...]
+    left_out: int
+    svg: str
+    text: str
+
+
+@dataclass
+class _Lane:
+    process: int
+    role: str
+    rows: list[list[Operation]] = field(default_factory=list)
+    y: float = 0.0
+
+
+def draw(
+    window: Window,
+    operations: Sequence[Operation],
+    faults: Sequence[FaultRow],
+    terms: Sequence[Term],
+    about: Mapping[int, str],
+    ident: str,
+) -> str:
+    """The picture. about: an operation or a value in question -> its witness's anchor. Operations are found as op-N."""
+    lanes = _lanes(operations)
+    y = float(TOP)
+    for lane in lanes:
+        lane.y = y
+        y += ROW_H * len(lane.rows) + GAP
+    height, scale = y + BOTTOM, (WIDTH - GUTTER - RIGHT) / (window.end - window.begin)
+
+    def x_of(t: float) -> float:
+        return GUTTER + (min(max(t, window.begin), window.end) - window.begin) * scale
+
+    title = f"Operations of {window.partition}, {window.begin:.3f} to {window.end:.3f} s"
+    parts = [
+        f'<svg class="operations" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{ident}-t">',
+        f'<title id="{ident}-t">{escape(title)}</title>',
+        *_bands(faults, window, x_of, height),
+        *_axis(window, x_of, height),
+        *_terms(terms, window, x_of, height),
+    ]
+    for lane in lanes:
+        middle = lane.y + ROW_H * len(lane.rows) / 2 + 4
+        parts.append(f'<text x="{GUTTER - 8}" y="{middle:.1f}" class="n">{escape(lane.role)} {lane.process}</text>')
+        for number, row in enumerate(lane.rows):
+            parts += [_box(each, x_of, lane.y + ROW_H * number, about) for each in row]
+    return "\n".join([*parts, "</svg>"])
+
+
+def _lanes(operations: Sequence[Operation]) -> list[_Lane]:
+    """Producers first, then readers; what overlaps stands below each other."""
+    lanes: dict[int, _Lane] = {}
+    for each in sorted(operations, key=lambda each: (each.role != "producer", each.process, each.t0)):
+        lane = lanes.setdefault(each.process, _Lane(each.process, each.role))
+        free = next((row for row in lane.rows if row[-1].t1 <= each.t0), None)
+        if free is None and len(lane.rows) < DEPTH:
+            free = []
+            lane.rows.append(free)
+        (free if free is not None else lane.rows[-1]).append(each)
+    return list(lanes.values())
+
+
+def _box(each: Operation, x_of: _Place, y: float, about: Mapping[int, str]) -> str:
+    left = x_of(each.t0)
+    width = max(x_of(each.t1) - left, 2.0)
+    anchor = about.get(each.op) or next((about[v] for v in each.values if v in about), "")
+    mark = ' stroke="var(--ink)" stroke-width="1.6"' if anchor else ' fill-opacity="0.75"'
+    box = (
+        f'<rect id="op-{each.op}" x="{left:.1f}" y="{y:.0f}" width="{width:.1f}" height="{ROW_H - 2}" '
+        f'fill="{COLOURS[each.outcome]}"{mark}><title>{escape(each.text)}</title></rect>'
+    )
+    return f'<a href="#{anchor}">{box}</a>' if anchor else box
+
+
+def _bands(faults: Sequence[FaultRow], window: Window, x_of: _Place, height: float) -> list[str]:
+    parts = []
+    for row in faults:
+        end = float("inf") if row.began is None or row.length is None else row.began + row.length
+        if row.began is None or row.began > window.end or end < window.begin:
+            continue
+        left, right = x_of(row.began), x_of(end)
+        parts.append(
+            f'<rect x="{left:.1f}" y="12" width="{max(right - left, 1):.1f}" height="{height - 12 - BOTTOM:.0f}" '
+            f'fill="#d55e00" fill-opacity="0.13"><title>{escape(row.evidence)}</title></rect>'
+        )
+        room = int((WIDTH - RIGHT - left) / 6)
+        parts.append(f'<text x="{left + 3:.1f}" y="10">{escape(row.label[:room])}</text>')
+    return parts
+
+
+def _axis(window: Window, x_of: _Place, height: float) -> list[str]:
+    step = next(s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9)
+                if (window.end - window.begin) / s <= 12)  # fmt: skip
+    digits = 3 if step < 0.01 else 2 if step < 0.1 else 1 if step < 1 else 0
+    first = int(window.begin / step) + (window.begin > 0)
+    parts = []
+    for number in range(first, int(window.end / step) + 1):
+        x = x_of(number * step)
+        parts.append(f'<path d="M{x:.1f} 14V{height - BOTTOM:.0f}" stroke="var(--line)"/>')
+        parts.append(f'<text x="{x:.1f}" y="{height - 10:.0f}" class="x">{number * step:.{digits}f} s</text>')
+    return parts
+
+
+def _terms(terms: Sequence[Term], window: Window, x_of: _Place, height: float) -> list[str]:
+    parts = []
+    for term in terms:
+        if window.begin < term.t < window.end:
+            x = x_of(term.t)
+            who = (
+                f"broker {term.leader} leads, epoch {term.epoch}"
+                if term.leader >= 0
+                else f"no leader, epoch {term.epoch}"
+            )
+            path = f'<path d="M{x:.1f} 14V{height - BOTTOM:.0f}" stroke="var(--ink)" stroke-dasharray="4 3"/>'
+            end = x > WIDTH * 0.8
+            parts.append(f'{path}<text x="{x + (-4 if end else 4):.1f}" y="26"{" class=n" if end else ""}>{who}</text>')
+    return parts
+
+
+def text_of(operations: Collection[Operation]) -> str:
+    """The same as plain text, a line each."""
+    return "\n".join(each.text for each in operations)
