@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
 from chaos.interrupts import as_ctrl_c
+from chaos.toolchain.extras import lacking
 
 UNKNOWN = 2
 USAGE = 3
@@ -129,6 +130,9 @@ def _told(error: BaseException) -> int:
             return INTERRUPTED
         case SystemExit():
             raise gravest
+        case ModuleNotFoundError(name=str(module)) if told := lacking(module):
+            click.echo(f"squall: {told}", err=True)
+            return USAGE
         case OSError():
             sentence = f"the machine refused: {gravest}"
         case _:

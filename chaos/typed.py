@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sysconfig
 from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parents[1] / "squall"
+_LAUNCHER = Path(__file__).resolve().parents[1] / "squall"
+PROGRAM = _LAUNCHER if _LAUNCHER.is_file() else Path(sysconfig.get_path("scripts")) / "squall"
+"""A checkout's launcher, or the program that pip has installed."""
 
 
 def lasting(*words: str | Path) -> str:
@@ -34,6 +38,8 @@ def script(name: str) -> str:
 
 def _short(word: str) -> str:
     path, cwd = Path(word), Path.cwd()
+    if path == PROGRAM != _LAUNCHER and shutil.which("squall") == str(path):
+        return "squall"
     if not path.is_absolute() or not path.is_relative_to(cwd):
         return word
     inside = str(path.relative_to(cwd))

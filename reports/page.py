@@ -20,7 +20,7 @@ from reports.links import ShownGroup, shown_groups, story_anchor, witness_of
 from reports.operations import COLOURS, KEY, Shown
 from reports.operations_section import anchors_of
 from reports.raw_files import raw_files
-from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
+from reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
@@ -32,7 +32,7 @@ from reports.transactions.reading import transactions_of
 from reports.transactions.section import Section as TxnSection
 from reports.transactions.section import section_of as txn_section_of
 
-FILE = "report.html"
+FILE = PAGE
 
 assert METRICS_SCHEMA == 1, "the page's metrics tables are written for this schema"
 

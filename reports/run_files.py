@@ -15,6 +15,8 @@ from reports import kafka_log
 Json = dict[str, Any]
 
 SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
+PAGE = "report.html"
+"""Of a run."""
 OURS = "squall"
 """plan.toml's `target` of our own brokers."""
 _HEAD_LINES = 20_000

@@ -13,8 +13,7 @@ from rich.text import Text
 from reports import checks
 from reports.checks import Check
 from reports.fault_words import FaultRow, fault_rows
-from reports.page import FILE
-from reports.run_files import RunFiles, number, read_run
+from reports.run_files import PAGE, RunFiles, number, read_run
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.on_terminal import drawn
@@ -161,7 +160,7 @@ def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> N
         console.print(Text(f"  - {reason}"))
     for note in checks.notes_of(files):
         console.print(Text(f"  note: {note}", style="dim"))
-    page = files.path / FILE
+    page = files.path / PAGE
     if page.exists():
         console.print(Text(f"report: {page}"), soft_wrap=True)
     command = files.run.get("command")

@@ -6,12 +6,11 @@ import json
 from contextlib import ExitStack
 
 from chaos.runs.directory import RunDirectory
-from chaos.runs.judgement import prune_data
 from chaos.runs.progress import Progress
 from chaos.screen import console
+from chaos.toolchain.extras import lacking
 from chaos.typed import here
 from reports.junit import write_junit
-from reports.page import render
 from reports.terminal import summary
 
 EXIT_CODES = {"valid": 0, "invalid": 1}
@@ -31,10 +30,16 @@ def conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | N
                 shown.enter_context(progress.shown())
                 shown.enter_context(progress.phase("report"))
             write_junit(directory.path)
+            from reports.page import render  # without its libraries there is a verdict all the same
+
             render(directory.path)
+    except ModuleNotFoundError as missing:
+        out.print(f"no report: {lacking(missing.name or '') or missing}")
     except Exception as error:  # whatever it is, the verdict stands, and is said
         out.print(f"the report could not be rendered: {type(error).__name__}: {error}")
     if not keep_data:
+        from chaos.runs.judgement import prune_data
+
         prune_data(directory, verdict)
     summary(directory.path, out, here)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

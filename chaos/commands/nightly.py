@@ -16,7 +16,8 @@ from chaos.nights.axes import AXES
 from chaos.nights.directory import NIGHTS, NightDirectory, write_whole
 from chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
 from chaos.screen import console
-from chaos.typed import PROGRAM, typed
+from chaos.toolchain.places import shared
+from chaos.typed import typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -188,7 +189,7 @@ def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: floa
     if (faults or time_s) and not by_hand:
         raise click.UsageError("--faults and --time are of a matrix by hand: --vary without --matrix")
     if not by_hand:
-        matrix = read_matrix(file if file is not None else PROGRAM.parent / FILE)
+        matrix = read_matrix(file if file is not None else shared(FILE))
         return varied(matrix, vary) if vary else matrix
     return make_matrix({"runs": [{"name": "by hand", "axes": vary, "faults": list(faults), "time_s": time_s or 30}]})
 

@@ -19,6 +19,8 @@ from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
 from chaos.drivers.transactors.host import LibraryTransactor
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.real.processes.child import tail
+from chaos.toolchain.extras import install
+from chaos.toolchain.places import is_checkout
 from chaos.typed import typed
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
@@ -30,9 +32,10 @@ from workloads.needs import Needs
 def require(client: str) -> None:
     """Refused where the library is not installed."""
     if find_spec(CLIENTS[client]) is None:
+        how = f"`{typed('test', '--help')}` sets up all that the tests use, that package included"
         raise Refused(
             f"--client {client} needs the package {DISTRIBUTIONS[client]}, which is not in this environment: "
-            f"`{typed('test', '--help')}` sets up everything that the tests use, that package included"
+            + (how if is_checkout() else install("clients"))
         )
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from chaos.errors import Refused
 from chaos.nights.directory import NightDirectory, write_whole
 from chaos.nights.player import Player
+from chaos.toolchain.extras import install
 
 if TYPE_CHECKING:
     from chaos.nights.plugin import Show
 
 NEEDED = ("pytest", "allure_pytest")
-HOW = "pip install pytest==9.2.0 allure-pytest==2.16.2"
 _INI = "[pytest]\naddopts =\n"
 USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 """Exit codes of pytest."""
@@ -24,7 +24,7 @@ USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 def require() -> None:
     """Refused where a package is missing that a night needs and a single run does not."""
     if missing := [name.replace("_", "-") for name in NEEDED if find_spec(name) is None]:
-        raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {HOW}")
+        raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {install('nightly')}")
 
 
 def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import trio
@@ -37,6 +38,7 @@ from chaos.toolchain.class_archive import class_archive
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
 from chaos.toolchain.engine_lacks import engine_lacks
+from chaos.toolchain.extras import missing
 from chaos.toolchain.images import ensure_images, second_image
 from chaos.toolchain.java import java
 from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
@@ -102,16 +104,18 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, labe
 
 def lacks(plan: Plan) -> list[Lack]:
     """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
-    found, needs = [], plan.workload.needs()
+    in_containers = plan.runtime == "docker" or bool(plan.compose)
+    found = [Lack(each) for each in missing("spark", *(("docker",) if in_containers else ()))]
+    needs = plan.workload.needs()
     try:
         if plan.workload.client != "squall":
             require(plan.workload.client)
         if needs.program is not None:
             program_of(needs.program, needs.directory)
-    except Refused as missing:
-        found.append(Lack(str(missing)))
-    if plan.runtime == "docker" or plan.compose:
-        found += engine_lacks()
+    except Refused as lack:
+        found.append(Lack(str(lack)))
+    if in_containers:
+        found += engine_lacks() if find_spec("docker") is not None else []
     elif plan.runtime == "process" and plan.target == "kafka":
         found += kafka_lacks()
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import says
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
+from chaos.toolchain.extras import install
 from chaos.typed import lasting
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
@@ -23,6 +25,10 @@ from checkers.verdict import FINDINGS, INVALID, METRICS, judge
 from checkers.verdict import to_json as verdict_json
 
 SERIES = "series.json"
+WITHOUT_FILES = (
+    "The replicas' files were not compared, and no Parquet was written: "
+    f"{install('spark')}, then `squall verify` does both."
+)
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
@@ -74,11 +80,14 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
     """Write the findings as Spark would leave them, and the verdict, with the replicas' logs compared."""
-    from checkers.history import conversion  # with pyarrow: slow to import, and no business of a simulation
+    with_files = find_spec("pyarrow") is not None
+    if with_files:
+        from checkers.history import conversion  # slow to import, and no business of a simulation
 
-    conversion.convert(path)
+        conversion.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
-    if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):
+    whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))
+    if with_files and whole:
         compare_run(path, judgement.history.partitions, judgement.history.run)
     # What run.json shows is read from there again.
     findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
@@ -89,7 +98,11 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     (path / SERIES).write_bytes(_text(judgement.series()))
     troubles = [*judgement.troubles]
     workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
-    verdict = judge(path, findings, metrics, troubles=troubles, workload=workload)
+    if with_files:
+        verdict = judge(path, findings, metrics, troubles=troubles, workload=workload)
+    else:
+        verdict = replace(judgement.verdict, notes=(*judgement.verdict.notes, WITHOUT_FILES), workload=workload.figures)
+        (path / VERDICT).write_bytes(_text(verdict_json(verdict)))
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)

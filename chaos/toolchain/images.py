@@ -23,11 +23,11 @@ from chaos.errors import Refused
 from chaos.toolchain.base_image import base_image
 from chaos.toolchain.cache import Say, cache_folder, installed, run
 from chaos.toolchain.engine import Engine
+from chaos.toolchain.places import ROOT, shared
 from chaos.toolchain.sources import second_version
 from chaos.toolchain.toxiproxy import toxiproxy_server
 
-ROOT = Path(__file__).resolve().parents[2]
-COMPOSE = ROOT / "compose"
+COMPOSE = shared("compose")
 LABEL = "squall.image"
 """On every image of ours; its value says which."""
 RELAY = (
@@ -218,7 +218,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"images are built from a checkout: {error}") from error
+        raise Refused(f"the recipes of images are not where they should be: {error}") from error
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""The extras of the package: which one brings what a command could not import."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+EXTRAS = {
+    "spark": ("pyspark", "pyarrow", "numpy", "matplotlib"),
+    "docker": ("docker",),
+    "nightly": ("pytest", "allure_pytest", "allure"),
+    "clients": ("confluent_kafka", "aiokafka", "kafka", "lz4", "snappy", "zstandard"),
+}
+"""Extra -> packages that it brings, as they are imported. pyproject.toml has their versions."""
+FOR = {
+    "spark": "to judge a run and to show it",
+    "docker": "for containers",
+    "nightly": "for a night of runs",
+    "clients": "for real client libraries",
+}
+
+
+def extra_of(module: str) -> str:
+    """The extra that brings a module; empty where none does."""
+    package = module.partition(".")[0]
+    return next((extra for extra, packages in EXTRAS.items() if package in packages), "")
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'squall[{extra}]'"
+
+
+def missing(*extras: str) -> list[str]:
+    """A sentence for each of these extras of which something is not installed."""
+    lacks = ((each, next((name for name in EXTRAS[each] if find_spec(name) is None), "")) for each in extras)
+    return [lacking(module) for _, module in lacks if module]
+
+
+def lacking(module: str) -> str:
+    """A sentence that says what brings a module that is not there; empty where no extra does."""
+    extra = extra_of(module)
+    return f"{module} is not installed, which is needed {FOR[extra]}: {install(extra)}" if extra else ""
