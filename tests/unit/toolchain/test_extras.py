@@ -55,7 +55,7 @@ def test_everything_that_is_imported_is_in_the_core_or_in_an_extra() -> None:
 def test_nothing_is_installed_that_is_never_imported() -> None:
     names = {*CORE, *(name for packages in extras.EXTRAS.values() for name in packages)}
     # kafka-python takes its codecs from these three, and pytest finds allure-pytest by itself.
-    by_others = {"lz4", "snappy", "zstandard", "allure", "allure_pytest"}
+    by_others = {"lz4", "snappy", "zstandard", "allure_pytest"}
     assert names - by_others <= imported().keys()
 
 
