@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,11 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
     return Console(stderr=stderr, highlight=False, width=width)
+
+
+def columns() -> int:
+    """Columns of standard output: of the terminal, or of COLUMNS; `WIDE` in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE
 
 
 def live_line(console: Console, words: Callable[[], str]) -> AbstractContextManager[object]:

@@ -135,7 +135,7 @@ class Guarantee:
 
 
 def _shadow(*names: str) -> dict[str, str]:
-    return dict.fromkeys(names, "what the loss of a record looks like to others: its offset is given to another one")
+    return dict.fromkeys(names, "this follows from the loss of a record: another record gets its offset")
 
 
 ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks")
@@ -161,9 +161,9 @@ _LAST_REPLICA = "KIP-966: Eligible Leader Replicas (the last replica standing)"
 _NOTHING = "Kafka documentation, design, Replication: a committed message is not lost while one in-sync replica lives"
 
 _ACKS_0_LOST = "nobody waits for an answer: the record may never have arrived"
-_ACKS_0_ORDER = {"send-reorder": "a batch that was lost on the way is not missed by the ones after it"}
-_ACKS_1_LOST = "the leader alone had it, and another replica leads now"
-_LAST_LOST = "the in-sync replicas may have been one, and that one lost what it had not synced"
+_ACKS_0_ORDER = {"send-reorder": "a batch may be lost on the way, and later batches are appended all the same"}
+_ACKS_1_LOST = "only the leader had the record, and another replica leads now"
+_LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
 _ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 _DAMAGED_LOST = "the damaged replica may have been the only one in sync"
 
@@ -216,6 +216,7 @@ def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> 
 
 
 _UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
+_SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
 _REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
 _BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
 _SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
@@ -256,7 +257,7 @@ ADDED: tuple[Row, ...] = (
         "idempotence off",
         lambda c: not c.idempotence,
         Cell(
-            {"duplicate": "a send whose answer was lost is sent again, and nobody knows it for the same"},
+            {"duplicate": _SENT_AGAIN},
             "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
         ),
     ),
@@ -338,7 +339,7 @@ LEFT_OPEN = dict.fromkeys(
 )
 """The same, of those who wait for the last stable offset."""
 
-HALF_LOST = "the acknowledged one of a doubled record was lost, and its copy stays"
+HALF_LOST = "of two copies of a record, the acknowledged one was lost and the other one stays"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
 EXPECTATIONS = ("config", "safe", "loss")

@@ -40,19 +40,20 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
 
 
-def listing(run_dir: Path) -> str:
+def listing(run_dir: Path, width: int = 100) -> str:
     """What there is to explain."""
     files = read_run(run_dir)
     found = [each for each in checks.checks_of(files) if each.count]
-    head = f"{checks.word_of(files).upper()}  {files.name}: {checks.sentence(files)}"
-    return "\n".join([head, *(f"  {each.title}: {each.count}, {each.state}" for each in found)]) + "\n"
+    lines = [f"{checks.word_of(files).upper()}  {files.name}: {checks.sentence(files)}"]
+    lines += [f"  {each.title}: {each.count}, {each.state}" for each in found] or ["There is no finding to explain."]
+    return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
 
 
 def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
     yield f"{check.title}: {check.count} found, {check.state}"
-    yield f"  What it is: {check.definition}."
+    yield f"  What it is: {_sentence(check.definition)}"
     if check.why:
-        yield f"  Why it is judged so: {check.why}."
+        yield f"  Why it is judged so: {_sentence(check.why)}"
     if check.cell:
         yield f"  Where that stands: {check.cell[0].lower()}{check.cell[1:]}."
     yield from (f"  {moment}" for moment in check.moments)
@@ -81,6 +82,11 @@ def _untold(files: RunFiles) -> Iterator[str]:
         yield "There is no story of the brokers: the run directory has no traces of theirs (nodes/N/trace.jsonl)."
     else:
         yield "The longer stories are those of the gravest findings; this one is not among them."
+
+
+def _sentence(text: str) -> str:
+    """With a full stop at its end, unless it has one."""
+    return text if text.endswith((".", ".)")) else f"{text}."
 
 
 def _instead(files: RunFiles, every: Iterable[checks.Check], name: str) -> str:

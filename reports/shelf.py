@@ -13,6 +13,8 @@ from typing import Any
 from reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
+REASONS = 2
+"""Reasons that a row names; the run's own page has all."""
 PAGE = "index.html"
 KEPT = ("valid",)
 """Only runs of these verdicts are ever removed by age or size."""
@@ -89,10 +91,17 @@ def _row(path: Path) -> ShelvedRun:
         planned if isinstance(planned, int) else None,
         acked if isinstance(acked, int) else None,
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
-        number(mapping(mapping(metrics.get("unavailable")).get("overall")).get("s")),
+        _unavailable(mapping(metrics.get("unavailable"))),
         tuple(_findings(verdict, info)),
         sum(each.lstat().st_size for each in path.rglob("*") if each.is_file() and not each.is_symlink()),
     )
+
+
+def _unavailable(told: Json) -> float | None:
+    """The longest time in which some partition took no write, as on the run's own page."""
+    gaps = [number(mapping(each).get("s")) for each in mapping(told.get("partitions")).values()]
+    known = [gap for gap in gaps if gap is not None]
+    return max(known) if known else number(mapping(told.get("overall")).get("s"))
 
 
 def _configuration(plan: Json) -> str:
@@ -114,12 +123,16 @@ def _configuration(plan: Json) -> str:
 
 
 def _findings(verdict: Json, info: Json) -> Iterable[str]:
-    for each in objects(verdict.get("anomalies")):
-        if not each.get("permitted"):
-            evidence = f" ({each['evidence']})" if each.get("evidence") else ""
-            yield f"{each.get('name', '?')}{evidence}: {each.get('count', '?')}"
-    if verdict.get("verdict") != "invalid":
-        yield from texts(verdict.get("reasons"))
+    found = [each for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
+    for each in found:
+        evidence = f" ({each['evidence']})" if each.get("evidence") else ""
+        yield f"{each.get('name', '?')}{evidence}: {each.get('count', '?')}"
+    # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
+    if verdict.get("verdict") != "invalid" or not found:
+        reasons = texts(verdict.get("reasons"))
+        yield from reasons[:REASONS]
+        if len(reasons) > REASONS:
+            yield f"and {len(reasons) - REASONS} more reasons"
     if not verdict:
         yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
 
@@ -172,13 +185,17 @@ def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]
             "faults": ", ".join(row.faults),
             "landed": row.landed_of,
             "acknowledged": _or_none(row.acked),
-            "p99, ms": _or_none(row.p99_ms),
-            "longest unavailability, s": _or_none(row.unavailable_s),
+            "p99, ms": _tenths(row.p99_ms),
+            "longest unavailability, s": _tenths(row.unavailable_s),
             "findings": "; ".join(row.findings),
         }
 
     others = cells(second)
     return [(what, value, others[what]) for what, value in cells(first).items()]
+
+
+def _tenths(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
 
 
 def _or_none(value: float | None) -> str:

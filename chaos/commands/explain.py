@@ -10,6 +10,10 @@ import click
 from chaos.commands import completions
 from chaos.errors import Refused
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
+from chaos.screen import columns
+
+READABLE = 100
+"""Columns: nobody reads longer lines of prose."""
 
 
 @click.command()
@@ -30,12 +34,12 @@ def command(run: Path, anomaly: str) -> int:
     from checkers.anomalies.registry import CATALOG
     from reports.explained import NotThere, explained, listing
 
-    path = RunDirectory.open(run).path
+    path, width = RunDirectory.open(run).path, min(columns(), READABLE)
     if not anomaly:
-        click.echo(listing(path), nl=False)
+        click.echo(listing(path, width), nl=False)
         return 0
     try:
-        click.echo(explained(path, anomaly), nl=False)
+        click.echo(explained(path, anomaly, width), nl=False)
     except NotThere as instead:
         near = [] if anomaly in CATALOG else difflib.get_close_matches(anomaly, CATALOG, n=1)
         raise Refused(f"{instead}" + (f"; did you mean {near[0]!r}?" if near else "")) from None

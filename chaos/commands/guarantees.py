@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from chaos.screen import WIDE
+from chaos.screen import columns
 
 if TYPE_CHECKING:
     from checkers.guarantees import Guarantee
@@ -105,9 +102,9 @@ def command(
 
 def _say(text: str, head: str = "") -> None:
     """A paragraph, as wide as the terminal; in a pipe one line."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE
     blank = "\n" * (len(text) - len(text.lstrip("\n")))
-    click.echo(blank + textwrap.fill(text.strip("\n"), width, initial_indent=head, subsequent_indent=" " * len(head)))
+    indent = " " * len(head)
+    click.echo(blank + textwrap.fill(text.strip("\n"), columns(), initial_indent=head, subsequent_indent=indent))
 
 
 def _by_reason(guarantee: Guarantee) -> list[tuple[str, str]]:

@@ -17,8 +17,13 @@ from chaos.screen import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+    from rich.table import Table
+
     from reports.shelf import ShelvedRun
 
+TABLE_COLUMNS = 170
+"""What the table of runs needs: on a narrower terminal each run is a few lines."""
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -87,6 +92,34 @@ def _remove(going: Sequence[ShelvedRun], *, dry_run: bool) -> None:
 
 
 def _show(rows: Sequence[ShelvedRun]) -> None:
+    screen = console()
+    if screen.width < TABLE_COLUMNS:
+        for row in rows:
+            _show_card(row, screen)
+    else:
+        screen.print(_table(rows))
+    many = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    screen.print(f"{many}, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
+
+
+def _show_card(row: ShelvedRun, screen: Console) -> None:
+    """A run as lines, where a table of so many columns would not be readable."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    screen.print(Text(row.verdict, STYLES.get(row.verdict, "yellow")) + Text(f"  {row.name}", "bold"))
+    faults = f"faults: {', '.join(row.faults)} ({row.landed_of} landed)" if row.faults else "no faults"
+    figures = [faults] if row.landed_of or not row.faults else [f"faults: {', '.join(row.faults)}"]
+    figures += [] if row.acked is None else [f"{row.acked:,} acknowledged"]
+    figures += [] if row.p99_ms is None else [f"p99 {row.p99_ms:,.1f} ms"]
+    figures += [] if row.unavailable_s is None else [f"longest unavailability {row.unavailable_s:.1f} s"]
+    lines = [f"{row.workload}; {row.where}; {row.configuration}", "; ".join(figures)]
+    for line in (*lines, *(f"- {each}" for each in row.findings)):
+        screen.print(Padding(Text(line), (0, 0, 0, 4), expand=False))
+    screen.print()
+
+
+def _table(rows: Sequence[ShelvedRun]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -94,9 +127,9 @@ def _show(rows: Sequence[ShelvedRun]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("run", "verdict", "workload", "configuration", "where", "faults"):
         table.add_column(name, no_wrap=name in ("run", "verdict"))
-    for name in ("landed", "acknowledged", "p99, ms", "gap, s"):
+    for name in ("landed", "acknowledged", "p99, ms", "unavailable, s"):
         table.add_column(name, justify="right")
-    table.add_column("found, or why nothing is proven")
+    table.add_column("found, or why nothing is proven", overflow="fold")
     for row in rows:
         table.add_row(
             row.name,
@@ -111,9 +144,7 @@ def _show(rows: Sequence[ShelvedRun]) -> None:
             "" if row.unavailable_s is None else f"{row.unavailable_s:.1f}",
             "; ".join(row.findings),
         )
-    screen = console()
-    screen.print(table)
-    screen.print(f"{len(rows)} runs, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
+    return table
 
 
 def _show_two(cells: Sequence[tuple[str, str, str]]) -> None:

@@ -51,7 +51,9 @@ class RunDirectory:
         """An existing run directory. Refused if `path` does not exist, or holds no plan."""
         path = path.resolve()
         if not path.is_dir():
-            raise Refused(f"{path}: there is no such run directory; `ls {RUNS}` shows those of this checkout")
+            if path == (RUNS / LATEST).resolve():
+                raise Refused(f"{RUNS / LATEST}: there is no run here yet; `squall run` makes one")
+            raise Refused(f"{path}: there is no such run directory; `squall runs` shows those of {RUNS}/")
         if not (path / "plan.toml").exists():
             raise Refused(f"{path}: not a run directory: it has no plan.toml")
         return cls(path)

@@ -32,7 +32,7 @@ def test_the_safe_configuration_promises_all_but_under_power_loss_of_several_bro
 
 
 def test_acks_1_may_lose_where_nothing_but_a_process_dies() -> None:
-    assert "lost-write, unseen: the leader alone had it" in paragraph(told("--acks", "1"), "(P, N, C)")
+    assert "lost-write, unseen: only the leader had the record" in paragraph(told("--acks", "1"), "(P, N, C)")
 
 
 @pytest.mark.parametrize(

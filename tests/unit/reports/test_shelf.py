@@ -63,6 +63,29 @@ def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
     assert rows["e-cut"].verdict == NO_VERDICT
 
 
+def test_the_longest_unavailability_is_that_of_the_worst_partition(tmp_path: Path) -> None:
+    gaps = {"overall": {"s": 0.1}, "partitions": {"t-0": {"s": 1.5}, "t-1": {"s": 4.25}, "t-2": {"s": None}}}
+    put(tmp_path, "a", 1, "valid", metrics={"unavailable": gaps})
+    assert shelf(tmp_path)[0].unavailable_s == 4.25
+
+
+def test_a_simulation_that_broke_an_invariant_only_says_so(tmp_path: Path) -> None:
+    put(tmp_path, "a", 1, "invalid", anomalies=[PERMITTED], reasons=["invariant one-leader: 1"])
+    assert shelf(tmp_path)[0].findings == ("invariant one-leader: 1",)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 169, 200])
+def test_on_a_terminal_of_any_width_each_run_is_told_whole(root: Path, width: int) -> None:
+    done = CliRunner().invoke(command, ["--runs", str(root)], standalone_mode=False, env={"COLUMNS": str(width)})
+    assert done.exception is None
+    lines = done.output.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("page: ")) <= width
+    assert "…" not in done.output
+    words = " ".join(done.output.split())
+    for told in ("b-bad", "lost-write: 7", "a fault did not land", "5 runs, "):
+        assert told in words
+
+
 def test_files_that_cannot_be_read_leave_cells_empty(tmp_path: Path) -> None:
     path = put(tmp_path, "torn", 1, "valid")
     for name in ("plan.toml", "run.json", "verdict.json"):
