@@ -1,0 +1,59 @@
+"""What a night came to, in Markdown and as plain text."""
+
+from __future__ import annotations
+
+from chaos.nights.items import Item, plan_night
+from chaos.nights.matrix import make_matrix
+from chaos.nights.outcome import Outcome, by_configuration, markdown, text
+from chaos.nights.results import Attempt, by_item
+
+
+def night() -> Outcome:
+    """One run with a finding, one that nobody knows of, one that was unknown first, and one that is left out."""
+    axes = {"runtime": "process", "acks": ["all", "1"]}
+    items = plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"]}], "seeds": 2}), 1).items
+    a, b, c, d = items
+    attempts = [
+        attempt(a, 1, "invalid", "2 of 10 acknowledged records | were lost."),
+        attempt(b, 1, "unknown", "kill did not land"),
+        attempt(b, 2, "unknown", "kill did not land"),
+        attempt(c, 1, "unknown", "the disk was full"),
+        attempt(c, 2, "valid", ""),
+    ]
+    return Outcome("20260704T010000", items, by_item(attempts), {d.item: "no time: such a run takes about 38 s"}, 0.2)
+
+
+def attempt(item: Item, number: int, verdict: str, why: str) -> Attempt:
+    run = f"runs/20260704T010000-{item.item}"
+    return Attempt(item.item, number, verdict, 0, run, "2026-07-04T01:00:00+00:00", 3.0, why)
+
+
+def test_the_sentence_says_whether_something_is_wrong_first() -> None:
+    told = "3 of 4 runs were played: 1 valid, 1 invalid, 1 unknown; 1 are left out."
+    assert night().sentence() == f"Something was found that is not permitted. {told}"
+    assert night().exit == 1
+
+
+def test_configurations_have_their_counts() -> None:
+    assert by_configuration(night()) == {
+        "squall/process appends": (2, 0, 1, 1, 0),
+        "squall/process appends acks=1": (1, 1, 0, 0, 1),
+    }
+
+
+def test_markdown_has_a_row_for_each_finding_and_each_run_without_a_verdict() -> None:
+    lines = markdown(night(), "report/index.html").splitlines()
+    (finding,) = (line for line in lines if "were lost" in line)
+    assert finding.startswith("| squall/process appends | kill | 1 | 2 of 10 acknowledged records \\| were lost. | runs/")
+    assert "| squall/process appends | kill | 2 | unknown: kill did not land |" in lines
+    assert "| squall/process appends acks=1 | 1 | 1 | 0 | 0 | 1 |" in lines
+    assert "- 1 x no time: such a run takes about 38 s" in lines
+    assert "2 attempts were made again, because the first was unknown." in lines
+    assert lines[-1] == "Report: report/index.html"
+
+
+def test_the_mail_begins_with_what_is_wrong_and_needs_no_wide_screen() -> None:
+    lines = text(night()).splitlines()
+    assert lines[0] == "Squall, night 20260704T010000"
+    assert lines[3] == "FOUND  squall/process appends, faults kill, seed 1"
+    assert "squall/process appends acks=1: 1 of 1 valid, 1 left out" in lines
