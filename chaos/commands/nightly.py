@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,14 +153,13 @@ def command(
     Each run is one of `squall run` or `squall sim`. Runs of unknown verdict are tried again. A night that was
     interrupted goes on with --resume. The night's folder has a summary, JUnit, Allure, and every run.
     """
-    from chaos.nights import opening
-    from chaos.nights.session import require
+    from chaos.nights import opening, session
 
     if resume is not None and (matrix_file or vary or faults or time_s or seeds or seed is not None or out):
         beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out"
         raise click.UsageError(f"--resume goes on with what was planned: none of {beside}")
-    if not only_list:
-        require()
+    if not only_list or flags["select"]:
+        session.require()
     say = console(stderr=True)
     directory = NightDirectory(resume) if resume is not None else opening.place(out, NIGHTS)
     try:
@@ -171,16 +170,14 @@ def command(
             matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
     except MatrixError as wrong:
         raise click.UsageError(str(wrong)) from None
+    opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
+    chosen = session.chosen(opened.items, flags["select"])
     if only_list:
-        opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
-        return _list(opened, flags)
+        return _list(opened, chosen, flags)
     with directory.held():
         if resume is None:
-            opened = opening.plan(matrix, directory, seed, seeds)
             opening.write(directory, opened)
-        else:
-            opened = opening.resume(directory, matrix)
-        return _play(directory, opened, flags, say)
+        return _play(directory, opened, chosen, flags, say)
 
 
 def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: float | None) -> Matrix:
@@ -213,44 +210,46 @@ def _slots(flags: dict[str, Any]) -> int:
 # ------------------------------------------------------------------------------------------------------- beforehand
 
 
-def _forecast(opened: Opened, flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
-    """done: items that ended in an earlier session."""
+def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
+    """chosen: what -k leaves; done: items that ended in an earlier session."""
     from chaos.nights.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB
-    plays = [each for each in opened.plays if each.item not in done]
+    plays = [each for each in chosen if each.item not in done and each.item not in opened.lacking]
     return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
 
 
-def _list(opened: Opened, flags: dict[str, Any]) -> int:
+def _list(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
     """What would run, in its order."""
     from rich import box
     from rich.table import Table
 
-    told = _forecast(opened, flags)
+    told = _forecast(opened, chosen, flags)
     out = {item.item: why for item, why in told.left_out} | opened.lacking
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("configuration", "faults", "seed", "about, s", "left out"):
         table.add_column(name, justify="right" if name in ("seed", "about, s") else "left")
-    for item in opened.items:
+    for item in chosen:
         cost = opened.costs.of(item)
         table.add_row(item.configuration, item.faults, str(item.seed), f"{cost.seconds:.0f}", out.get(item.item, ""))
     screen = console()
     screen.print(table)
-    _say_plan(screen, opened, told)
+    _say_plan(screen, opened, chosen, told)
     return 0
 
 
-def _say_plan(say: Console, opened: Opened, told: Forecast) -> None:
+def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
     from chaos.nights.budget import MIB
+    from chaos.nights.outcome import many
 
-    cells = {each.configuration for each in opened.items}
+    cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
     size = f"about {told.bytes / MIB:.0f} MiB stay on disk, at most {opened.matrix.keep_mib}"
-    runs = f"{len(opened.items)} runs over {len(cells)} configurations, seeds from {opened.first_seed}"
-    say.print(f"{runs}; {len(told.plays)} of them are planned", soft_wrap=True)
+    runs = f"{many(len(chosen), 'run')} over {many(len(cells), 'configuration')}, seeds from {opened.first_seed}"
+    say.print(f"{runs}; to play: {len(told.plays)}", soft_wrap=True)
     say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
-    for why, count in Counter(opened.lacking.values()).most_common():
+    missing = [opened.lacking[each.item] for each in chosen if each.item in opened.lacking]
+    for why, count in Counter(missing).most_common():
         say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
     if told.left_out:
         say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
@@ -261,11 +260,14 @@ def _say_plan(say: Console, opened: Opened, told: Forecast) -> None:
 # ---------------------------------------------------------------------------------------------------------- playing
 
 
-def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say: Console) -> int:
+def _play(
+    directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], say: Console
+) -> int:
     from chaos.commands.night_evidence import evidence_of
     from chaos.nights import session
     from chaos.nights.budget import MIB, spent_s
     from chaos.nights.leftovers import end_leftovers
+    from chaos.nights.outcome import many
     from chaos.nights.player import Limits, Player
     from chaos.nights.results import by_item
 
@@ -273,9 +275,9 @@ def _play(directory: NightDirectory, opened: Opened, flags: dict[str, Any], say:
     for ended in end_leftovers(directory.runs):
         say.print(f"ended what was left of a killed session: {ended}", markup=False, soft_wrap=True)
     attempts = directory.attempts()
-    _say_plan(say, opened, _forecast(opened, flags, by_item(attempts)))
+    _say_plan(say, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
-        say.print(f"{len(by_item(attempts))} runs ended in an earlier session, and are not played again")
+        say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
     directory.end.unlink(missing_ok=True)
     limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags))
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
@@ -299,7 +301,11 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     word = "invalid" if attempt.fails else attempt.verdict
     head = f"[{done} of {len(player.items)}] [{STYLES.get(word, 'yellow')}]{word}[/] {attempt.seconds:.0f} s"
     again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
-    left = f"{told.seconds / 60:.0f} min left" + (f", {len(told.left_out)} will be left out" if told.left_out else "")
+    last = [player.attempts[each.item][-1] for each in player.items if player.attempts.get(each.item)]
+    so_far = Counter("invalid" if each.fails else each.verdict for each in last)
+    left = ", ".join(f"{count} {verdict}" for verdict, count in so_far.most_common())
+    left += f"; {told.seconds / 60:.0f} min left"
+    left += f", {len(told.left_out)} will be left out" if told.left_out else ""
     say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
     if attempt.why or attempt.unexpected:
         from chaos.nights.outcome import found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,11 +40,6 @@ class Opened:
     costs: Costs
     first_seed: int
 
-    @property
-    def plays(self) -> list[Item]:
-        """Those that this machine can run."""
-        return [each for each in self.items if each.item not in self.lacking]
-
 
 def new_id() -> str:
     """Of a night that begins now."""
@@ -52,8 +48,8 @@ def new_id() -> str:
 
 def seed_of(night: str) -> int:
     """The first seed of a night whose matrix names none: of its day, so that each night tries others."""
-    day = "".join(letter for letter in night[:8] if letter.isdecimal())
-    return int(day or datetime.now(UTC).strftime("%Y%m%d")) * 100
+    dated = re.match(r"\d{8}", night)
+    return int(dated[0] if dated else datetime.now(UTC).strftime("%Y%m%d")) * 100
 
 
 def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> Opened:

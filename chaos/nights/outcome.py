@@ -68,9 +68,14 @@ class Outcome:
         """The night in a sentence or two."""
         counts = self.counts()
         told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
-        played = f"{len(self.last)} of {len(self.items)} runs were played" + (f": {told}" if told else "")
-        out = f"; {len(self.left_out)} are left out" if self.left_out else ""
+        played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
+        out = f"; {len(self.left_out)} left out" if self.left_out else ""
         return f"{HEADS[self.exit]} {played}{out}."
+
+
+def many(number: int, noun: str) -> str:
+    """3 runs, 1 run."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 HEADS = {
@@ -102,7 +107,7 @@ def _body(outcome: Outcome, page: str) -> Iterator[str]:
         for why, count in Counter(outcome.left_out.values()).most_common():
             yield f"- {count} x {why}"
     if outcome.retried:
-        yield from ("", f"{outcome.retried} attempts were made again, because the first was unknown.")
+        yield from ("", f"Tried again because the first attempt was unknown: {many(outcome.retried, 'time')}.")
     if page:
         yield from ("", f"Report: {page}")
 
@@ -154,6 +159,6 @@ def text(outcome: Outcome, page: str = "") -> str:
         told += [f"{out} left out"] if out else []
         lines.append(f"{name}: {', '.join(told)}")
     lines += [f"left out: {count} x {why}" for why, count in Counter(outcome.left_out.values()).most_common()]
-    lines += [f"{outcome.retried} attempts were made again, because the first was unknown"] if outcome.retried else []
+    lines += [f"tried again because unknown: {many(outcome.retried, 'time')}"] if outcome.retried else []
     lines += [f"report: {page}"] if page else []
     return "\n".join(lines) + "\n"

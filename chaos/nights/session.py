@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.errors import Refused
+from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory, write_whole
-from chaos.nights.player import Player
+from chaos.nights.evidence import Evidence
+from chaos.nights.matrix import make_matrix
+from chaos.nights.player import Limits, Player
 from chaos.toolchain.extras import install
 
 if TYPE_CHECKING:
-    from chaos.nights.plugin import Show
+    from collections.abc import Sequence
+
+    from chaos.nights.items import Item
+    from chaos.nights.plugin import NightPlugin, Show
 
 NEEDED = ("pytest", "allure_pytest")
+NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 _INI = "[pytest]\naddopts =\n"
 USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 """Exit codes of pytest."""
@@ -32,23 +40,59 @@ def play(directory: NightDirectory, player: Player, show: Show, select: str, *, 
 
     show: what reads a run directory for JUnit and Allure.
     """
-    import pytest
-
     from chaos.nights import allure_results
     from chaos.nights.plugin import NightPlugin
 
-    ini = directory.path / "pytest.ini"
-    write_whole(ini, _INI)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # others' plugins may shuffle, time out, or look for tests
+    write_whole(directory.path / "pytest.ini", _INI)
     plugin = NightPlugin(directory, player, show)
-    code = int(pytest.main(_arguments(directory, ini, select, stop_at_first=stop_at_first), plugins=[plugin]))
+    code = _main(_arguments(directory, select, stop_at_first=stop_at_first), plugin)
     allure_results.surroundings(directory.allure, directory.planned()[0])
     return code
 
 
-def _arguments(directory: NightDirectory, ini: Path, select: str, *, stop_at_first: bool) -> list[str]:
-    words: list[str | Path] = ["-c", ini, "--rootdir", directory.path.absolute()]
-    words += ["-p", "no:terminal", "-p", "no:cacheprovider", "--capture=no"]
+def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:
+    """Those that -k leaves. Refused for an expression that pytest does not understand, and where nothing is left."""
+    if not select:
+        return tuple(items)
+    from chaos.nights.plugin import NightPlugin
+
+    with tempfile.TemporaryDirectory(prefix="squall-night-") as folder:
+        directory = NightDirectory(Path(folder).resolve())
+        for path in (directory.night, directory.path / "pytest.ini"):
+            write_whole(path, _INI)
+        player = Player(directory, make_matrix({"runs": [{}]}), items, Limits(None, 0, 1), Costs(), {})
+        words = [*_plain(directory), "--collect-only", "-k", select, str(directory.night)]
+        code = _main(words, NightPlugin(directory, player, lambda run, unexpected: Evidence()))
+    if code == USAGE:
+        raise Refused(f"-k {select!r}: pytest does not understand this, see above")
+    if not player.items:
+        raise Refused(f"-k {select!r}: no run of this night has such a name: --list shows them all")
+    return tuple(player.items)
+
+
+def _main(words: list[str], plugin: NightPlugin) -> int:
+    """pytest's exit code. Without plugins that happen to be installed: they may shuffle, or end what takes long."""
+    import pytest
+
+    before = os.environ.get(NO_PLUGINS)
+    os.environ[NO_PLUGINS] = "1"
+    try:
+        return int(pytest.main(words, plugins=[plugin]))
+    finally:
+        if before is None:
+            del os.environ[NO_PLUGINS]
+        else:
+            os.environ[NO_PLUGINS] = before
+
+
+def _plain(directory: NightDirectory) -> list[str]:
+    """The options of every session: no other configuration, nothing printed, nothing kept."""
+    words = ["-c", directory.path / "pytest.ini", "--rootdir", directory.path.absolute()]
+    return [*map(str, words), "-p", "no:terminal", "-p", "no:cacheprovider", "--capture=no"]
+
+
+def _arguments(directory: NightDirectory, select: str, *, stop_at_first: bool) -> list[str]:
+    words: list[str | Path] = [*_plain(directory)]
     words += ["-p", "allure_pytest.plugin", "--alluredir", directory.allure.absolute(), "--clean-alluredir"]
     words += ["--junitxml", directory.junit.absolute(), "-o", "junit_family=xunit1"]
     words += ["-o", "junit_suite_name=squall nightly"]

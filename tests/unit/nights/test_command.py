@@ -16,7 +16,7 @@ def test_a_list_says_what_would_run_and_writes_nothing(tmp_path: Path, capsys: p
     words = [*SMALL, "--vary", "acks=all,1", "--vary", "idempotence=on", "--out", str(night), "--list"]
     assert cli.run(words) == 0
     out = capsys.readouterr().out
-    assert "1 runs over 1 configurations" in out
+    assert "1 run over 1 configuration, seeds from" in out
     assert "excluded: runtime=sim acks=1 idempotence=on: workload: idempotence needs acks = -1 (all)" in out
     assert "MiB stay on disk" in out
     assert not night.exists()
@@ -28,6 +28,16 @@ def test_a_list_says_what_the_budget_leaves_out(tmp_path: Path, capsys: pytest.C
     out = capsys.readouterr().out
     assert "likely to be left out at the end: 1, for want of time or room" in out
     assert "no time: such a run takes about" in out
+
+
+def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--vary", "acks=all,1,0", "--out", str(tmp_path / "night"), "--list"]
+    assert cli.run([*words, "-k", "acks and not nothing"]) == 0
+    assert "2 runs over 2 configurations" in capsys.readouterr().out
+    assert cli.run([*words, "-k", "docker"]) == 3
+    assert "no run of this night has such a name" in capsys.readouterr().err
+    assert cli.run([*words, "-k", "acks and ("]) == 3
+    assert not (tmp_path / "night").exists()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def attempt(item: Item, number: int, verdict: str, why: str) -> Attempt:
 
 
 def test_the_sentence_says_whether_something_is_wrong_first() -> None:
-    told = "3 of 4 runs were played: 1 valid, 1 invalid, 1 unknown; 1 are left out."
+    told = "3 of 4 runs played: 1 valid, 1 invalid, 1 unknown; 1 left out."
     assert night().sentence() == f"Something was found that is not permitted. {told}"
     assert night().exit == 1
 
@@ -44,11 +44,13 @@ def test_configurations_have_their_counts() -> None:
 def test_markdown_has_a_row_for_each_finding_and_each_run_without_a_verdict() -> None:
     lines = markdown(night(), "report/index.html").splitlines()
     (finding,) = (line for line in lines if "were lost" in line)
-    assert finding.startswith("| squall/process appends | kill | 1 | 2 of 10 acknowledged records \\| were lost. | runs/")
+    assert finding.startswith(
+        "| squall/process appends | kill | 1 | 2 of 10 acknowledged records \\| were lost. | runs/"
+    )
     assert "| squall/process appends | kill | 2 | unknown: kill did not land |" in lines
     assert "| squall/process appends acks=1 | 1 | 1 | 0 | 0 | 1 |" in lines
     assert "- 1 x no time: such a run takes about 38 s" in lines
-    assert "2 attempts were made again, because the first was unknown." in lines
+    assert "Tried again because the first attempt was unknown: 2 times." in lines
     assert lines[-1] == "Report: report/index.html"
 
 
