@@ -67,6 +67,11 @@ def unknown_why(files: RunFiles) -> str:
         if files.foreign:
             return f"Not known: {files.foreign} writes no trace, and no log of a broker is here (nodes/N/broker.log)."
         return "Not known: the run directory has no trace of a broker (nodes/N/trace.jsonl)."
+    if files.told_by_polls:
+        return (
+            f"Not known: {files.foreign} says who leads and who is in sync when it is asked (polled.jsonl), and no "
+            "more; its brokers' logs are not here."
+        )
     off = [each for each in files.problems if "turn the logger" in each]
     if off:
         return f"Not known: {off[0][0].lower()}{off[0][1:]}"
@@ -195,7 +200,7 @@ def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
 
 
 def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
-    if not any(files.traces.values()):
+    if not any(files.traces.values()) or files.told_by_polls:
         yield unknown_why(files)
         return
     for record in about:
@@ -254,7 +259,7 @@ def _elected(files: RunFiles, facts: Facts, span: tuple[float, float]) -> str:
     """Every epoch that began in that time, by whoever says so first; the controller's word has its reasons."""
     epochs: dict[int, Event] = {}
     for event in facts.events:
-        if event.name not in ("leader_elected", "became_leader") or not span[0] <= event.t <= span[1]:
+        if event.name not in ("leader_elected", "became_leader", "polled") or not span[0] <= event.t <= span[1]:
             continue
         known = epochs.get(event.int_of("epoch"))
         if known is None or (event.name == "leader_elected" and known.name != event.name):
@@ -262,13 +267,16 @@ def _elected(files: RunFiles, facts: Facts, span: tuple[float, float]) -> str:
     told = [_election_text(epochs[epoch]) for epoch in sorted(epochs)]
     if told:
         return _ends_of(told, "election")
-    if not any(event.name == "became_leader" for event in facts.events):
+    if not any(event.name in ("became_leader", "polled") for event in facts.events):
         return unknown_why(files)
     return "Nobody: the partition kept its leader."
 
 
 def _election_text(event: Event) -> str:
     isr, epoch = ids(event.ids("isr")), event.int_of("epoch")
+    if event.name == "polled":
+        named = f"Broker {event.int_of('leader')}" if event.int_of("leader") >= 0 else "Nobody"
+        return f"{named} in epoch {epoch}, as Metadata said at {event.t:.3f} s (ISR {isr})."
     if event.name == "became_leader":
         return f"Broker {event.node} in epoch {epoch} at {event.t:.3f} s (ISR {isr}, LEO {event.int_of('leo')})."
     who = event.int_of("leader")
@@ -283,7 +291,7 @@ def _truncated(files: RunFiles, story: Story, span: tuple[float, float]) -> str:
     if told:
         return _ends_of(told, "truncation")
     facts = story.facts
-    if facts is None or not facts.events:
+    if facts is None or not facts.events or files.told_by_polls:
         return unknown_why(files)
     return "Nothing: no replica of the partition says that it cut its log."
 

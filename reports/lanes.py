@@ -72,7 +72,7 @@ def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
         lane.crashes = [t for each in objects(files.run.get("node_exits"))
                         if each.get("node") == node and (t := files.seconds(each.get("t"))) is not None]  # fmt: skip
         changes = [*_state_changes(files, node), *((t, "down") for t in lane.crashes)]
-        first = "down" if files.traces.get(node) else "unknown"
+        first = "down" if files.traces.get(node) and not files.told_by_polls else "unknown"
         lane.states = _fold([(float("-inf"), first), *changes], begin, end)
         lane.over = [span for fault in files.faults for span in _fault_spans(files, fault, node, end)]
         lane.controller = _controller_spans(files, node, lane, end)
@@ -167,7 +167,7 @@ def terms(files: RunFiles) -> dict[str, list[Term]]:
     found: dict[str, dict[int, Term]] = {}
     events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
     for t, node, event in sorted(events, key=lambda each: each[:2]):
-        if event["e"] not in ("became_leader", "leader_elected") or not isinstance(event.get("epoch"), int):
+        if event["e"] not in ("became_leader", "leader_elected", "polled") or not isinstance(event.get("epoch"), int):
             continue
         known = found.setdefault(partition_of(event), {})
         before = known.get(event["epoch"])
@@ -222,7 +222,7 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
     """Committed ISR sizes. A node that learns late of an old state tells nothing new: partition epochs only rise."""
     steps: dict[str, list[tuple[float, int]]] = {}
     newest: dict[str, int] = {}
-    kinds = ("became_leader", "isr_changed", "leader_elected")
+    kinds = ("became_leader", "isr_changed", "leader_elected", "polled")
     events = [(event_s(files, e), e) for trace in files.traces.values() for e in trace if e["e"] in kinds]
     for t, event in sorted(events, key=lambda each: each[0]):
         name, epoch, isr = partition_of(event), integer(event.get("partition_epoch")), event.get("isr")

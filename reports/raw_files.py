@@ -13,6 +13,7 @@ NAMES = {
     "nemesis.jsonl": "every fault with its evidence",
     "metrics.json": "latency, unavailability, recovery",
     "series.json": "second by second",
+    "polled.jsonl": "leaders and ISRs, as the cluster named them when it was asked",
     "replicas.json": "what the comparison of the replicas' logs found",
     "violations.json": "broken invariants of the simulation",
     "messages.jsonl": "every message of the simulation",

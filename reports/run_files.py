@@ -75,6 +75,8 @@ class RunFiles:
     """False where a trace is missing or has unreadable lines."""
     told_by_logs: bool = False
     """The events of `traces` are read from logs of Apache Kafka, to the millisecond."""
+    told_by_polls: bool = False
+    """The events of `traces` are what the cluster said when it was asked (polled.jsonl): leaders, epochs and ISRs."""
     violations: list[Json] = field(default_factory=list)
     """Of a simulation: violations.json."""
     part_names: dict[int, str] = field(default_factory=dict)
@@ -155,6 +157,8 @@ def read_run(path: Path) -> RunFiles:
     clock = _read_history_head(files)
     if files.foreign and not files.traces:
         _read_broker_logs(files, *clock)
+        if not files.traces:
+            _read_polled(files)
     _tell_missing_traces(files)
     _count_from_the_load(files)
     _cross_check(files)
@@ -273,6 +277,28 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
         files.problems += kafka_log.lacking(list(told.values()))
 
 
+def _read_polled(files: RunFiles) -> None:
+    """What a cluster that somebody else runs said of itself, as events of the broker that each is about."""
+    if not (files.path / "polled.jsonl").exists():
+        return
+    traces: dict[int, list[Json]] = {}
+    count, active = 0, -1
+    for line in _lines(files, "polled.jsonl"):
+        if number(line.get("t")) is None:
+            continue
+        if line.get("e") == "polled" and isinstance(line.get("isr"), list):
+            count += 1
+            leader, isr = integer(line.get("leader")), [each for each in line["isr"] if isinstance(each, int)]
+            about = leader if leader >= 0 else min(isr, default=min(traces, default=1))
+            traces.setdefault(about, []).append({**line, "partition_epoch": count})
+        elif line.get("e") == "polled_controller" and integer(line.get("node")) >= 0:
+            if active >= 0:
+                traces.setdefault(active, []).append({"t": line["t"], "e": "controller_resigned"})
+            active = integer(line.get("node"))
+            traces.setdefault(active, []).append({"t": line["t"], "e": "controller_active"})
+    files.traces, files.told_by_polls, files.traces_whole = traces, bool(traces), False
+
+
 def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
     """A moment of the wall clock as a trace has it: the end of the millisecond, so that causes come first."""
     return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
@@ -281,11 +307,12 @@ def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
 def _tell_missing_traces(files: RunFiles) -> None:
     if files.foreign and not files.traces:
         files.problems.append(
-            f"{files.foreign} writes no trace, and there is no log of a broker that can be read "
-            "(nodes/N/broker.log): who led which partition when, and why a record went, is not known from inside. "
+            f"{files.foreign} writes no trace, and there is no log of a broker that can be read (nodes/N/broker.log), "
+            "nor what the cluster said when it was asked (polled.jsonl): who led which partition when, and why a "
+            "record went, is not known from inside. "
             "Stories tell what clients saw, and of transactions what the brokers' logs still hold."
         )
-    for node in files.nodes:
+    for node in files.nodes if not files.told_by_polls else ():
         if not files.traces.get(node) and files.traces:
             name = "broker.log" if files.told_by_logs else "trace.jsonl"
             files.traces_whole = False

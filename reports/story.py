@@ -172,7 +172,11 @@ def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
     ]
     if appended:
         return appended[-1]
-    terms = [e for e in facts.events if e.name == "became_leader" and e.t <= done and e.int_of("leo", 0) <= offset]
+    terms = [
+        e for e in facts.events
+        if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
+        and e.t <= done and e.int_of("leo", 0) <= offset
+    ]  # fmt: skip
     for event in facts.events:  # who acknowledged it and was cut later is the one that had it
         cut = event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
         led = [term for term in terms if term.node == event.node]

@@ -54,6 +54,7 @@ class _Teller:
             "recovered": self._recovered,
             "isr_changed": self._isr_changed,
             "leader_elected": self._leader_elected,
+            "polled": self._polled,
             "node_started": self._node_started,
             "node_stopped": self._node_stopped,
             "broker_fenced": self._broker_fenced,
@@ -415,6 +416,22 @@ class _Teller:
             label = f"elects {leader}, epoch {epoch}"
         self._at(event, "elected", text, label, *(["unclean"] if unclean else []),
                  weight=MUST if unclean else DETAIL)  # fmt: skip
+
+    def _polled(self, event: Event, replica: ReplicaView) -> None:
+        """A cluster that somebody else runs was asked, and this had changed since it was asked before."""
+        leader, epoch, isr = event.int_of("leader"), event.int_of("epoch"), event.ids("isr")
+        newest = self._logs.newest_leader()
+        same = newest is not None and (newest.node, newest.epoch) == (leader, epoch)
+        for each in self._logs.replicas.values():
+            each.leader = leader if each.epoch <= epoch else each.leader
+        for node in {leader, *isr} - {-1}:
+            of_node = self._logs.of(node)
+            of_node.epoch, of_node.leader, of_node.isr = epoch, leader, isr
+        self._isr = isr
+        who = f"broker {leader}" if leader >= 0 else "nobody"
+        text = f"Metadata says that {who} leads in epoch {epoch} (in sync: {ids(isr)})."
+        label = f"leads epoch {epoch}" if leader >= 0 else "no leader"
+        self._at(event, "isr" if same else "leads", text, label, f"ISR {ids(isr)}", weight=TURN)
 
     def _node_started(self, event: Event, replica: ReplicaView) -> None:
         again = event.int_of("incarnation") > 1

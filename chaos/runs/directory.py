@@ -84,6 +84,11 @@ class RunDirectory:
         return self.path / "nemesis.jsonl"
 
     @property
+    def polled(self) -> Path:
+        """Leaders, epochs and ISRs of a cluster that somebody else runs, as it said when it was asked."""
+        return self.path / "polled.jsonl"
+
+    @property
     def nodes(self) -> Path:
         """A folder for each node: its trace, what it printed, its data."""
         return self.path / "nodes"

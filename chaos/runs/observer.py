@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -14,6 +14,7 @@ from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
 from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, lookout
+from chaos.runs.polled import Tell, keep_polled
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
@@ -98,6 +99,15 @@ class Observer:
                 yield view
             nursery.cancel_scope.cancel()
 
+    async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
+        """As `chaos.runs.polled.keep_polled`, of all bootstrap servers."""
+        async with trio.open_nursery() as nursery:
+            clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
+            for client in clients:
+                await nursery.start(client.run)
+            await keep_polled([partial(self._ask, client) for client in clients], now_s, tell)
+        raise AssertionError("it never returns")
+
     async def _ask(self, client: Client) -> Answer | None:
         """What the one broker of a client says. None if it does not answer."""
         try:
@@ -112,7 +122,10 @@ class Observer:
                 seen = replace(seen, coordinators=found, states=states)
             if not self._ask_quorum:
                 return Answer(seen, epochs)
-            quorum = await admin.describe_quorum(client)
+            try:
+                quorum = await admin.describe_quorum(client)
+            except UnsupportedApi:  # a broker without KRaft: who the controller is stays unknown
+                return Answer(replace(seen, controller=-1), epochs)
             return Answer(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):
             return None

@@ -36,6 +36,9 @@ class Papers(Protocol):
     def fault(self, line: dict[str, Any]) -> None:
         """One more line of nemesis.jsonl."""
 
+    def polled(self, line: dict[str, Any]) -> None:
+        """One more line of polled.jsonl: only of clusters that somebody else runs."""
+
     def close(self) -> None:
         """Nothing more is written but run.json. Idempotent."""
 
@@ -63,6 +66,11 @@ class DirectoryPapers:
         self._nemesis.write(text)
         self._nemesis.flush()
         self.nemesis_crc = crc32(text.encode(), self.nemesis_crc)
+
+    def polled(self, line: dict[str, Any]) -> None:
+        """As `Papers.polled`."""
+        with self._directory.polled.open("a", encoding="utf-8") as file:
+            file.write(fault_line(line))
 
     def close(self) -> None:
         """As `Papers.close`."""
@@ -95,6 +103,9 @@ class MemoryPapers:
         self.faults.append(fault_line(line))
         self.nemesis_crc = crc32(self.faults[-1].encode(), self.nemesis_crc)
 
+    def polled(self, line: dict[str, Any]) -> None:
+        """As `Papers.polled`: no simulated cluster is somebody else's."""
+
     def close(self) -> None:
         """As `Papers.close`."""
 
@@ -116,7 +127,7 @@ class MemoryPapers:
 
 
 def fault_line(line: Mapping[str, Any]) -> str:
-    """As it stands in nemesis.jsonl."""
+    """As it stands in nemesis.jsonl, and in polled.jsonl."""
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 

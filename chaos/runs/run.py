@@ -24,6 +24,7 @@ from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
 from chaos.faults.targets import ClusterView, coordinated_ids
 from chaos.faults.triggers import described_ids
+from chaos.plans import external
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
 from chaos.runs.last_load import outlast
@@ -194,6 +195,8 @@ class Run:
                     nursery.start_soon(self._look_around, observer, self.progress.view_every_s)
                 if self._stranger is not None:
                     await self._meet(self._stranger, servers)
+                if self.plan.runtime == external.WORLD:
+                    nursery.start_soon(observer.keep_polled, lambda: now_ns(env) / 1e9, self.papers.polled)
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
                 await self._load_and_heal(observer, servers, recorder, nemesis)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reports.explained import explained
 from reports.fault_words import evidence_text
+from reports.lanes import broker_lanes, partition_lanes
 from reports.page import render
 from reports.run_files import read_run
 from tests.support.histories.nemesis_lines import spoken
+from tests.unit.reports.conftest import TOPIC, S, at, write_lines
 
 
 def as_kafka(run_dir: Path) -> None:
@@ -38,3 +41,49 @@ def test_a_broker_epoch_and_where_it_was_seen_are_part_of_the_evidence() -> None
     up = {"pid": 8, "incarnation": 2, "asked_ns": 0, "ready_ns": 1, "broker_epoch": 45, "seen_in": "broker.log"}
     said = evidence_text(spoken({"action": "kill", "asked": 1, "ended": 2, "evidence": {"down": down, "up": [up]}}))
     assert "registered with broker epoch 45 (broker.log)" in said
+
+
+def as_polled(run_dir: Path) -> None:
+    """Make the run one against a cluster that somebody else runs, which was asked meanwhile."""
+    as_kafka(run_dir)
+    plan = run_dir / "plan.toml"
+    plan.write_text(plan.read_text().replace('runtime = "process"', 'runtime = "external"').replace("kafka", "other"))
+    where = {"e": "polled", "topic": TOPIC, "partition": 0}
+    write_lines(
+        run_dir / "polled.jsonl",
+        [
+            {"t": at(0.5) / S, "e": "polled_controller", "node": 1, "epoch": 4},
+            {"t": at(0.5) / S, **where, "leader": 1, "epoch": 0, "isr": [1, 2, 3]},
+            {"t": at(5.6) / S, **where, "leader": -1, "epoch": 1, "isr": [2, 3]},
+            {"t": at(5.8) / S, "e": "polled_controller", "node": 3, "epoch": 5},
+            {"t": at(6.0) / S, **where, "leader": 2, "epoch": 2, "isr": [2, 3]},
+            {"t": at(8.0) / S, **where, "leader": 2, "epoch": 2, "isr": [1, 2, 3]},
+        ],
+    )
+
+
+def test_a_cluster_that_was_asked_has_leaders_isrs_and_controllers(lost_dir: Path) -> None:
+    as_polled(lost_dir)
+    files = read_run(lost_dir)
+    assert files.told_by_polls and not any("writes no trace" in problem for problem in files.problems)
+    (lane,) = partition_lanes(files, 0.0, 12.0, {})
+    assert [(span.kind, round(span.begin, 1)) for span in lane.leaders] == [("1", 0.0), ("-1", 3.6), ("2", 4.0)]
+    assert [size for _, size in lane.isr] == [3, 2, 2, 3]
+    brokers = {lane.node: lane for lane in broker_lanes(files, 0.0, 12.0)}
+    assert [round(span.begin, 1) for span in brokers[3].controller] == [3.8]
+    assert "unknown" in [span.kind for span in brokers[2].states]
+    assert "named when it was asked, every 0.2 s" in render(lost_dir).read_text()
+
+
+def test_its_story_says_who_led_and_that_truncations_are_not_known(lost_dir: Path) -> None:
+    as_polled(lost_dir)
+    text = " ".join(explained(lost_dir, "lost-write", 10_000).split())
+    for words in (
+        "Who led, ISR and HW then: Broker 1 led in epoch 0 when A was acknowledged; ISR 1, 2, 3",
+        "Who was elected: Nobody in epoch 1, as Metadata said at 3.600 s (ISR 2, 3).",
+        "Broker 2 in epoch 2, as Metadata said at 4.000 s (ISR 2, 3).",
+        "What was truncated: Not known: other says who leads and who is in sync when it is asked (polled.jsonl)",
+        "Metadata says that broker 2 leads in epoch 2 (in sync: 2, 3).",
+        "The final reads do not find A.",
+    ):
+        assert words in text, words

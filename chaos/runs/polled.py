@@ -1,0 +1,72 @@
+"""What a cluster says of itself, asked again and again: of brokers whose logs nobody here can read, this is all that
+reports have of leaders, epochs and ISRs. Each change is a line of polled.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NoReturn
+
+import trio
+
+from chaos.runs.lookout import FRESH_S, Answer, merged
+
+EVERY_S = 0.2
+Ask = Callable[[], Awaitable[Answer | None]]
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Polled:
+    """What was last said, and what is told of the next answers: changes only."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        self._controller = -1, -1
+
+    def changes(self, answers: Sequence[Answer], at_s: float) -> list[dict[str, Any]]:
+        """A line for each partition whose leader, epoch or ISR is another one now, and for a new active controller.
+
+        What brokers disagree about is decided as in a lookout: the newest epoch, then the majority. A broker that is
+        cut off goes on with an old epoch; nothing goes back to that.
+        """
+        if not answers:
+            return []
+        seen, lines = merged(answers), []
+        for name in sorted(seen.leaders):
+            epoch = max(answer.epochs.get(name, -1) for answer in answers)
+            now = seen.leaders[name], epoch, tuple(sorted(seen.isr[name]))
+            before = self._partitions.get(name)
+            if before is not None and (now == before or epoch < before[1]):
+                continue
+            self._partitions[name] = now
+            topic, _, index = name.rpartition("-")
+            where = {"topic": topic, "partition": int(index)}
+            lines.append({"t": at_s, "e": "polled", **where, "leader": now[0], "epoch": epoch, "isr": list(now[2])})
+        controller = seen.controller, max(answer.term for answer in answers)
+        if controller[0] >= 0 and controller[0] != self._controller[0] and controller[1] >= self._controller[1]:
+            self._controller = controller
+            lines.append({"t": at_s, "e": "polled_controller", "node": controller[0], "epoch": controller[1]})
+        return lines
+
+
+async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tell) -> NoReturn:
+    """Ask each broker every EVERY_S, and tell of changes, until cancelled. One that does not answer delays nothing."""
+    answers: dict[int, tuple[float, Answer]] = {}
+    polled = Polled()
+
+    async def keep_asking(number: int) -> NoReturn:
+        while True:
+            if (answer := await asks[number]()) is not None:
+                answers[number] = (now_s(), answer)
+            await trio.sleep(EVERY_S)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(len(asks)):
+            nursery.start_soon(keep_asking, number)
+        while True:
+            await trio.sleep(EVERY_S)
+            at_s = now_s()
+            fresh = [answer for _, (at, answer) in sorted(answers.items()) if at_s - at <= FRESH_S]
+            for line in polled.changes(fresh, at_s):
+                tell(line)
+    raise AssertionError("a nursery of endless tasks ends by cancellation")
