@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,6 +65,8 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
     collected, unread = store.collections(place)
     upto = collected[: [each.night for each in collected].index(night.name) + 1]
     tables = {name: store.rows(upto, name) for name in ("nights", "runs", "findings")}
+    if wanted.where and not cells:
+        raise Refused(_nothing_there([row for row in tables["runs"] if row["night"] in chosen], wanted.where))
     report = report_of(tables, night.name, cells, _scope(chosen, wanted), unread)
     return render(path, report, wanted.page), report
 
@@ -75,14 +79,29 @@ def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple
     began = {each.night: each.began for each in store.collections(place)[0]} | {night.name: night.began}
     chosen = chosen_nights(began, night.name, wanted)
     known = [each.digest for each in store.collections(place)[0] if each.night == night.name]
+    if not night.attempts and chosen == [night.name]:
+        _collect_nothing(night, place)
+        return [], chosen
     with tempfile.NamedTemporaryFile(prefix="squall-cells-", suffix=".json") as out:
         arguments = [str(place), "--cells", out.name, *(f"--night={each}" for each in chosen)]
         arguments += [f"--where={axis}={value}" for axis, value in wanted.where.items()]
         if known != [store.digest_of(night)]:
             say(f"Spark reads the histories of {len(night.attempts)} runs")
-            arguments += ["--collect", str(night.path), "--into", str(_with_findings(night, place))]
-        _run(arguments, say)
+            with _with_findings(night, place) as folder:
+                _run([*arguments, "--collect", str(night.path), "--into", str(folder)], say)
+        else:
+            _run(arguments, say)
         return from_json(Path(out.name).read_text()), chosen
+
+
+def _collect_nothing(night: Night, place: Path) -> None:
+    """A night in which nothing ran needs no Spark."""
+    from checkers.nights import store
+    from spark_analysis.nights.collect import Collector
+
+    with _with_findings(night, place) as folder:
+        Collector(night).write(folder)
+        store.commit(folder, night.name, night.began, store.digest_of(night), datetime.now(UTC))
 
 
 def chosen_nights(began: Mapping[str, str], night: str, wanted: Wanted) -> list[str]:
@@ -94,16 +113,21 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: Wanted) -> list[
     return [name for name in upto if began[name] >= wanted.since] if wanted.since else [night]
 
 
-def _with_findings(night: Night, place: Path) -> Path:
-    """A folder of the store with the findings of the night; the rest comes from Spark."""
+@contextmanager
+def _with_findings(night: Night, place: Path) -> Iterator[Path]:
+    """A folder of the store with the findings of the night, to which the rest is added. Gone afterwards, unless it was
+    committed: then it has another name."""
     from checkers.nights import store
     from checkers.nights.facts import facts_of_night
     from reports.nights.findings import findings_of
 
     now = datetime.now(UTC)
     folder = store.fresh(place, f"{night.name}-{os.getpid()}-{now:%H%M%S%f}", now)
-    store.write(folder, "findings", findings_of(night.name, facts_of_night(night)))
-    return folder
+    try:
+        store.write(folder, "findings", findings_of(night.name, facts_of_night(night)))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(arguments: Sequence[str], say: Say) -> None:
@@ -119,6 +143,21 @@ def _run(arguments: Sequence[str], say: Say) -> None:
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if line.strip()]
         raise HarnessError(f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'}")
+
+
+def _nothing_there(runs: Sequence[Mapping[str, Any]], where: Mapping[str, str]) -> str:
+    """Why no run meets a selection, and what there is."""
+    told = " and ".join(f"{axis}={value}" for axis, value in where.items())
+    for axis in where:
+        values = sorted({run["axes"][axis] for run in runs if axis in (run["axes"] or {})})
+        if not values:
+            names = sorted({name for run in runs for name in run["axes"] or {}})
+            return (
+                f"--where {told}: no run of these nights has an axis {axis!r}; there are: {', '.join(names) or 'none'}"
+            )
+        if where[axis] not in values:
+            return f"--where {told}: no run of these nights has it; {axis} is {', '.join(values)}"
+    return f"--where {told}: no run of these nights has all of it"
 
 
 def _scope(chosen: Sequence[str], wanted: Wanted) -> str:

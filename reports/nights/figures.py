@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -39,12 +40,13 @@ def glance(cells: Sequence[Cell]) -> str:
     if not rows:
         return ""
     places = _places(proven, rows)
+    lines = max(_label(*row).count("\n") + 1 for row in rows)
+    height = max(0.5, 0.17 * lines) * len(rows) + 1.3
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, 0.5 * len(rows) + 1.3))
+        figure = Figure(figsize=(WIDTH_IN, height))
         FigureCanvasSVG(figure)
         loss, gap = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.06})
-        figure.subplots_adjust(left=0.27, right=0.985, top=1 - 0.3 / (0.5 * len(rows) + 1.3),
-                               bottom=0.85 / (0.5 * len(rows) + 1.3))  # fmt: skip
+        figure.subplots_adjust(left=0.27, right=0.985, top=1 - 0.3 / height, bottom=0.85 / height)
         for cell, y in places:
             _loss(loss, cell, y)
             _gap(gap, cell, y)
@@ -114,7 +116,7 @@ def _axes(loss: Any, gap: Any, rows: Sequence[tuple[str, str]], longest_ms: floa
     gap.set_xlim(0, max(longest_ms / 1000, 0.1) * 1.18)
     gap.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     gap.set_xlabel("longest unavailability of a partition")
-    loss.set_yticks(range(len(rows)), [f"{configuration}\n{classes}" for configuration, classes in rows])
+    loss.set_yticks(range(len(rows)), [_label(*row) for row in rows])
     loss.set_ylim(len(rows) - 0.5, -0.5)
     for axis in (loss, gap):
         axis.tick_params(length=0)
@@ -124,6 +126,11 @@ def _axes(loss: Any, gap: Any, rows: Sequence[tuple[str, str]], longest_ms: floa
             axis.axhline(row - 0.5, color=LINE, lw=0.6)
         for side in ("top", "right", "left"):
             axis.spines[side].set_visible(False)
+
+
+def _label(configuration: str, classes: str) -> str:
+    """In lines that have room left of the pane."""
+    return "\n".join([*textwrap.wrap(configuration, 40), *textwrap.wrap(classes, 40)])
 
 
 def _legend(figure: Any, cells: Sequence[Cell]) -> None:
@@ -153,18 +160,18 @@ def over_nights(series: Sequence[Series]) -> tuple[str, int]:
         return "", 0
     nights = sorted({night for name in shown for each in telling[name] for night in each.nights})
     with matplotlib.rc_context(STYLE):
-        height = 1.15 * len(shown) + 0.75
+        height = 1.15 * len(shown) + 0.9
         figure = Figure(figsize=(WIDTH_IN, height))
         FigureCanvasSVG(figure)
         axes = figure.subplots(len(shown), len(MEASURES), squeeze=False, sharex=True,
                                gridspec_kw={"hspace": 0.45, "wspace": 0.28})  # fmt: skip
-        figure.subplots_adjust(left=0.17, right=0.99, top=1 - 0.35 / height, bottom=0.4 / height)
+        figure.subplots_adjust(left=0.17, right=0.99, top=1 - 0.5 / height, bottom=0.4 / height)
         for row, name in enumerate(shown):
             for column, (measure, title) in enumerate(MEASURES):
                 found = next((each for each in telling[name] if each.measure == measure), None)
                 _pane(axes[row][column], found, nights)
                 if not row:
-                    axes[row][column].set_title(title, fontsize=9, color=MUTED)
+                    axes[row][column].set_title(title, fontsize=9, color=MUTED, pad=16)
             label = name.replace(", ", "\n")
             axes[row][0].text(
                 -0.34, 0.5, label, transform=axes[row][0].transAxes, ha="right", va="center", fontsize=8.5
@@ -194,7 +201,7 @@ def _pane(axis: Any, series: Series | None, nights: Sequence[str]) -> None:
         axis.axvline(at[change.at] - 0.5, color=FAULT, lw=1.2, ls=(0, (3, 2)))
         axis.annotate(f"{duration(change.before)} → {duration(change.after)}", (at[change.at] - 0.5, 1), ha="center",
                       xycoords=("data", "axes fraction"), xytext=(0, 2), textcoords="offset points", fontsize=7.5,
-                      color=FAULT)  # fmt: skip
+                      color=INK)  # fmt: skip
 
 
 def _day(night: str) -> str:

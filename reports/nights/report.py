@@ -13,6 +13,8 @@ from reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
 VERDICTS = ("invalid", "unknown", "no verdict", "valid")
+WELL, TOO_LITTLE = 0, 2
+"""Exit codes of a night."""
 UNKNOWN_SHARE = 0.2
 """Above this share of runs without a verdict, the page says that too little is proven."""
 
@@ -111,9 +113,15 @@ class Report:
         """valid, invalid or unknown, of the whole night."""
         if self.found or self.verdicts["invalid"]:
             return "invalid"
-        if not self.verdicts["valid"] or self.unproven > UNKNOWN_SHARE * len(self.counting):
-            return "unknown"
-        return "valid"
+        return "unknown" if not self.verdicts["valid"] or self.too_little else "valid"
+
+    @property
+    def too_little(self) -> bool:
+        """Whether too many runs ended without a verdict: as the night itself says by its exit code, which knows its
+        matrix, else by UNKNOWN_SHARE."""
+        if self.night["exit"] in (WELL, TOO_LITTLE):
+            return bool(self.night["exit"] == TOO_LITTLE)
+        return self.unproven > UNKNOWN_SHARE * len(self.counting)
 
     @property
     def headline(self) -> str:
@@ -152,7 +160,8 @@ class Report:
         else:
             told.append("No run found anything that its configuration does not permit.")
         if self.unproven and self.word == "valid":
-            told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove nothing.")
+            one = self.unproven == 1
+            told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
         if self.runs and (missing := len(self.night["not_run"])):
             told.append(
                 f"{missing} of {self.night['planned']} planned runs did not run. {_of_night(self.night)}".strip()
@@ -200,7 +209,10 @@ def _of_night(night: Row) -> str:
         return "The night was interrupted: `squall nightly --resume` goes on with it."
     if not night["ended"]:
         return "The night goes on still, or was killed: `squall nightly --resume` goes on with it."
-    return "Its time was over before." if night["left_out"] else ""
+    reasons = Counter(each.partition(": ")[2] or "no reason is given" for each in night["left_out"])
+    return (
+        "Left out: " + "; ".join(f"{count} x {why}" for why, count in reasons.most_common(4)) + "." if reasons else ""
+    )
 
 
 def _many(count: int, noun: str) -> str:

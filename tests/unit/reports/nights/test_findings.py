@@ -1,0 +1,63 @@
+"""Findings of a run, with fingerprints by which they are known again in another run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from checkers.nights.facts import Facts
+from checkers.nights.night import Attempt
+from reports.nights.findings import findings_of, fingerprint, general
+from reports.nights.standing import NO_CAUSE
+
+
+def facts(path: Path, *unexpected: str) -> Facts:
+    """Of one valid run."""
+    attempt = Attempt("one", 1, "invalid", f"runs/{path.name}", {}, last=True, unexpected=unexpected)
+    axes = {"target": "squall", "runtime": "process", "workload": "appends"}
+    return Facts(attempt, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
+
+
+def test_a_lost_record_is_known_by_its_truncation_and_the_fault_before(lost_dir: Path) -> None:
+    (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "lost-write"]
+    assert row["cause"] == "A broker truncates the partition from … to …: epoch … ends at …."
+    assert row["place"] == "load with faults, after kill"
+    assert row["permitted"] is False
+    assert any("truncates appends-0-0 from 90 to 50" in line for line in row["story"])
+    assert row["first_s"] <= row["last_s"] < 20
+
+
+def test_other_offsets_brokers_and_partitions_make_the_same_words() -> None:
+    one = general("Broker 1 truncates t-0 from 90 to 50, which covers 77: epoch 3 ends at 50.", ["t-0", "t-1"])
+    other = general("Broker 3 truncates t-1 from 8 to 7, which covers 7: epoch 0 ends at 7.", ["t-0", "t-1"])
+    assert one == other
+
+
+def test_lost_write_and_unseen_have_one_fingerprint_and_others_their_own() -> None:
+    assert fingerprint("lost-write", "", "c", "p") == fingerprint("unseen", "", "c", "p")
+    marks = {fingerprint(*each) for each in (("lost-write", "", "c", "p"), ("duplicate", "final", "c", "p"),
+             ("duplicate", "reads", "c", "p"), ("lost-write", "", "d", "p"), ("lost-write", "", "c", "q"))}  # fmt: skip
+    assert len(marks) == 5
+
+
+def test_a_finding_that_the_matrix_forbids_is_unexpected(lost_dir: Path) -> None:
+    verdict: dict[str, Any] = json.loads((lost_dir / "verdict.json").read_text())
+    for each in verdict["anomalies"]:
+        each["permitted"] = True
+    (lost_dir / "verdict.json").write_text(json.dumps(verdict))
+    rows = findings_of("n1", [facts(lost_dir, "lost-write")])
+    assert {(row["anomaly"], row["permitted"], row["unexpected"]) for row in rows} == {("lost-write", True, True)}
+
+
+def test_a_run_without_a_verdict_has_no_findings(tmp_path: Path) -> None:
+    assert findings_of("n1", [facts(tmp_path)]) == []
+    (tmp_path / "verdict.json").write_text("[")
+    assert findings_of("n1", [facts(tmp_path)]) == []
+
+
+def test_a_finding_whose_traces_are_gone_says_that_nobody_knows_its_cause(lost_dir: Path) -> None:
+    for trace in (lost_dir / "nodes").glob("*/trace.jsonl"):
+        trace.unlink()
+    (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "lost-write"]
+    assert row["cause"] == NO_CAUSE

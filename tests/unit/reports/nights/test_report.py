@@ -1,0 +1,83 @@
+"""What the page of a night answers first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reports.nights.report import Report, report_of
+from tests.support.nights.rows import cell, finding, losing, night, run, tables
+
+
+def report(runs: list[dict[str, Any]], findings: list[dict[str, Any]] | None = None, **head: Any) -> Report:
+    """Of one night."""
+    given = tables([night(**{"planned": max(len(runs), 1), **head})], runs, findings or [])
+    return report_of(given, "n1", [cell()] if runs else [], "Over this night.")
+
+
+def test_a_night_without_findings_says_that_nothing_is_wrong() -> None:
+    told = report([run("one"), run("two")])
+    assert (told.word, told.headline) == ("valid", "Nothing is wrong")
+
+
+def test_one_unknown_run_among_many_is_said_and_does_not_colour_the_night() -> None:
+    told = report([*(run(str(n)) for n in range(9)), run("x", verdict="unknown")])
+    assert told.word == "valid"
+    assert told.sentences[-1] == "1 run ended without a verdict and proves nothing."
+
+
+def test_an_empty_night_is_unknown_and_says_why() -> None:
+    told = report([], ended="", not_run=["one"])
+    assert (told.word, told.headline) == ("unknown", "Nothing ran")
+    assert "was killed" in told.sentences[0]
+
+
+def test_a_night_with_unknown_runs_only_proves_nothing() -> None:
+    told = report([run(verdict="unknown"), run("two", verdict="no verdict")], exit=2)
+    assert (told.word, told.headline) == ("unknown", "Too little is proven")
+    assert told.sentences == [
+        "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
+    ]
+
+
+@pytest.mark.parametrize(("code", "word"), [(0, "valid"), (2, "unknown"), (None, "unknown")])
+def test_the_nights_own_limit_decides_what_is_too_much_unknown(code: int | None, word: str) -> None:
+    runs = [run("a"), run("b", verdict="unknown")]
+    assert report(runs, exit=code).word == word
+
+
+def test_an_unexpected_finding_of_a_valid_run_is_wrong() -> None:
+    told = report([run()], [finding(permitted=True, unexpected=True)])
+    assert (told.word, told.headline) == ("invalid", "One thing went wrong, and it is new")
+
+
+def test_an_invalid_run_whose_findings_cannot_be_read_is_wrong_all_the_same() -> None:
+    told = report([run(verdict="invalid")])
+    assert (told.word, told.headline) == ("invalid", "1 invalid run")
+
+
+def test_a_retried_run_counts_by_its_last_attempt() -> None:
+    told = report([run(verdict="unknown", counts=False), run(attempt=2)])
+    assert (told.word, told.retried, told.verdicts["valid"]) == ("valid", 1, 1)
+
+
+def test_runs_that_did_not_run_are_said() -> None:
+    told = report([run()], not_run=["two", "three"], planned=3, left_out=["two: no time"])
+    assert told.sentences[-1] == "2 of 3 planned runs did not run. Left out: 1 x no time."
+
+
+def test_lost_records_are_counted_by_whether_they_may_be() -> None:
+    rows = [cell(lost=3, invalid=1), losing(), losing(target="kafka")]
+    told = report_of(tables([night()], [run()], []), "n1", rows, "")
+    assert (told.lost_against, told.lost_permitted) == (3, 160)
+    assert told.cells[0].broken
+    assert told.places == ["kafka, process", "squall, process"]
+    assert [(configuration, len(found)) for configuration, _, found in told.beside] == [("acks=1, min ISR 1 of 3", 2)]
+
+
+def test_later_nights_are_not_compared_with() -> None:
+    given = tables([night("n1"), night("n2"), night("n3")], [run(name="n2")], [finding(name="n3"), finding(name="n2")])
+    told = report_of(given, "n2", [], "")
+    assert [row["night"] for row in told.nights] == ["n1", "n2"]
+    assert [card.state for card in told.cards] == ["new"]

@@ -1,0 +1,61 @@
+"""What is new, known and gone among the findings of nights."""
+
+from __future__ import annotations
+
+from reports.nights.standing import KNOWN, NEW, cards, ran_again, standings
+from tests.support.nights.rows import finding, run
+
+
+def test_a_finding_is_new_in_its_first_night_and_known_in_the_next() -> None:
+    rows = [finding(name="n2"), finding(name="n3")]
+    (first,), gone = standings(rows[:1], ["n1", "n2"])
+    assert (first.state, first.nights, gone) == (NEW, ("n2",), [])
+    (again,), _ = standings(rows, ["n1", "n2", "n3"])
+    assert (again.state, again.nights) == (KNOWN, ("n2", "n3"))
+
+
+def test_a_finding_that_is_not_there_any_more_is_gone() -> None:
+    found, (gone,) = standings([finding(name="n1")], ["n1", "n2"])
+    assert found == []
+    assert gone.nights == ("n1",)
+    assert ran_again(gone, [run(name="n2")])
+    assert not ran_again(gone, [run(name="n2", verdict="unknown")])
+    assert not ran_again(gone, [run(name="n2", configuration="acks=1")])
+
+
+def test_a_finding_of_a_later_night_is_nobodys_before() -> None:
+    assert standings([finding(name="n3")], ["n1", "n2"]) == ([], [])
+
+
+def test_what_a_configuration_permits_is_no_finding_until_a_night_forbids_it() -> None:
+    permitted = finding(name="n1", permitted=True)
+    assert standings([permitted], ["n1"]) == ([], [])
+    forbidden = finding(name="n2", permitted=True, unexpected=True)
+    (found,), _ = standings([permitted, forbidden], ["n1", "n2"])
+    assert found.state == NEW
+
+
+def test_what_nobody_knows_whether_it_is_permitted_is_no_finding() -> None:
+    assert standings([finding(permitted=None)], ["n1"]) == ([], [])
+
+
+def test_the_same_under_another_promise_or_of_another_target_is_another_finding() -> None:
+    rows = [finding(name="n1"), finding(name="n2", promise="acks=all, min ISR 1"), finding(name="n2", target="kafka")]
+    found, gone = standings(rows, ["n1", "n2"])
+    assert [each.state for each in found] == [NEW, NEW]
+    assert len(gone) == 1
+
+
+def test_a_retried_run_counts_once_for_each_attempt() -> None:
+    (found,), _ = standings([finding(), finding(attempt=2), finding("two")], ["n1"])
+    assert found.runs == 3
+
+
+def test_findings_of_one_cause_stand_on_one_card_the_lost_records_first() -> None:
+    shadow = finding(anomaly="stale-ack", evidence="acks", fingerprint="f2", count=99)
+    other = finding(anomaly="phantom", fingerprint="f3", cause="nothing that the brokers' traces tell", place="")
+    found, _ = standings([shadow, other, finding()], ["n1"])
+    first, second = cards(found)
+    assert first.anomalies == ("lost-write", "stale-ack (acks)")
+    assert second.anomalies == ("phantom",)
+    assert first.state == NEW
