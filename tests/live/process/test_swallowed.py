@@ -175,7 +175,9 @@ SWALLOWED_BY = {
         "live/contract/test_frames.py::"
         "test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_having_asked_for_it"
     ),
-    "client": "sim/world/test_swallowed_faults.py::test_a_fault_that_is_swallowed_has_not_landed",
+    **dict.fromkeys(
+        ("client", "zombie"), "sim/world/test_swallowed_faults.py::test_a_fault_that_is_swallowed_has_not_landed"
+    ),
 }
 """Of each kind the test whose world swallows it. A workload's clients are the harness's own in every world."""
 
