@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.NOT_RUN: SKIPPED}
 STORIES = 5
 """Of one run at most."""
 LANDED = "landed"
+LAST_LINE_BYTES = 4096
 
 
 def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
@@ -81,12 +84,24 @@ def _facts(files: RunFiles) -> dict[str, str]:
     figures = checks.figures_of(files)
     facts = {"squall": str(files.run.get("squall") or ""), **{name: str(each) for name, each in versions.items()}}
     facts |= {str(target["name"]): str(target.get("version") or "")} if target.get("name") else {}
-    facts |= {"digest": str(simulated["digest"])} if simulated.get("digest") else {}
+    digest = simulated.get("digest") or _seal(files.path)
+    facts |= {"digest": str(digest)} if digest else {}
     facts["faults landed"] = f"{files.landed()} of {files.planned_faults()}"
     for name, value in (("acknowledged", figures.acked), ("p99, ms", figures.p99_ms)):
         facts[name] = "" if value is None else f"{value:,}"
     facts["longest unavailability, s"] = "" if figures.unavailable_s is None else f"{figures.unavailable_s}"
     return {name: value for name, value in facts.items() if value}
+
+
+def _seal(run: Path) -> str:
+    """Of a run that was not simulated: the CRC-32 that the last line of its history holds of all others."""
+    try:
+        with (run / "history.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_LINE_BYTES))
+            last = json.loads(file.read().splitlines()[-1])
+        return f"crc32 {int(last['crc32']):08x}"
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return ""
 
 
 def _stories(run: Path, broken: Iterable[Check]) -> dict[str, str]:

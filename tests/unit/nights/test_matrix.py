@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from chaos.nights.budget import MIB, Costs, forecast
+from chaos.nights.items import plan_night
 from chaos.nights.matrix import MatrixError, make_matrix, read_matrix, seconds, varied, write_matrix
+from chaos.nights.order import in_order
 from chaos.typed import PROGRAM
 
 WHOLE = """\
@@ -43,8 +46,18 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read_matrix(again) == matrix
 
 
-def test_the_matrix_of_this_checkout_can_be_read() -> None:
-    assert read_matrix(PROGRAM.parent / "plans/nightly.toml").runs
+def test_the_matrix_of_this_checkout_has_every_target_runtime_and_workload_and_fits_into_an_hour() -> None:
+    matrix = read_matrix(PROGRAM.parent / "plans/nightly.toml")
+    planned = plan_night(matrix, first_seed=1)
+    assert not planned.excluded
+    assert len({each.configuration for each in planned.items}) >= 8
+    there = {axis: {each.cell[axis] for each in planned.items} for axis in ("target", "runtime", "workload")}
+    assert there["target"] == {"squall", "kafka"}
+    assert there["runtime"] == {"process", "docker", "sim"}
+    assert {"appends", "steady", "transactions"} <= there["workload"]
+    told = forecast(in_order(planned.items, {}), Costs(), matrix.budget, matrix.keep_mib * MIB, slots=1)
+    assert not told.left_out
+    assert (len(told.plays) >= 40, told.seconds <= 3600) == (True, True)
 
 
 @pytest.mark.parametrize(
