@@ -44,6 +44,8 @@ class ShelvedRun:
     unavailable_s: float | None
     findings: tuple[str, ...]
     """What was found and not permitted; else why nothing is proven."""
+    permitted: tuple[str, ...]
+    """What was found and is permitted."""
     bytes: int
     """Of all files on disk."""
 
@@ -93,6 +95,7 @@ def _row(path: Path) -> ShelvedRun:
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
         _unavailable(mapping(metrics.get("unavailable"))),
         tuple(_findings(verdict, info)),
+        tuple(_told(each) for each in objects(verdict.get("anomalies")) if each.get("permitted") is True),
         sum(each.lstat().st_size for each in path.rglob("*") if each.is_file() and not each.is_symlink()),
     )
 
@@ -124,9 +127,7 @@ def _configuration(plan: Json) -> str:
 
 def _findings(verdict: Json, info: Json) -> Iterable[str]:
     found = [each for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
-    for each in found:
-        evidence = f" ({each['evidence']})" if each.get("evidence") else ""
-        yield f"{each.get('name', '?')}{evidence}: {each.get('count', '?')}"
+    yield from map(_told, found)
     # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
     if verdict.get("verdict") != "invalid" or not found:
         reasons = texts(verdict.get("reasons"))
@@ -135,6 +136,11 @@ def _findings(verdict: Json, info: Json) -> Iterable[str]:
             yield f"and {len(reasons) - REASONS} more reasons"
     if not verdict:
         yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
+
+
+def _told(anomaly: Json) -> str:
+    evidence = f" ({anomaly['evidence']})" if anomaly.get("evidence") else ""
+    return f"{anomaly.get('name', '?')}{evidence}: {anomaly.get('count', '?')}"
 
 
 def _toml(path: Path) -> Json:
@@ -188,6 +194,7 @@ def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]
             "p99, ms": _tenths(row.p99_ms),
             "longest unavailability, s": _tenths(row.unavailable_s),
             "findings": "; ".join(row.findings),
+            "permitted": "; ".join(row.permitted),
         }
 
     others = cells(second)

@@ -114,7 +114,9 @@ def _show_card(row: ShelvedRun, screen: Console) -> None:
     figures += [] if row.p99_ms is None else [f"p99 {row.p99_ms:,.1f} ms"]
     figures += [] if row.unavailable_s is None else [f"longest unavailability {row.unavailable_s:.1f} s"]
     lines = [f"{row.workload}; {row.where}; {row.configuration}", "; ".join(figures)]
-    for line in (*lines, *(f"- {each}" for each in row.findings)):
+    lines += [f"- {each}" for each in row.findings]
+    lines += [f"- permitted: {'; '.join(row.permitted)}"] if row.permitted else []
+    for line in lines:
         screen.print(Padding(Text(line), (0, 0, 0, 4), expand=False))
     screen.print()
 
@@ -142,7 +144,7 @@ def _table(rows: Sequence[ShelvedRun]) -> Table:
             "" if row.acked is None else f"{row.acked:,}",
             "" if row.p99_ms is None else f"{row.p99_ms:,.1f}",
             "" if row.unavailable_s is None else f"{row.unavailable_s:.1f}",
-            "; ".join(row.findings),
+            "; ".join([*row.findings, *(f"{each} (permitted)" for each in row.permitted)]),
         )
     return table
 

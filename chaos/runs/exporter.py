@@ -48,8 +48,9 @@ class Exporter:
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                # Before the body: whoever has read it may look at once whether somebody has asked.
                 exporter._asked.set()
+                self.wfile.write(body)
                 if last:
                     exporter._told_all.set()
 

@@ -46,7 +46,7 @@ def exposition(sight: Sight, now: float) -> str:
 
 def state_of(phase: Phase | None) -> str:
     """The state of `squall_phase`; empty where nothing goes on."""
-    return "" if phase is None else phase.name.partition(":")[0].removesuffix(" with faults")
+    return "" if phase is None else phase.stage.removesuffix(" with faults")
 
 
 def _families(sight: Sight, now: float) -> Iterator[Iterator[str]]:

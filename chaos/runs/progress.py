@@ -27,6 +27,9 @@ REFRESH_S = 0.25
 NEXT = 2
 """Coming faults that are named."""
 
+AFTERWARDS = ("judge", "report")
+"""Phases in which nothing of the cluster goes on any more."""
+
 MakePhase = Callable[[str], AbstractContextManager[None]]
 """What goes on until the block ends."""
 
@@ -152,18 +155,13 @@ class Progress:
         now = time.monotonic()
         self._measure(now)
         table = Table.grid(padding=(0, 2))
-        for phase in self.sight.phases:
-            if phase.ended is not None:
-                table.add_row("[green]done[/]", Text(f"{phase.name}: {phase.took_s(now):.1f} s"))
-            else:
-                table.add_row("[yellow]now[/]", Text(phase.words(now), style="bold"))
-        if counts := self.sight.counts():
-            told = "  ".join(f"{name} {value:,}" for name, value in counts.items())
-            rate = f"  ({self._rate:,.0f} acknowledged/s)" if "acked" in counts else ""
-            table.add_row("", told + rate)
-        faults = self.sight.under_way()
-        if self.sight.faults:
-            table.add_row("", Text(f"faults under way: {', '.join(map(describe, faults)) or 'none'}"))
+        # In one paragraph: a list of them would not fit on a small terminal.
+        if done := [f"{each.name} {each.took_s(now):.1f} s" for each in self.sight.phases if each.ended is not None]:
+            table.add_row("[green]done[/]", Text(", ".join(done)))
+        if (phase := self.sight.phase) is not None:
+            table.add_row("[yellow]now[/]", Text(phase.words(now), style="bold"))
+        if phase is not None and phase.stage not in AFTERWARDS:
+            self._render_load(table)
         if coming := next_words(self.sight.coming()):
             table.add_row("[cyan]next[/]", Text(coming))
         if after := self._after():
@@ -173,9 +171,17 @@ class Progress:
         outer.add_row(table)
         return outer
 
+    def _render_load(self, table: Table) -> None:
+        if counts := self.sight.counts():
+            told = "  ".join(f"{name} {value:,}" for name, value in counts.items())
+            rate = f"  ({self._rate:,.0f} acknowledged/s)" if "acked" in counts else ""
+            table.add_row("", told + rate)
+        if faults := self.sight.under_way():
+            table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
+
     def _after(self) -> Sequence[str]:
         """What is still to come, of `then`."""
-        known = {phase.name for phase in self.sight.phases}
+        known = {phase.stage for phase in self.sight.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]
 

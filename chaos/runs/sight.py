@@ -25,6 +25,11 @@ class Phase:
     """As planned; None where nobody knows beforehand."""
     ended: float | None = None
 
+    @property
+    def stage(self) -> str:
+        """Its name without what is done in it just now: "judge" of "judge: start Spark"."""
+        return self.name.partition(":")[0]
+
     def took_s(self, now: float) -> float:
         """How long it lasted, or has lasted by now."""
         return (now if self.ended is None else self.ended) - self.began

@@ -59,6 +59,7 @@ def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
     assert (row.verdict, row.seed, row.faults, row.landed_of) == ("invalid", 8, ("kill",), "1/2")
     assert (row.acked, row.p99_ms, row.unavailable_s, row.configuration) == (5, 12.5, 3.25, "min ISR 2 of 3")
     assert row.findings == ("lost-write: 7",), "what is permitted is no finding"
+    assert row.permitted == ("duplicate (acks): 3",)
     assert rows["c-open"].findings == ("a fault did not land",)
     assert rows["e-cut"].verdict == NO_VERDICT
 
@@ -82,7 +83,7 @@ def test_on_a_terminal_of_any_width_each_run_is_told_whole(root: Path, width: in
     assert max(len(line) for line in lines if not line.startswith("page: ")) <= width
     assert "…" not in done.output
     words = " ".join(done.output.split())
-    for told in ("b-bad", "lost-write: 7", "a fault did not land", "5 runs, "):
+    for told in ("b-bad", "lost-write: 7", "duplicate (acks): 3", "a fault did not land", "5 runs, "):
         assert told in words
 
 

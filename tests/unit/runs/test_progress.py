@@ -15,6 +15,7 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.nemesis import Coming
 from chaos.faults.stage import Played
 from chaos.runs import progress as module
+from chaos.runs.metrics import PHASES
 from chaos.runs.progress import Progress, next_words
 from chaos.runs.sight import Phase
 from workloads.counters import Counters
@@ -122,6 +123,29 @@ def test_on_a_terminal_the_block_says_what_is_done_what_is_now_and_what_follows(
     assert "done" in told and "start the cluster" in told
     assert "now" in told and "heal" in told
     assert told.rstrip().splitlines()[-1].split() == ["then", "judge"], "what was reached is not to come"
+
+
+def test_while_a_run_is_judged_the_block_says_nothing_of_the_load_and_what_follows() -> None:
+    progress, out = shown(terminal=True)
+    progress.sight.load = Counters(acked=7)
+    with progress.phase("judge: start Spark"):
+        progress.console.print(progress._render())
+    told = out.getvalue()
+    assert "judge: start Spark" in told and "acked" not in told
+    assert "then" not in told, "judge was the last one of those that are known"
+
+
+def test_the_block_of_a_whole_run_fits_a_small_terminal() -> None:
+    progress, out = shown(terminal=True)
+    progress.sight.load = Counters(acked=7)
+    progress.sight.faults = [Played(fault("pause"), resolved=(2,), began=1)]
+    progress.sight.coming = lambda: [Coming(fault("stop"), 3.0)]
+    for name in ("start the cluster", *PHASES):
+        with progress.phase(name):
+            pass
+    with progress.phase("final reads"):
+        progress.console.print(progress._render())
+    assert len(out.getvalue().splitlines()) <= 12
 
 
 def test_the_counters_are_those_of_the_final_reads_once_they_have_begun() -> None:
