@@ -9,7 +9,8 @@ from pathlib import Path
 from reports import checks
 from reports.causes import Group, groups_of
 from reports.run_files import RunFiles, read_run
-from reports.telling import tellings_of
+from reports.story_facts import problems_named
+from reports.telling import tellings_about
 
 NAMES_OF_ONE = 3
 """Witnesses that are named of each cause; the first one's story is told."""
@@ -29,12 +30,11 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     groups = groups_of(files, found)
     lines = [line for check in found for line in _of(check, groups[check.title])]
     names = {check.name for check in found} | {check.name.partition(" ")[2] for check in found}
-    for telling in tellings_of(files):
-        if telling.problem.name in names or telling.problem.also in names:
-            lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
-            lines += ["", telling.text]
-            break
-    else:
+    told = tellings_about(files, problems_named(files, names))
+    for telling in told:
+        lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
+        lines += ["", telling.text]
+    if not told:
         lines += ["", *_untold(files)]
     lines += ["", f"Pictures, and every witness: {run_dir / 'report.html'}"]
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
@@ -81,7 +81,7 @@ def _untold(files: RunFiles) -> Iterator[str]:
     elif not any(files.traces.values()):
         yield "There is no story of the brokers: the run directory has no traces of theirs (nodes/N/trace.jsonl)."
     else:
-        yield "The longer stories are those of the gravest findings; this one is not among them."
+        yield "There is no longer story: verdict.json names no witness of a partition, or the history lacks it."
 
 
 def _sentence(text: str) -> str:

@@ -132,7 +132,7 @@ def _leader_text(term: Term, offset: int) -> str:
         return f"Epoch {term.epoch}: no leader (in sync: {isr or 'none'})."
     start = f", from offset {term.leo}" if term.leo is not None else ", which never took over"
     unclean = " By an unclean election." if term.unclean else ""
-    mine = f" Offset {offset} lies in this epoch." if offset >= 0 else ""
+    mine = f" In the end offset {offset} is of this epoch." if offset >= 0 else ""
     return f"Epoch {term.epoch}: broker {term.leader} leads{start} (in sync: {isr}).{unclean}{mine}"
 
 

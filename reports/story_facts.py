@@ -6,7 +6,7 @@ Every time is in seconds since the load began, so that it compares with the plan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -416,9 +416,16 @@ _OF_A_MARK = ("hanging-txn", "lso-violation")
 _OTHER_TXN = ("G1c",)
 
 
-def _anomalies(files: RunFiles) -> Iterable[Problem]:
+def problems_named(files: RunFiles, names: Collection[str]) -> list[Problem]:
+    """The first witness of each finding of these names, permitted or not; of broken invariants the first moment."""
+    broken = [each for each in _violations(files) if each.name in names]
+    found = [each for each in _anomalies(files, permitted=True) if each.name in names]
+    return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
+
+
+def _anomalies(files: RunFiles, permitted: bool = False) -> Iterable[Problem]:
     for entry in objects(files.verdict.get("anomalies")):
-        if entry.get("permitted") is True:
+        if entry.get("permitted") is True and not permitted:
             continue
         for witness in objects(entry.get("witnesses"))[:1]:
             name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -46,7 +46,11 @@ CAPTION = (
 
 def tellings_of(files: RunFiles, found: Transactions | None = None) -> list[Telling]:
     """A story for each of the gravest problems of a run. `found`: its transactions, where they have been read."""
-    problems = problems_of(files)[: story.STORIES_AT_MOST]
+    return tellings_about(files, problems_of(files)[: story.STORIES_AT_MOST], found)
+
+
+def tellings_about(files: RunFiles, problems: Sequence[Problem], found: Transactions | None = None) -> list[Telling]:
+    """A story for each of these problems, of which anything is known."""
     of_partitions = [each for each in problems if not is_of_transactions(each.name)]
     told = {one.problem: _of_partition(files, one) for one in story.stories_of(files, of_partitions)}
     if len(of_partitions) < len(problems) and found is None:

@@ -18,6 +18,7 @@ from chaos.runtimes.layout import addresses
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import one_line
 from chaos.toolchain.lookout import FETCH
+from reports import kafka_log
 from tests.support.lacks import without
 from workloads.client.new_topic import NewTopic
 
@@ -75,3 +76,17 @@ async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no
     (back,) = nemesis.played[2].evidence["up"]
     assert back["seen_in"] == "broker.log"
     assert back["broker_epoch"] > 0
+    said = [_said(runtime.log_path(node), node) for node in runtime.nodes]
+    kafka_log.committed(said)
+    assert kafka_log.lacking(said) == [], "reports find every line that they need in the logs of this version"
+    events = [event for each in said for event in each.events if event.get("topic") == "t"]
+    assert led - {-1} <= {event["n"] for event in events if event["e"] == "became_leader"}
+    elected = {(event["epoch"], event["leader"]) for event in events if event["e"] == "leader_elected"}
+    took_over = {(event["epoch"], event["n"]) for event in events if event["e"] == "became_leader" and event["epoch"]}
+    assert took_over <= elected
+    assert all(event["isr"] for event in events if event["e"] == "became_leader")
+
+
+def _said(log: Path, node: int) -> kafka_log.Said:
+    with log.open() as lines:
+        return kafka_log.read_log(lines, node, lambda ms: ms / 1000)

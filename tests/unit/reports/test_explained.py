@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from chaos import cli
 from chaos.commands.explain import command
+from tests.unit.reports.conftest import LOST
 
 
 def told(*words: str) -> str:
@@ -50,3 +52,16 @@ def test_a_run_without_traces_says_that_there_is_no_longer_story(lost_dir: Path)
     text = told(str(lost_dir), "lost-write")
     assert "lost-write (reads): 2 found" in text
     assert "no traces of theirs" in text or "lost-write in appends-0-0" in text
+
+
+def test_a_permitted_finding_and_a_second_one_of_a_partition_have_their_stories(lost_dir: Path) -> None:
+    verdict = json.loads((lost_dir / "verdict.json").read_text())
+    (lost,) = verdict["anomalies"]
+    permitted = {**lost, "permitted": True, "why": "permitted: acks=1"}
+    witness = {**lost["witnesses"][0], "val": LOST + 1, "op": 10}
+    second = {**lost, "name": "unseen", "evidence": "", "witnesses": [witness]}
+    (lost_dir / "verdict.json").write_text(json.dumps({**verdict, "anomalies": [permitted, second]}))
+    first = told(str(lost_dir), "lost-write")
+    assert "lost-write in appends-0-0\n=====" in first and "A (record 7 of process 3) was handed over" in first
+    other = told(str(lost_dir), "unseen")
+    assert "unseen in appends-0-0\n=====" in other and "(record 8 of process 3) was handed over" in other

@@ -179,7 +179,7 @@ def test_a_lost_writes_story_tells_the_truncation_that_took_it(run_dir: Path, ve
     (run_dir / "verdict.json").write_text(json.dumps(verdicts["invalid"]))
     text = render(run_dir).read_text()
     assert "Broker 1 truncates appends-0-0 from 90 to 50, which covers 60: epoch 0 ends at 50." in text
-    assert "Epoch 1: broker 2 leads, from offset 50 (in sync: 2,3). Offset 60 lies in this epoch." in text
+    assert "Epoch 1: broker 2 leads, from offset 50 (in sync: 2,3). In the end offset 60 is of this epoch." in text
     assert "record 7 of process 3" in text
 
 
