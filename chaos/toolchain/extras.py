@@ -7,7 +7,7 @@ from importlib.util import find_spec
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "numpy", "matplotlib"),
     "docker": ("docker",),
-    "nightly": ("pytest", "allure_pytest", "allure_commons"),
+    "nightly": ("pytest", "allure_pytest", "allure", "allure_commons"),
     "clients": ("confluent_kafka", "aiokafka", "kafka", "lz4", "snappy", "zstandard"),
 }
 """Extra -> packages that it brings, as they are imported. pyproject.toml has their versions."""
