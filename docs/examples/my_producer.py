@@ -44,8 +44,9 @@ def send(producer: Producer, asked: dict) -> None:
 def main() -> None:
     """Answer what comes in, until `finish`."""
     init = json.loads(sys.stdin.readline())
-    # What Squall asks for. To test your own settings, write them here instead.
-    producer = Producer({"bootstrap.servers": init["bootstrap"], **init["config"]})
+    # What Squall asks for, and over it what stands on the command line: acks=1 linger.ms=20.
+    own = dict(word.split("=", 1) for word in sys.argv[1:])
+    producer = Producer({"bootstrap.servers": init["bootstrap"], **init["config"], **own})
     say(type="ready", name="confluent-kafka")
     asked: SimpleQueue = SimpleQueue()
     threading.Thread(target=lambda: [asked.put(json.loads(line)) for line in sys.stdin], daemon=True).start()

@@ -1,0 +1,95 @@
+"""Tutorial, nights by themselves, unknown: their commands exist, and the incident of the tutorial is one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from chaos import cli
+from chaos.commands.nightly import command as nightly
+from checkers.verdict import UNKNOWN
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ("tutorial", "ci", "unknown", "workloads/command", "fixture")
+CALLED = re.compile(r"^ *(?:\./)?squall (.*)$", re.MULTILINE)
+
+
+def calls(page: str) -> list[list[str]]:
+    """The words of every call in a code block of a page, lines with a backslash joined."""
+    text = (ROOT / f"docs/{page}.md").read_text().replace("\\\n", " ")
+    blocks = "\n".join(line for line in text.splitlines() if line.startswith("    "))
+    return [shlex.split(found) for found in CALLED.findall(blocks)]
+
+
+def unknown_options(words: list[str]) -> list[str]:
+    """Options of a call that its command does not have."""
+    context = click.Context(cli.squall)
+    found = cli.squall.get_command(context, words[0])
+    assert found is not None
+    known = {name for option in found.params for name in (*option.opts, *option.secondary_opts)}
+    return [word for word in words[1:] if word.startswith("-") and word not in known]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_exist_with_all_their_options(page: str) -> None:
+    wrong = [(words, strange) for words in calls(page) if (strange := unknown_options(words))]
+    assert wrong == []
+    if page in ("tutorial", "ci", "workloads/command"):
+        assert calls(page)
+
+
+def test_the_tutorials_plan_is_that_of_the_example() -> None:
+    shown = (ROOT / "docs/tutorial.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    kept = tomllib.loads((ROOT / "docs/examples/incident.toml").read_text())
+    assert {name: kept[name] for name in ("workload", "faults")} == tomllib.loads(shown)
+
+
+@pytest.mark.parametrize(("remedy", "code"), [([], 1), (["--acks", "all", "--min-isr", "2"], 0)])
+def test_the_incident_of_the_tutorial_loses_records_and_its_remedy_does_not(
+    remedy: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(ROOT / "docs/examples/incident.toml")
+    assert cli.run(["sim", "--plan", plan, "--expect", "safe", "--runs", str(tmp_path), *remedy]) == code
+    said = capsys.readouterr().out
+    page = (ROOT / "docs/tutorial.md").read_text()
+    lost = re.search(r"\d+ of \d+ acknowledged\s+records\s+were\s+lost", said)
+    assert bool(lost) == (code == 1)
+    if lost:
+        assert " ".join(lost[0].split()) in page
+
+
+def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
+    text = (ROOT / "docs/examples/nightly.yml").read_text()
+    steps = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
+    ran = [shlex.split(each["run"].partition("||")[0]) for each in steps if "run" in each]
+    assert [words[:2] for words in ran] == [["./squall", "doctor"], ["./squall", "nightly"]]
+    assert [unknown_options(words[1:]) for words in ran] == [[], []]
+    assert "://" not in text
+    kept = " ".join(each["with"]["path"] for each in steps if "upload-artifact" in each.get("uses", ""))
+    for name in ("report", "allure", "junit.xml", "runs"):
+        assert f"nights/tonight/{name}" in kept
+
+
+@pytest.mark.parametrize("name", ["squall-nightly.service", "crontab"])
+def test_schedules_call_a_night_with_options_that_it_has(name: str) -> None:
+    text = (ROOT / "docs/examples/schedule" / name).read_text()
+    (words,) = (shlex.split(each) for each in re.findall(r"squall nightly ([^>\n]*)", text) if "--" in each)
+    known = {option for each in nightly.params for option in each.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_page_of_unknown_quotes_what_verdicts_say() -> None:
+    from checkers import verdict
+
+    said = Path(verdict.__file__).read_text()
+    page = (ROOT / "docs/unknown.md").read_text()
+    for words in ("the checks did not run to their end", "a loss was expected, and none was found"):
+        assert words in said
+        assert words in page
+    assert f"`{UNKNOWN}`" in page
