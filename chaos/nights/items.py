@@ -114,7 +114,7 @@ def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item |
     faults = DRAWN if kinds is None else ",".join(kinds) or "none"
     if wrong := _impossible(cell, kinds, runs):
         return Excluded(f"{title(cell)} with faults {faults}", wrong)
-    word = mix.replace(",", "+").replace("_", "-") or DRAWN
+    word = mix.replace(",", "-").replace("_", "-") or DRAWN  # containers have the id in their names, and no + there
     arguments = ["sim" if cell["runtime"] == "sim" else "run", "--seed", str(seed), "--time", f"{runs.time_s:g}"]
     if faults != DRAWN:
         arguments += ["--faults", faults]

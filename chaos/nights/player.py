@@ -31,7 +31,7 @@ POLL_S = 0.1
 ENDING_S = 90.0
 """For a run that was asked to end."""
 CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
-INTERRUPTED = 130
+TROUBLE = "the harness had trouble"
 
 
 @dataclass(slots=True)
@@ -242,6 +242,7 @@ def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
         return ""
     reasons = told.get("reasons")
     if verdict != NO_VERDICT and isinstance(reasons, list) and reasons:
-        return str(reasons[0])
+        # What the harness had trouble with is why there is no history, say.
+        return next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return f"exit code {code}: {lines[-1].strip() if lines else 'it said nothing'}"

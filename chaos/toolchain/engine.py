@@ -24,6 +24,8 @@ T = TypeVar("T")
 SOCKET = "/var/run/docker.sock"
 MIN_API = (1, 41)
 """Of Docker 20.10: older ones cannot measure a container without waiting for a second look."""
+HOST_NAME_LETTERS = 63
+"""The kernel refuses longer ones."""
 MIN_FREE_BYTES = 2 << 30
 CALL_S, LONG_S = 60, 1800
 START = script("compose/engine.sh")
@@ -262,7 +264,7 @@ class Engine:
             spec.image,
             list(spec.command),
             name=spec.name,
-            hostname=spec.name,
+            hostname=host_name(spec.name),
             user=spec.user,
             labels=dict(spec.labels),
             host_config=config,
@@ -354,6 +356,11 @@ class Engine:
     def close(self) -> None:
         """End the connections."""
         self._api.close()
+
+
+def host_name(container: str) -> str:
+    """The host name of a container: its own, or the end of it, which tells the containers of one run apart."""
+    return container[-HOST_NAME_LETTERS:].lstrip("-._")
 
 
 def find_engine() -> Engine:

@@ -11,7 +11,7 @@ import pytest
 
 from chaos.errors import Refused
 from chaos.toolchain import engine
-from chaos.toolchain.engine import check, find_engine
+from chaos.toolchain.engine import check, find_engine, host_name
 
 FINE: dict[str, Any] = {"ServerVersion": "28.0", "OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True}
 
@@ -24,6 +24,14 @@ class Usage(NamedTuple):
 
 def test_an_engine_as_they_are_will_do() -> None:
     check(FINE, "1.41")
+
+
+def test_a_container_with_a_long_name_has_a_host_name_that_the_kernel_takes() -> None:
+    run = "squall-20260704T010000-squall-docker.transactions.processes.seed2026070400-4242-0a1b2c3d"
+    names = [host_name(f"{run}-broker-{node}") for node in (1, 2)]
+    assert names == [f"{run}-broker-{node}"[-63:].lstrip("-.") for node in (1, 2)]
+    assert all(len(name) <= 63 and name[0].isalnum() for name in names)
+    assert host_name("squall-run-broker-1") == "squall-run-broker-1"
 
 
 @pytest.mark.parametrize(
