@@ -134,6 +134,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
 )
 @click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="Where the target external is found. [default: the matrix's]")
 @click.option("--report/--no-report", default=True, help="Make the durability report and Allure's page at the end.")
 @click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
 def command(
@@ -199,6 +200,7 @@ def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
         matrix = make_matrix(values)
     share = flags["unknown_share"]
     given = {"budget": flags["budget"], "retries": flags["retries"], "keep_mib": flags["keep_mib"]}
+    given["bootstrap"] = flags["bootstrap"]
     given["unknown_share"] = None if share is None else share / 100
     return matrix.model_copy(update={name: value for name, value in given.items() if value is not None})
 

@@ -64,6 +64,16 @@ def test_wrong_usage_is_said_before_anything_begins(
     assert not (tmp_path / "night").exists()
 
 
+def test_an_external_cluster_is_left_out_until_somebody_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["nightly", "--vary", "target=external", "--out", str(tmp_path / "night"), "--list"]
+    assert cli.run(words) == 0
+    assert "left out: 1 x no external cluster is named" in capsys.readouterr().out
+    assert cli.run([*words, "--bootstrap", "127.0.0.1:9092"]) == 0
+    assert "to play: 1" in capsys.readouterr().out
+
+
 def test_a_folder_that_has_a_night_is_not_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "night.json").write_text("{}")
     assert cli.run([*SMALL, "--out", str(tmp_path)]) == 3
