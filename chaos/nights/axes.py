@@ -202,7 +202,8 @@ def usual(cell: Cell, name: str) -> str:
 
 def title(cell: Cell) -> str:
     """The name of a configuration: where it runs, its workload, and what is not as it always is."""
-    first = [f"{cell['target']}/{cell['runtime']}", cell["workload"]]
+    where = "/".join(dict.fromkeys((cell["target"], cell["runtime"])))
+    first = [where, cell["workload"]]
     rest = [f"{name}={value}" for name, value in cell.items() if name not in SHOWN and value != usual(cell, name)]
     return " ".join([*first, *rest])
 
