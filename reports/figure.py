@@ -255,8 +255,8 @@ def _latency(axis: Any, files: RunFiles, samples: Samples, begin: float, end: fl
 def _legend_or_none(axis: Any, known: bool) -> None:
     axis.grid(axis="y", color=LINE, lw=0.6)
     if known and axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper right", ncols=4, frameon=False, fontsize=8, handlelength=1.4, borderpad=0.1,
-                    markerscale=1.6)  # fmt: skip
+        axis.legend(loc="upper right", ncols=4, facecolor=PAPER, edgecolor="none", framealpha=0.85, fontsize=8,
+                    handlelength=1.4, borderpad=0.3, markerscale=1.6)  # fmt: skip
     elif not known:
         axis.text(0.5, 0.5, "not known: no series.json", transform=axis.transAxes, ha="center", color=MUTED)
         axis.set_yticks([])

@@ -15,7 +15,7 @@ ROW_H, DEPTH, GAP, TOP, BOTTOM = 8, 5, 8, 34, 26
 """px of one operation's row; how many that overlap get rows of their own; between processes; above; below."""
 COLOURS = {
     "ok": "var(--good)",
-    "read": "var(--link)",
+    "read": "var(--read)",
     "fail": "var(--bad)",
     "info": "var(--open)",
     "empty": "var(--muted)",
