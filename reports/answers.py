@@ -35,7 +35,7 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
     facts = story.facts
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
-    span = _span(facts, about)
+    span = _span(facts, story, about)
     return (
         Answer("What was seen", _joined(_seen(files, facts))),
         Answer("When it was written", _joined(_written(facts, about))),
@@ -52,12 +52,15 @@ def _joined(sentences: Iterable[str]) -> str:
     return " ".join(each for each in sentences if each)
 
 
-def _span(facts: Facts, about: Sequence[Placed]) -> tuple[float, float]:
-    """From shortly before the record was written to the last that is known of it."""
+def _span(facts: Facts, story: Story, about: Sequence[Placed]) -> tuple[float, float]:
+    """From shortly before the record was written until no log held it any more, else to the last that is known."""
     times = [record.sent.sent for record in about]
     times += [facts.problem.t] if facts.problem.t is not None else []
     times += [each.t for each in facts.polled if each.op == facts.problem.op] + [each.t for each in facts.thrown]
     first = min(times, default=float("-inf"))
+    lost = [story.told.lost[record.name] for record in about if record.name in story.told.lost]
+    if about and len(lost) == len(about):
+        return first - NEAR_S, max(lost) + NEAR_S
     return first - NEAR_S, facts.final_reads[1] if facts.final_reads is not None else float("inf")
 
 

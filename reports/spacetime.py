@@ -132,6 +132,9 @@ def _legend(story: Story, layout: Layout) -> Iterable[str]:
     shown = {cell[1] for row in layout.rows for m in row.moments if m.replica for cell in
              cells_of(m.replica, story, layout.window)}  # fmt: skip
     shown |= {m.replica.epoch for row in layout.rows for m in row.moments if m.replica and m.replica.epoch >= 0}
+    last = layout.rows[-1].t if layout.rows else 0.0
+    led = [m.replica for m in story.told.moments if m.replica and m.t <= last and m.lane in layout.lanes]
+    shown |= {replica.epoch for replica in led if replica.leads and replica.epoch >= 0}
     for epoch in sorted(shown):
         words = f"epoch {epoch}: broker {leaders[epoch]} leads" if epoch in leaders else _never_led(story, epoch)
         if x + 24 + 6.4 * len(words) > layout.width:

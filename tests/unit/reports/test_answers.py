@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reports.telling import Telling, tellings_of
 from tests.support.histories import anomaly_runs
 from tests.support.histories.anomaly_runs import NAMES
 from tests.support.histories.kafka_lines import LOSS, write_logs
+from tests.unit.reports.conftest import KILL, at
 from tests.unit.reports.test_foreign_brokers import as_kafka
 
 INSIDE = ("Who led, ISR and HW then", "Who had it", "Who was elected", "What was truncated")
@@ -118,6 +120,15 @@ def test_a_logger_that_was_off_is_the_answer(lost_dir: Path) -> None:
     for line in telling_of(lost_dir).answers:
         if line.question == "Who led, ISR and HW then":
             assert "turn the logger state.change.logger on at INFO" in line.text
+
+
+def test_what_came_after_the_loss_is_no_part_of_the_answers(lost_dir: Path) -> None:
+    first = (lost_dir / "nemesis.jsonl").read_text()
+    later = {**KILL, "id": 1, "began": at(9.5), "ended": at(10.5), "target": {"asked": "node:3", "resolved": [3]}}
+    (lost_dir / "nemesis.jsonl").write_text(first + json.dumps(later) + "\n")
+    answers = telling_of(lost_dir).answers
+    assert "No log held A any more from 5.500 s on." in text_of(answers, "Who had it")
+    assert text_of(answers, "Which fault") == "kill of broker 1, 3.000 s to 6.000 s."
 
 
 def test_the_page_has_the_answers(tmp_path: Path) -> None:
