@@ -1,7 +1,7 @@
 """valid, invalid or unknown, and why.
 
 - `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
-  reached the end; every planned fault landed), and what they found is permitted.
+  reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is permitted.
 - `invalid`: something was found that the configuration does not permit. That holds of a history cut short as well:
   finders only report what a prefix proves.
 - `unknown`: anything else, and it says what.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers import fault_classes, guarantees
+from checkers.anomalies import hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
@@ -31,6 +32,8 @@ from checkers.plan_facts import configuration_of
 SCHEMA = 1
 FILE = "verdict.json"
 FINDINGS, METRICS = "findings.json", "metrics.json"
+HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
+"""What keeps a read at read_committed from its end."""
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -220,10 +223,25 @@ def _too_little(case: Case) -> list[str]:
         if partition.cover_t0 < 0:
             reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
             lacking.append(f"no final read of {partition.name} reached its end: {reached}")
+    lacking += _uncommitted_only(case)
     lacking += filter(None, map(fault_classes.not_landed, case.faults))
     if case.plan and len(case.faults) < case.plan.faults:
         lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
     return lacking
+
+
+def _uncommitted_only(case: Case) -> list[str]:
+    """Partitions of transactions whose final reads at read_committed all ended early: nobody knows whether what they did
+    not show is whole. Where something held these reads back, that is the finding.
+    """
+    if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
+        return []  # `Case.not_run` says what this leaves out
+    held = {part for each in case.findings or () if each.anomaly in HOLDS_BACK for part, _ in each.parts}
+    return [
+        f"no final read of {each.name} at read_committed reached its end"
+        for each in case.partitions
+        if each.transactional and each.committed_t0 < 0 and each.part not in held
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------- run directory

@@ -14,9 +14,11 @@ LOOKED_FOR_EVERY_MS = 10_000
 """Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction that outlives its time-out may
 last for so much longer."""
 
+NAME = "hanging-txn"
+
 ANOMALIES = (
     Anomaly(
-        "hanging-txn",
+        NAME,
         Family.TRANSACTIONS,
         "in the final reads the last stable offset of a partition is below the high watermark, and since everything "
         "was healed it has not moved for longer than the longest time-out of the transactions that wrote there, and "
@@ -43,7 +45,7 @@ def find(seen: Seen) -> Iterator[Witness]:
         last = max(answered, key=lambda told: (told.t1, told.op, told.idx))
         since = min(told.t1 for told in answered if told.lso == last.lso)
         if last.final and last.lso < last.hw and last.t1 - since > timeouts[part]:
-            yield Witness("hanging-txn", "", part, last.lso, -1, last.op, -1, last.hw)
+            yield Witness(NAME, "", part, last.lso, -1, last.op, -1, last.hw)
 
 
 def _healed_ns(history: History) -> int | None:

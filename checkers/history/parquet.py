@@ -79,6 +79,7 @@ _PARTITIONS = _schema(
     cover_from=_LONG,
     cover_to=_LONG,
     cover_t0=_LONG,
+    committed_t0=_LONG,
     compacted=_FLAG,
     judged_from=_LONG,
 )

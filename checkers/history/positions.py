@@ -181,6 +181,8 @@ class FinalReads:
         finals.sort()
         for final in finals:
             partition = partitions[final.part]
+            if final.iso == 1 and final.complete:
+                partition.committed_t0 = max(partition.committed_t0, final.t0)
             if final.iso == 1 and partition.transactional:
                 continue
             if final.whole and (final.reached, -final.start) > (partition.cover_to, -partition.cover_from):

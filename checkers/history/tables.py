@@ -238,6 +238,8 @@ class Partition:
     """[cover_from, cover_to): what one final reader went through without a gap."""
     cover_t0: int = -1
     """When the last complete final read began: what was acknowledged before then must be in it. -1: there is none."""
+    committed_t0: int = -1
+    """The same of final reads at read_committed, which alone show whether transactions are whole."""
 
     @property
     def name(self) -> str:

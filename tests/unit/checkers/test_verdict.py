@@ -72,6 +72,20 @@ def test_enough_history_and_nothing_found_is_valid() -> None:
     assert (verdict.verdict, verdict.reasons, verdict.exit_code) == (VALID, (), 0)
 
 
+def test_transactions_of_which_no_read_committed_final_read_saw_the_end_are_unknown() -> None:
+    ended = good().partitions[0]
+    unread = [replace(ended, topic="x", transactional=True)]
+    final = Process(3, "final", "squall", "1", "", {"isolation": 1})
+    case = good(partitions=unread, processes=[*good().processes, final], metrics={"partitions": {"x-0": {"acked": 5}}})
+    assert decide(case).reasons == ("no final read of x-0 at read_committed reached its end",)
+    assert decide(replace(case, partitions=[replace(unread[0], committed_t0=100)])).verdict == VALID
+    # Where no such reader was asked for, the checks that need it are not among those that ran.
+    assert decide(replace(case, processes=good().processes)).verdict == VALID
+    # What held the reader back is the finding: it needs no second reason.
+    held = replace(finding("hanging-txn"), parts=((0, 1),))
+    assert decide(replace(case, findings=[held])).notes == ()
+
+
 def test_something_unpermitted_is_invalid_with_its_witnesses() -> None:
     verdict = decide(good(finding("duplicate", "final", proc=0, count=30)))
     assert (verdict.verdict, verdict.exit_code) == (INVALID, 1)
