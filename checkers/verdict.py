@@ -231,8 +231,8 @@ def _too_little(case: Case) -> list[str]:
 
 
 def _uncommitted_only(case: Case) -> list[str]:
-    """Partitions of transactions whose final reads at read_committed all ended early: nobody knows whether what they did
-    not show is whole. Where something held these reads back, that is the finding.
+    """Partitions of transactions whose final reads at read_committed all ended early: what these reads do not show may
+    be torn. Where something held them back, that is the finding.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
         return []  # `Case.not_run` says what this leaves out

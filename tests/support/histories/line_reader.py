@@ -130,8 +130,7 @@ class _Walk:
 
     def _complete(self, number: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
         if invoked["f"] == "list_offsets" and line["st"] == 0 and invoked["which"] in ("latest", "lso"):
-            committed = invoked["which"] == "lso" or self.roles[invoked["p"]]["settings"].get("isolation") == 1
-            hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
+            hw, lso = (-1, line["off"]) if invoked["which"] == "lso" else (line["off"], -1)
             self._mark(line["op"], 0, Answer((invoked["p"], invoked["part"]), True, line["epoch"], hw, lso))
         if invoked["f"] not in ("poll", "final_read"):
             return
