@@ -1,7 +1,8 @@
 """valid, invalid or unknown, and why.
 
 - `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
-  reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is permitted.
+  reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
+  permitted.
 - `invalid`: something was found that the configuration does not permit. That holds of a history cut short as well:
   finders only report what a prefix proves.
 - `unknown`: anything else, and it says what.
