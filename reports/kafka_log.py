@@ -53,8 +53,8 @@ def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], z
 
 def first_ms(lines: Iterable[str]) -> int | None:
     """The wall clock's milliseconds of the first line that has a time, as if it were UTC."""
-    found = next((found for line in lines if (found := _LINE.match(line)) is not None), None)
-    return None if found is None else _ms(found[1])
+    times = (_ms(found[1]) for line in lines if (found := _LINE.match(line.rstrip())) is not None)
+    return next((at for at in times if at is not None), None)
 
 
 def zone_of(first: int, wall_ms: int) -> int:
@@ -93,8 +93,12 @@ def lacking(told: Sequence[Said]) -> list[str]:
     ]  # fmt: skip
 
 
-def _ms(text: str) -> int:
-    moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+def _ms(text: str) -> int | None:
+    """None for what is no time, as in a damaged line."""
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+    except ValueError:
+        return None
     return round(moment.timestamp() * 1000)
 
 
@@ -179,7 +183,10 @@ class _Reader:
         if found is None:
             return
         _, _, words, logger = found.groups()
-        self._t = self._seconds(_ms(found[1]) - self._zone_ms)
+        at = _ms(found[1])
+        if at is None:
+            return
+        self._t = self._seconds(at - self._zone_ms)
         if logger in (ROLES, ISRS, TRUNCATIONS):
             self.said.loggers.add(logger)
         for pattern, act in self._patterns.get(logger, ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from reports.explained import explained
 from reports.fault_words import evidence_text
@@ -87,3 +88,14 @@ def test_its_story_says_who_led_and_that_truncations_are_not_known(lost_dir: Pat
         "The final reads do not find A.",
     ):
         assert words in text, words
+
+
+def test_odd_lines_of_polled_jsonl_take_nothing_down(lost_dir: Path) -> None:
+    as_polled(lost_dir)
+    odd: tuple[Any, ...] = (None, "x", -7, 2.5, [], {"a": 1}, True)
+    line = {"t": at(6.0) / S, "e": "polled", "topic": TOPIC, "partition": 0, "leader": 2, "epoch": 2, "isr": [2, 3]}
+    for key in line:
+        write_lines(lost_dir / "polled.jsonl", [line, *({**line, key: value} for value in odd), [1], "x"])
+        files = read_run(lost_dir)
+        partition_lanes(files, 0.0, 12.0, {})
+        assert "lost-write" in explained(lost_dir, "lost-write"), key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -116,6 +117,21 @@ def test_the_page_draws_leaders_controllers_and_brokers_of_kafka(kafka_dir: Path
     assert [span.kind for span in lane.leaders] == ["1", "2"]
     page = render(kafka_dir).read_text()
     assert 'id="story"' in page and "times of brokers are those of their logs, to the millisecond" in page
+
+
+def test_damaged_lines_take_nothing_down() -> None:
+    rng = Random(1)
+    for _ in range(300):
+        lines = [list(line) for line in LOSS[rng.randint(1, 3)]]
+        for line in lines:
+            for _ in range(rng.randint(0, 4)):
+                line[rng.randrange(len(line))] = rng.choice("0123456789[](),.:- =xé")
+        text = ["".join(line) for line in lines]
+        said = told(1, text)
+        kafka_log.committed([said])
+        kafka_log.lacking([said])
+        assert kafka_log.first_ms(text) is not None
+    assert kafka_log.first_ms(["[2026-99-99 99:99:99,999] INFO x (y)"]) is None
 
 
 def test_a_log_that_is_no_kafkas_and_one_that_is_cut_take_nothing_down(kafka_dir: Path) -> None:
