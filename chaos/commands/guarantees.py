@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -86,16 +86,17 @@ def command(
     _say(f"{cells[0][1].row} (replication factor {replication_factor})")
     if min_isr > replication_factor:
         _say(f"A min ISR of {min_isr} counts as {config.effective_min_isr}, the number of replicas.")
+    numbers = {source: at for at, source in enumerate(_sources(each for _, each in cells), 1)}
     alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for title, each in cells:
-        alike.setdefault(tuple(_by_reason(each)), []).append(title)
+        alike.setdefault(tuple(_by_reason(each, numbers)), []).append(title)
     for reasons, titles in alike.items():
         _say(f"\nUnder {'; '.join(titles)}:")
-        for names, reason in reasons or (("nothing may happen", "all is promised"),):
+        for names, reason in reasons:
             _say(f"{names}: {reason}", "  - ")
     _say("\nWhere this is written:")
-    for source in dict.fromkeys(source for _, each in cells for source in each.sources):
-        _say(source, "  - ")
+    for source, number in numbers.items():
+        _say(source, f"  [{number}] ")
     _say(f"\nSquall looks for {len(FOUND)} anomalies (docs/verdicts.md). Each one that is not named here is a finding.")
     return 0
 
@@ -107,12 +108,27 @@ def _say(text: str, head: str = "") -> None:
     click.echo(blank + textwrap.fill(text.strip("\n"), columns(), initial_indent=head, subsequent_indent=indent))
 
 
-def _by_reason(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """(names, reason): what may happen for the same reason stands together. Evidence is put in brackets."""
+def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
+    """Of the cells that permit something, and of those that forbid all; each once."""
+    found: dict[str, None] = {}
+    for each in guarantees:
+        cells = each.cells.values() or [each.forbids]
+        found.update(dict.fromkeys(cell.source for cell in cells if cell is not None))
+    yield from found
+
+
+def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[tuple[str, str]]:
+    """(names, reason with the number of its source): what may happen for the same reason stands together. Evidence is
+    put in brackets.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for name, reason in guarantee.permitted.items():
         anomaly, _, evidence = name.partition("/")
-        found.setdefault(reason, {}).setdefault(anomaly, []).extend([evidence] if evidence else [])
+        why = f"{reason} [{numbers[guarantee.cells[name].source]}]"
+        found.setdefault(why, {}).setdefault(anomaly, []).extend([evidence] if evidence else [])
+    if not found:
+        assert guarantee.forbids is not None, guarantee.row
+        return [("nothing may happen", f"all is promised [{numbers[guarantee.forbids.source]}]")]
     return [(", ".join(_named(names)), reason) for reason, names in found.items()]
 
 

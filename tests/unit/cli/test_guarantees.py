@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -55,14 +56,19 @@ def test_every_permitted_anomaly_and_every_source_of_a_configuration_is_told(
         isolation=int(isolation == "read_committed" or not version),
         transaction_version=version,
     )
+    numbers = {source: number for number, source in re.findall(r"^  \[(\d+)\] (.*)$", text, re.MULTILINE)}
     for title, classes in UNDER:
         wanted = guarantee_for(config, classes)
         cell = paragraph(text, title)
         for name, reason in wanted.permitted.items():
-            (line,) = (line for line in cell.splitlines() if line.endswith(f": {reason}"))
+            number = numbers[wanted.cells[name].source]
+            (line,) = (line for line in cell.splitlines() if line.endswith(f": {reason} [{number}]"))
             assert name.partition("/")[0] in line
         assert ("nothing may happen" in cell) == (not wanted.permitted)
-        assert all(f"  - {source}" in text for source in wanted.sources)
+        if not wanted.permitted and wanted.forbids is not None:
+            assert f"nothing may happen: all is promised [{numbers[wanted.forbids.source]}]" in cell
+    for number in numbers.values():
+        assert f"[{number}]\n" in text.partition("Where this is written:")[0], "no source is there for nothing"
 
 
 def test_a_min_isr_above_the_replicas_counts_as_their_number() -> None:
