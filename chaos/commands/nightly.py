@@ -324,7 +324,9 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
     begun = {item for item, attempts in player.attempts.items() if attempts}
     left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
-    outcome = outcomes.Outcome(opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share)
+    outcome = outcomes.Outcome(
+        opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share, str(directory.path)
+    )
     code = INTERRUPTED if interrupted else outcome.exit
     _add_checks(directory, outcome)
     told = {

@@ -25,6 +25,8 @@ class Outcome:
     """Item -> why."""
     unknown_share: float
     """Above which it proves too little, 0 to 1."""
+    folder: str = ""
+    """Of the night, as somebody types it."""
 
     @property
     def last(self) -> dict[str, Attempt]:
@@ -95,6 +97,9 @@ def _body(outcome: Outcome, page: str) -> Iterator[str]:
         yield from ("", "## Findings", "", *_head("configuration", "faults", "seed", "what was found", "run"))
         for item, each in outcome.findings:
             yield _row(item.configuration, item.faults, str(item.seed), found(each), each.run)
+        yield from ("", "The story of each:", "", "```")
+        yield from (_story(outcome, each) for _, each in outcome.findings)
+        yield "```"
     if outcome.unproven:
         yield from ("", "## Without a verdict", "", *_head("configuration", "faults", "seed", "why"))
         for item, each in outcome.unproven:
@@ -118,6 +123,11 @@ def _head(*names: str) -> tuple[str, str]:
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _story(outcome: Outcome, attempt: Attempt) -> str:
+    """The command that tells what happened."""
+    return f"./squall explain {'/'.join(filter(None, (outcome.folder, attempt.run)))}"
 
 
 def _run(item: Item) -> str:
@@ -149,7 +159,7 @@ def text(outcome: Outcome, page: str = "") -> str:
     """The night as plain text, for a mail or the end of a log: short lines, the gravest first."""
     lines = [f"Squall, night {outcome.night}", outcome.sentence(), ""]
     for item, each in outcome.findings:
-        lines += [f"FOUND  {_run(item)}", f"  {found(each)}", f"  {each.run}"]
+        lines += [f"FOUND  {_run(item)}", f"  {found(each)}", f"  {_story(outcome, each)}"]
     for item, each in outcome.unproven:
         lines += [f"{each.verdict.upper()}  {_run(item)}", f"  {each.why}"]
     for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():

@@ -20,7 +20,9 @@ def night() -> Outcome:
         attempt(c, 1, "unknown", "the disk was full"),
         attempt(c, 2, "valid", ""),
     ]
-    return Outcome("20260704T010000", items, by_item(attempts), {d.item: "no time: such a run takes about 38 s"}, 0.2)
+    return Outcome(
+        "20260704T010000", items, by_item(attempts), {d.item: "no time: such a run takes about 38 s"}, 0.2, "nights/n"
+    )
 
 
 def attempt(item: Item, number: int, verdict: str, why: str) -> Attempt:
@@ -58,4 +60,5 @@ def test_the_mail_begins_with_what_is_wrong_and_needs_no_wide_screen() -> None:
     lines = text(night()).splitlines()
     assert lines[0] == "Squall, night 20260704T010000"
     assert lines[3] == "FOUND  squall/process appends, faults kill, seed 1"
+    assert lines[5].startswith("  ./squall explain nights/n/runs/20260704T010000-squall-process.appends.kill.seed1")
     assert "squall/process appends acks=1: 1 of 1 valid, 1 left out" in lines
