@@ -26,8 +26,8 @@ ROWS = 24
 """Configurations that the figure shows at most: the gravest."""
 SERIES = 8
 """Configurations that the trends show at most: those that changed, then those of most nights."""
-MARKERS = {"squall": "o", "kafka": "s"}
-OTHER = "^"
+MARKERS = {("squall", "docker"): "D", ("kafka", "process"): "s", ("kafka", "docker"): "p"}
+"""(target, runtime) -> marker. Squall's own processes and simulations have a circle, everything else a triangle."""
 LEAST = 1e-5
 """Shares below this stand together with 0, which no logarithm has."""
 
@@ -82,13 +82,17 @@ def _look(cell: Cell) -> dict[str, Any]:
     colour = FAULT if cell.broken else ACKED
     filled = "none" if cell.runtime == "sim" else colour
     return {
-        "marker": MARKERS.get(cell.target, OTHER),
+        "marker": _marker(cell.target, cell.runtime),
         "color": colour,
         "mfc": filled,
         "mec": colour,
         "ms": 7,
         "mew": 1.6,
     }
+
+
+def _marker(target: str, runtime: str) -> str:
+    return MARKERS.get((target, runtime), "o" if target == "squall" else "^")
 
 
 def _loss(axis: Any, cell: Cell, y: float) -> None:
@@ -140,7 +144,7 @@ def _legend(figure: Any, cells: Sequence[Cell]) -> None:
     ]
     for target, runtime in sorted({(cell.target, cell.runtime) for cell in cells}):
         filled = "none" if runtime == "sim" else INK
-        look: dict[str, Any] = {"marker": MARKERS.get(target, OTHER), "mec": INK, "mfc": filled, "ms": 7}
+        look: dict[str, Any] = {"marker": _marker(target, runtime), "mec": INK, "mfc": filled, "ms": 7}
         handles.append(Line2D([], [], ls="none", label=f"{target}, {runtime}", **look))
     figure.legend(handles=handles, loc="lower center", ncols=min(len(handles), 7), frameon=False, fontsize=8.5)
 

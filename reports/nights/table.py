@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Any
 
 from checkers.anomalies.registry import LOSS
@@ -150,12 +151,13 @@ def count(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share with two digits that say something."""
+    """A share in percent, with two digits that say something."""
     if value is None:
         return ""
     if not value:
         return "0"
-    return f"{value:.2g}".replace("e-0", "e-") if value < 1e-4 else f"{value:.2%}" if value < 0.1 else f"{value:.1%}"
+    percent = 100 * value
+    return f"{percent:.{2 if percent < 10 else 1}f}%" if percent >= 0.1 else f"{percent:.{1 - floor(log10(percent))}f}%"
 
 
 def duration(ms: float | None) -> str:

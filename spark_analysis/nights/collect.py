@@ -91,7 +91,7 @@ class Collector:
             "verdict": facts.verdict,
             "began": attempt.began,
             "seconds": attempt.seconds,
-            "why": self.troubles.get(number, facts.trouble),
+            "why": "; ".join(filter(None, (facts.trouble, self.troubles.get(number, "")))),
             "seed": facts.seed,
             "configuration": facts.configuration,
             **{name: axes.get(name, "") for name in ("target", "runtime", "workload")},

@@ -16,7 +16,7 @@ from checkers.nights.statistics import percentile_of
 from spark_analysis.nights.cells import cells, from_json, to_json
 from spark_analysis.nights.collect import Collector
 from tests.support.histories.anomaly_cases import PLANTS
-from tests.support.histories.builder import generate, merged
+from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.histories.tangle import tangle
 from tests.support.nights import oracle
@@ -163,3 +163,38 @@ def test_a_night_in_which_nothing_ran_has_a_row_and_no_cells(spark: SparkSession
     (row,) = store.rows([collection], "nights")
     assert (row["planned"], row["not_run"], row["ended"]) == (1, ["one"], "")
     assert cells(spark, [collection], {}) == []
+
+
+def losing_twice() -> list[bytes]:
+    """One partition. Its leader is cut off and loses 10 to 12 while the next one writes there; a second one fails
+    later and loses 15 and 16. Another partition loses one record."""
+    history = HistoryBuilder(2)
+    cut_off, other = history.producer(), history.producer()
+    kept = [(off, history.sent(cut_off, off)) for off in range(10)]
+    history.sent(cut_off, 10)
+    kept.append((10, history.sent(other, 10)))
+    history.tick(5 * MS)
+    history.sent(cut_off, 11)
+    kept.append((11, history.sent(other, 11)))
+    history.sent(cut_off, 12)
+    kept += [(off, history.sent(other, off)) for off in (12, 13, 14)]
+    history.sent(other, 15)
+    history.sent(other, 16)
+    kept += [(off, history.sent(other, off)) for off in (15, 16, 17)]
+    history.sent(other, 0, part=1)
+    last = history.sent(other, 1, part=1)
+    history.final(kept)
+    history.final([(1, last)], part=1)
+    return history.lines()
+
+
+def test_a_tail_is_what_one_failure_lost_however_acknowledgements_interleave(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = NightFiles(tmp_path / "n4")
+    files.add("one", acks=1, lines=losing_twice(), judged={})
+    night = read_night(files.write(end={}))
+    (row,) = store.rows([collected(spark, night, tmp_path / "store")], "runs")
+    same(row, oracle.run_row(night.path / row["run"]))
+    assert (row["lost"], row["lost_tails"], row["lost_tail_records"]) == (6, 3, 3)
+    assert row["lost_tail_ms"] > 5

@@ -1,0 +1,111 @@
+"""`squall report --nightly` end to end: killed and begun again, two at the same time, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checkers.nights import store
+from tests.support.histories.builder import generate, merged
+from tests.support.histories.nemesis_lines import NEMESIS
+from tests.support.nights.files import NightFiles
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 300
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def start(*words: str | Path) -> subprocess.Popen[str]:
+    """`squall report WORDS`."""
+    command = [sys.executable, "-P", "-m", "chaos", "report", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Its exit code, and what it printed on each stream."""
+    out, errors = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out, errors
+
+
+def make_night(path: Path) -> Path:
+    """Two runs with histories, one that left nothing."""
+    files = NightFiles(path)
+    files.add("one", lines=merged([generate(1)]), nemesis=NEMESIS, judged={})
+    files.add("two", lines=merged([generate(2)]), acks=1, judged={})
+    files.add("three", "no verdict", why="the harness was killed")
+    return files.write(end={})
+
+
+def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night(tmp_path: Path) -> None:
+    night, place = make_night(tmp_path / "n1"), tmp_path / "store"
+    killed = start("--nightly", night)
+    deadline = time.monotonic() + LIMIT_S
+    while not list(place.glob(".collecting-*")):
+        assert killed.poll() is None, killed.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=LIMIT_S)
+    assert store.collections(place) == ([], [])
+
+    results = [ended(each) for each in [start("--nightly", night), start("--nightly", night)]]
+
+    assert [code for code, _, _ in results] == [0, 0], results
+    (collected,), problems = store.collections(place)
+    assert problems == []
+    rows = {row["item"]: row for row in store.rows([collected], "runs")}
+    assert [rows[item]["measured"] for item in ("one", "two", "three")] == [True, True, False]
+    assert rows["one"]["acknowledged"] > 0
+    page = (night / "report/index.html").read_text()
+    assert "the harness was killed" in page
+    assert "Nothing is wrong" in page or "Too little is proven" in page
+
+    before = sorted(place.rglob("*"))
+    code, out, errors = ended(start("--nightly", night, "--where", "acks=1", "--nights", "5"))
+    assert code == 0, errors
+    assert sorted(path for path in place.rglob("*") if ".collecting-" not in path.name) == [
+        path for path in before if ".collecting-" not in str(path)
+    ], "what is collected already is not collected again"
+    assert "acks=1, min ISR 2 of 3" in out
+    assert "acks=all" not in out
+    assert (night / "report/nights-5-acks-1.html").exists()
+
+    code, _, errors = ended(start("--nightly", night, "--where", "ack=1"))
+    assert code == 3
+    assert "no run of these nights has an axis 'ack'; there are: acks," in errors
+    assert "Traceback" not in errors
+
+
+def test_a_night_in_which_nothing_ran_has_a_page_without_spark(tmp_path: Path) -> None:
+    files = NightFiles(tmp_path / "n1")
+    files.plan_item("one", acks="all")
+    night = files.write()
+    code, out, errors = ended(start("--nightly", night))
+    assert (code, errors) == (0, "")
+    assert "Nothing ran" in out
+    assert "No run of this night has ended." in (night / "report/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nightly", "."), "no night is there: it has no night.json"),
+        (("--where", "acks=1"), "add --nightly DIR"),
+        (("--nightly", ".", "--where", "acks"), "it is AXIS=VALUE"),
+        (("--nightly", ".", "--nights", "3", "--since", "2026-07-01"), "give one of them"),
+        (("runs/latest", "--nightly", "."), "name either a run or, with --nightly, a night"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_with_a_sentence(words: tuple[str, ...], said: str) -> None:
+    code, _, errors = ended(start(*words))
+    assert code == 3
+    assert said in " ".join(errors.split())
+    assert "Traceback" not in errors
