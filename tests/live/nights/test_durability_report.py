@@ -35,6 +35,15 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, errors
 
 
+def until_it_collects(place: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a folder of the store is being written."""
+    deadline = time.monotonic() + LIMIT_S
+    while not list(place.glob(".collecting-*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "nothing is collected"
+        time.sleep(0.02)
+
+
 def make_night(path: Path) -> Path:
     """Two runs with histories, one that left nothing."""
     files = NightFiles(path)
@@ -47,11 +56,7 @@ def make_night(path: Path) -> Path:
 def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night(tmp_path: Path) -> None:
     night, place = make_night(tmp_path / "n1"), tmp_path / "store"
     killed = start("--nightly", night)
-    deadline = time.monotonic() + LIMIT_S
-    while not list(place.glob(".collecting-*")):
-        assert killed.poll() is None, killed.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_it_collects(place, killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=LIMIT_S)
     assert store.collections(place) == ([], [])
