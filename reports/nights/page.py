@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
+from reports.cards import with_names
 from reports.nights import figures, table
 from reports.nights.report import Report
 from reports.nights.trends import MEASURES
@@ -41,7 +42,7 @@ def render(night: Path, report: Report, name: str = FILE) -> Path:
     )
     path = folder / name
     fresh = path.with_suffix(f".new-{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
+    fresh.write_text(with_names(text), encoding="utf-8")
     fresh.replace(path)
     return path
 
