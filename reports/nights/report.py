@@ -79,9 +79,17 @@ class Report:
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
-    def vanished(self) -> list[tuple[Standing, bool]]:
-        """Findings that the night does not have, and whether their configuration ran in it."""
-        return [(each, ran_again(each, self.runs)) for each in self.gone]
+    def vanished(self) -> list[tuple[Standing, str]]:
+        """Findings that the night does not have, and what that means."""
+        return [(each, self._why_gone(each)) for each in self.gone]
+
+    def _why_gone(self, each: Standing) -> str:
+        same = {(row["anomaly"], row["configuration"], row["target"]) for row in each.rows}
+        if any((row["anomaly"], row["configuration"], row["target"]) in same for row in self.permitted):
+            return "It was found tonight as well: the configuration permits it, and this night does not forbid it."
+        if ran_again(each, self.runs):
+            return "The configuration ran tonight without it."
+        return "The configuration has no run with a verdict tonight, so nobody knows."
 
     @property
     def acknowledged(self) -> int:

@@ -81,3 +81,11 @@ def test_later_nights_are_not_compared_with() -> None:
     told = report_of(given, "n2", [], "")
     assert [row["night"] for row in told.nights] == ["n1", "n2"]
     assert [card.state for card in told.cards] == ["new"]
+
+
+def test_what_is_gone_because_nothing_forbids_it_any_more_is_told_as_that() -> None:
+    before = finding(name="n1", permitted=True, unexpected=True)
+    for tonight, said in (([finding(name="n2", permitted=True)], "as well"), ([], "without it")):
+        given = tables([night("n1"), night("n2")], [run(name="n2")], [before, *tonight])
+        ((_, why),) = report_of(given, "n2", [], "").vanished
+        assert said in why
