@@ -21,7 +21,6 @@ from chaos.faults.triggers import counts_calls
 from chaos.interrupts import stoppable
 from chaos.plans.plan import Plan, write_plan
 from chaos.runs.directory import RunDirectory, writable
-from chaos.runs.judgement import judge
 from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
 from chaos.runs.run import MakeDriver, Run
@@ -64,6 +63,8 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, labe
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
     refuse("this run", lacks(plan))
+    from chaos.runs.judgement import judge  # with pyarrow: what lacks it is told first
+
     writable(root, room(plan))
     # Whatever takes minutes to install is installed before anything is timed.
     class_archive(java(say.print), say.print)

@@ -1,0 +1,100 @@
+"""`pip install .` into an empty environment: small, without Java, with recipes and plans; it says what it lacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.support.lacks import skip_without
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parents[3]
+MEGABYTE = 1 << 20
+LIMIT_MB = 200
+
+
+class Installed:
+    """An environment with nothing but Squall's core."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder / "venv", folder / "home"
+        self.home.mkdir()
+        venv.create(self.folder, with_pip=True, symlinks=True)
+        done = self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT), path=True)
+        if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
+            skip_without("a package index", "a network that pip reaches")
+        assert done.returncode == 0, done.stderr
+
+    def python(self, *arguments: str, path: bool = False) -> subprocess.CompletedProcess[str]:
+        """The environment's Python. path: with what is on PATH here; else there is no Java, for there is nothing."""
+        environment = {**os.environ} if path else {"PATH": str(self.folder / "bin")}
+        environment |= {"HOME": str(self.home), "COLUMNS": "200"}
+        return subprocess.run(
+            [self.folder / "bin/python", *arguments], capture_output=True, text=True, env=environment, cwd=self.home
+        )
+
+    def squall(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The program that pip has installed."""
+        return self.python(str(self.folder / "bin/squall"), *arguments)
+
+    def packages(self) -> Path:
+        """Where it is installed."""
+        return Path(self.python("-c", "import chaos; print(chaos.__path__[0])").stdout.strip()).parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("installed"))
+
+
+def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed) -> None:
+    size = sum(path.lstat().st_size for path in installed.folder.rglob("*") if path.is_file())
+    assert size < LIMIT_MB * MEGABYTE
+    done = installed.squall("sim", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    assert "VALID" in done.stdout
+    assert "pip install 'squall[spark]'" in done.stdout
+    lossy = installed.squall("sim", "--seed", "1", "--acks", "1", "--min-isr", "1", "--faults", "kill,partition",
+                             "--expect", "safe")  # fmt: skip
+    assert lossy.returncode == 1, lossy.stdout + lossy.stderr
+    assert "lost-write" in lossy.stdout
+    assert "repeat: squall sim --plan" in lossy.stdout
+    assert installed.squall("sim", "--seeds", "0..3", "--jobs", "1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (["run", "--seed", "7"], "spark"),
+        (["run", "--runtime", "docker", "--seed", "7"], "docker"),
+        (["run", "--client", "confluent", "--seed", "7"], "clients"),
+        (["nightly"], "nightly"),
+        (["report", "runs/latest"], "spark"),
+    ],
+)
+def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: list[str], extra: str) -> None:
+    installed.squall("sim", "--seed", "7")
+    done = installed.squall(*words)
+    assert f"squall[{extra}]" in done.stdout + done.stderr
+    assert done.returncode == 3
+
+
+def test_recipes_and_plans_came_with_it_and_tests_did_not(installed: Installed) -> None:
+    shared = installed.packages() / "chaos/shared"
+    recipes = {path.relative_to(shared / "compose") for path in (shared / "compose").rglob("*") if path.is_file()}
+    ours = {path.relative_to(ROOT / "compose") for path in (ROOT / "compose").rglob("*") if path.is_file()}
+    assert recipes == {path for path in ours if "__pycache__" not in path.parts}
+    assert (shared / "plans/nightly.toml").read_bytes() == (ROOT / "plans/nightly.toml").read_bytes()
+    assert not (installed.packages() / "tests").exists()
+
+
+def test_pytest_finds_the_fixture_by_itself(installed: Installed) -> None:
+    asks = "from importlib.metadata import entry_points as found; print(found(group='pytest11')['squall'].value)"
+    assert installed.python("-c", asks).stdout.strip() == "chaos.fixture.plugin"
+    asks = "import sys, chaos.fixture; print('trio' in sys.modules)"
+    assert installed.python("-c", asks).stdout.strip() == "False", "a session that does not use it pays nothing"
