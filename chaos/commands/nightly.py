@@ -54,11 +54,11 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
 
 
 @click.command(
-    epilog=f"""\\b
+    epilog=f"""\b
 Axes: {", ".join(list(AXES)[:8])},
 {", ".join(list(AXES)[8:])}
 
-\\b
+\b
 Examples:
   squall nightly                           {FILE}
   squall nightly --list                    what it would run, how long, how much disk
@@ -67,7 +67,7 @@ Examples:
   squall nightly -k "kafka and not acks" -x
   squall nightly --resume nights/20260704T010000
 
-\\b
+\b
 Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
 2 too much is unknown (--unknown-share), 3 wrong usage, 130 interrupted."""
 )
@@ -95,6 +95,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     "--time",
     "time_s",
     type=click.FloatRange(0, min_open=True),
+    metavar="S",
     help="With --vary alone: seconds of load of each run. [default: 30]",
 )
 @click.option("--seeds", type=click.IntRange(1), metavar="N", help="Seeds for each configuration and mix of faults.")
@@ -122,8 +123,12 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     metavar="PERCENT",
     help="Exit with 2 if more of the runs than this are unknown. [default: the matrix's, else 20]",
 )
-@click.option("--retries", type=click.IntRange(0, 10), help="How often an unknown run is tried again. [default: 1]")
-@click.option("--keep-mib", type=click.IntRange(1), help="What all runs may leave on disk, in MiB. [default: 4096]")
+@click.option(
+    "--retries", type=click.IntRange(0, 10), metavar="N", help="How often an unknown run is repeated. [default: 1]"
+)
+@click.option(
+    "--keep-mib", type=click.IntRange(1), metavar="N", help="MiB that all runs may leave on disk. [default: 4096]"
+)
 @click.option(
     "--never",
     multiple=True,
