@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import trio
@@ -106,7 +105,7 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, labe
 def lacks(plan: Plan) -> list[Lack]:
     """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
     in_containers = plan.runtime == "docker" or bool(plan.compose)
-    found = [Lack(each) for each in missing("spark", *(("docker",) if in_containers else ()))]
+    found = [Lack(each) for each in missing("spark")]
     needs = plan.workload.needs()
     try:
         if plan.workload.client != "squall":
@@ -116,7 +115,7 @@ def lacks(plan: Plan) -> list[Lack]:
     except Refused as lack:
         found.append(Lack(str(lack)))
     if in_containers:
-        found += engine_lacks() if find_spec("docker") is not None else []
+        found += engine_lacks()
     elif plan.runtime == "process" and plan.target == "kafka":
         found += kafka_lacks()
     return found

@@ -8,6 +8,7 @@ import pwd
 
 from chaos.errors import HarnessError
 from chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
+from chaos.toolchain.extras import missing
 from chaos.toolchain.lacks import Lack
 from chaos.typed import typed
 
@@ -18,6 +19,8 @@ def engine_lacks() -> list[Lack]:
     An engine that was just installed is not yet everybody's, and has no images, which only root can make where no
     registry answers.
     """
+    if lacks := missing("docker"):
+        return [Lack(each) for each in lacks]
     path = (os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}").removeprefix("unix://")
     try:
         find_engine().close()
