@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from chaos.errors import HarnessError, Refused
+from chaos.toolchain.extras import missing
 from chaos.typed import script
 
 T = TypeVar("T")
@@ -412,6 +413,8 @@ def check(info: Mapping[str, Any], api_version: str) -> None:
 
 
 def _client(url: str) -> Any:
+    if lacks := missing("docker"):
+        raise Refused(lacks[0])
     from docker import APIClient
 
     return _call("reach the engine", APIClient, base_url=url, version="auto", timeout=CALL_S)
