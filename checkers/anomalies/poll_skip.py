@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.reads import consecutive_reads, version_orders, witness
+from checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
 from checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "poll-skip",
         Family.READERS,
-        "a poll skips over records that stand behind those of the poll before it",
+        "a poll skips over records that stand behind those of the poll before it, or moves the reader over records and "
+        "returns none",
         source=JEPSEN,
         jepsen="poll-skip",
-        other="the offset read before",
+        other="the offset read before; of a poll that returned nothing, the position before",
         needs=(Need.READS,),
         meaning="polls skipped over records",
     ),
@@ -42,6 +44,14 @@ def find(seen: Seen) -> Iterator[Witness]:
         order = orders[after.iso][after.part]
         if after.off > before.off and order[after.off] - order[before.off] > 1 and after.part not in compacted:
             yield witness("poll-skip", before, after)
+    seen_up_to = {partition.part: partition.seen for partition in seen.history.partitions}
+    offsets = [{part: sorted(order) for part, order in level.items()} for level in orders]
+    for empty in seen.view(passages):
+        there = offsets[empty.iso].get(empty.part, [])
+        first = bisect_left(there, empty.before)
+        skips = first < len(there) and there[first] < min(empty.off, seen_up_to[empty.part] + 1)
+        if skips and empty.part not in compacted:
+            yield Witness("poll-skip", "", empty.part, empty.off, -1, empty.op, empty.proc, empty.before)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

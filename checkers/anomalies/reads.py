@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkers.anomalies.transactions import ended_late, transactions_of
 from checkers.findings import Witness
-from checkers.history.tables import ABORT, POLL, SEND, History, Row
+from checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, History, Row
 
 
 def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
@@ -18,6 +18,11 @@ def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
             pairs.append((last[reader], record))
         last[reader] = record
     return pairs
+
+
+def passages(history: History) -> list[Row]:
+    """Every empty poll that moved its reader: from `before` to `off`."""
+    return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 
 
 Order = dict[int, dict[int, int]]

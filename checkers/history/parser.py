@@ -294,7 +294,8 @@ class Parser:
                 partition.seen = max(partition.seen, whole(highest))
                 self.history.read_inside += len(pairs) if isolation == 1 and "x" in invoked else 0
             else:
-                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, -1, 0, -1))
+                stood = self._stood(invoked, partition, position, log_start)
+                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, stood, 0, -1))
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
             before = self._watermarks.fetched((proc, part, epoch), hw, lso)
@@ -320,6 +321,16 @@ class Parser:
             self._finals.ended(proc, _offsets(line.get("end", {})))
         if st != OK:
             self._positions.forget(proc)
+
+    def _stood(self, invoked: dict[str, Any], partition: Partition, position: int, log_start: int) -> int:
+        """Where a reader stood whom a poll moved to `position` without a record; -1 where it was not moved."""
+        stood: int = invoked["at"].get(str(partition.part), position)
+        if partition.deletable:
+            stood = max(stood, log_start)
+        if not 0 <= stood < position:
+            return -1
+        self.history.holes += 1
+        return stood
 
     def _answered(self, proc: int, partition: Partition, log_start: int) -> int:
         """A partition's answer has come: which `seg` its records belong to."""

@@ -60,7 +60,8 @@ class Row(NamedTuple):
     seg: int
     """How often this reader's position in this partition was forgotten: reads of one `seg` follow each other."""
     before: int
-    """Offset of the record that this reader got before this one in the same `seg`; -1 where this is the first."""
+    """Offset of the record that this reader got before this one in the same `seg`; -1 where this is the first. Of an
+    empty poll that moved the reader: its position before."""
     inside: int
     """1 where it got that one from the same poll."""
     key: int
@@ -379,7 +380,8 @@ class History:
     corrupt: int = 0
     """Received records whose payload did not verify."""
     holes: int = 0
-    """Received records that did not stand right behind the one that the same reader got before."""
+    """Received records that did not stand right behind the one that the same reader got before, and answers without a
+    record that moved a reader."""
     read_inside: int = 0
     """Records that polls at read_committed returned inside transactions."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -40,10 +40,25 @@ where next < o.off and not compacted
 or which a late EndTxn may have aborted."""
 
 
+PASSAGES = """
+union all
+select 'poll-skip' anomaly, '' evidence, e.part, e.off, -1L val, op, bigint(proc) proc, before other
+from (
+  select r.part, r.off, r.iso, r.op, r.idx, r.proc, r.before,
+         explode(sequence(r.before, least(r.off - 1, p.seen))) passed
+  from records r join partitions p on p.part = r.part
+  where r.kind = 2 and r.before >= 0 and r.before <= p.seen and not p.compacted) e
+join order_of n on n.part = e.part and n.off = e.passed{same_level}
+group by e.part, e.off, op, e.idx, proc, before
+"""
+"""Empty polls that moved their reader over records. Beyond what any reader saw nothing counts."""
+
+
 def query(history: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.poll_skip`."""
     if not history.holes:
         return []
     if has_transactions(history):
-        return [Select(WITH_TRANSACTIONS, ("records", "places", "partitions", "txn_values"))]
-    return [Select(SQL, ("records", "places", "partitions"))]
+        sql = WITH_TRANSACTIONS + PASSAGES.format(same_level=" and n.iso = e.iso")
+        return [Select(sql, ("records", "places", "partitions", "txn_values"))]
+    return [Select(SQL + PASSAGES.format(same_level=""), ("records", "places", "partitions"))]

@@ -69,6 +69,51 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("a poll that returns nothing and moves the reader over records is a skip", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [], at=0, position=3)
+    return h
+
+
+@CASES.case("a poll that returns nothing may move the reader over offsets that nobody ever saw")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, second = h.sent(p, 0), h.sent(p, 5)
+    h.final([(0, first), (5, second)])
+    reader = h.reader()
+    h.poll(reader, [(0, first)])
+    h.poll(reader, [], at=1, position=5)
+    h.poll(reader, [(5, second)])
+    return h
+
+
+def nothing_at_read_committed(how: str) -> HistoryBuilder:
+    """A reader at read_committed is moved over the records of a transaction without getting them."""
+    h = HistoryBuilder()
+    p = h.producer()
+    txn = h.begin(p)
+    value = h.ok(h.send(p, txn=txn), 0).val
+    h.end(txn, how)
+    plain = h.sent(p, 2)
+    committed = [(0, value)] if how == "commit" else []
+    h.final([(0, value), (2, plain)])
+    h.final([*committed, (2, plain)], isolation=1)
+    h.poll(h.reader(isolation=1), [], at=0, position=2)
+    return h
+
+
+@CASES.case("a read_committed reader is not moved over a committed transaction", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return nothing_at_read_committed("commit")
+
+
+@CASES.case("a read_committed reader is moved over an aborted transaction")
+def _() -> HistoryBuilder:
+    return nothing_at_read_committed("abort")
+
+
 @CASES.case("after a rebalance a reader may go on anywhere")
 def _() -> HistoryBuilder:
     h, v, reader = three()
