@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 
 from checkers.history.late_ends import LateEnds
-from checkers.history.positions import FinalReads, Positions, Watermarks
+from checkers.history.positions import FinalReads, Positions, Watermarks, moved_from
 from checkers.history.tables import (
     ABORT,
     COMMIT,
@@ -294,7 +294,8 @@ class Parser:
                 partition.seen = max(partition.seen, whole(highest))
                 self.history.read_inside += len(pairs) if isolation == 1 and "x" in invoked else 0
             else:
-                stood = self._stood(invoked, partition, position, log_start)
+                stood = moved_from(invoked["at"].get(str(part), position), partition, position, log_start)
+                self.history.holes += stood >= 0
                 self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, stood, 0, -1))
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
@@ -321,16 +322,6 @@ class Parser:
             self._finals.ended(proc, _offsets(line.get("end", {})))
         if st != OK:
             self._positions.forget(proc)
-
-    def _stood(self, invoked: dict[str, Any], partition: Partition, position: int, log_start: int) -> int:
-        """Where a reader stood whom a poll moved to `position` without a record; -1 where it was not moved."""
-        stood: int = invoked["at"].get(str(partition.part), position)
-        if partition.deletable:
-            stood = max(stood, log_start)
-        if not 0 <= stood < position:
-            return -1
-        self.history.holes += 1
-        return stood
 
     def _answered(self, proc: int, partition: Partition, log_start: int) -> int:
         """A partition's answer has come: which `seg` its records belong to."""

@@ -134,6 +134,12 @@ class _Reading:
     whole: bool = True
 
 
+def moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
+    """Where a reader stood whom a poll moved to `position` without a record; -1 where it was not moved."""
+    stood = max(stood, log_start) if partition.deletable else stood
+    return stood if 0 <= stood < position else -1
+
+
 class FinalReads:
     """Follows the readers of final reads, and says at the end what of each partition they prove."""
 
