@@ -340,7 +340,9 @@ def test_of_two_readers_of_aborted_records_only_the_one_at_read_committed_breaks
     h.final([], end=2, position=2, isolation=1)
     verdict = _judged(_transactional(), h)
     assert verdict.verdict == (INVALID if isolation else VALID), verdict.reasons
-    assert _found(verdict) == ({("G1a", "reads", False)} if isolation else set())
+    # One reader at read_committed got the record, and the final one passed over it.
+    broken = {("G1a", "reads", False), ("poll-skip", "", False)}
+    assert _found(verdict) == (broken if isolation else set())
 
 
 @pytest.mark.parametrize("isolation", [0, 1])

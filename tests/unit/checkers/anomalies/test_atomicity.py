@@ -8,6 +8,8 @@ from tests.support.histories.case import Cases
 from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row
 
 CASES = Cases()
+SKIPPED = ("poll-skip", "")
+"""A reader at read_committed that is moved over a committed record, and gets none, misses it as well."""
 test_the_reference = CASES.test()
 
 
@@ -49,7 +51,7 @@ def _() -> HistoryBuilder:
     return h
 
 
-@CASES.case("a committed transaction of which nothing is visible", ("lost-txn", ""))
+@CASES.case("a committed transaction of which nothing is visible", ("lost-txn", ""), SKIPPED)
 def _() -> HistoryBuilder:
     h, (one, two) = transacted(sends=2)
     h.final([(0, one), (1, two)], end=3)
@@ -95,17 +97,17 @@ def _() -> HistoryBuilder:
     return in_a_row("abort", NONE)
 
 
-@CASES.case("an abort that was answered in time takes nothing of the next transaction", ("torn-txn", ""))
+@CASES.case("an abort that was answered in time takes nothing of the next transaction", ("torn-txn", ""), SKIPPED)
 def _() -> HistoryBuilder:
     return in_a_row("abort", HALF, waits_ms=REQUEST_TIMEOUT_MS - 1)
 
 
-@CASES.case("an abort asked for twice takes nothing of the next epoch", ("torn-txn", ""))
+@CASES.case("an abort asked for twice takes nothing of the next epoch", ("torn-txn", ""), SKIPPED)
 def _() -> HistoryBuilder:
     return in_a_row("abort", HALF, epoch=1)
 
 
-@CASES.case("a commit asked for twice makes no transaction vanish", ("lost-txn", ""))
+@CASES.case("a commit asked for twice makes no transaction vanish", ("lost-txn", ""), SKIPPED)
 def _() -> HistoryBuilder:
     return in_a_row("commit", NONE)
 
@@ -119,7 +121,9 @@ def _once_seen(*, isolation: int) -> HistoryBuilder:
     return h
 
 
-@CASES.case("a transaction of unknown end of which a read_committed reader got a record vanishes", ("lost-txn", ""))
+@CASES.case(
+    "a transaction of unknown end of which a read_committed reader got a record vanishes", ("lost-txn", ""), SKIPPED
+)
 def _() -> HistoryBuilder:
     return _once_seen(isolation=1)
 
