@@ -32,6 +32,7 @@ def render(night: Path, report: Report, name: str = FILE) -> Path:
             count=table.count,
             share=table.share,
             duration=table.duration,
+            amount=table.amount,
             link=lambda row: link_of(night, row),
             explain=lambda row: explain(night, row),
             glance=_drawn(lambda: figures.glance(report.cells)),

@@ -160,6 +160,11 @@ def share(value: float | None) -> str:
     return f"{percent:.{2 if percent < 10 else 1}f}%" if percent >= 0.1 else f"{percent:.{1 - floor(log10(percent))}f}%"
 
 
+def amount(value: float) -> str:
+    """A mean of counts."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
 def duration(ms: float | None) -> str:
     """A time as people say it."""
     if ms is None:

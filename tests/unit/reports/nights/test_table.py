@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.nights.table import cells_of, duration, share
+from reports.nights.table import amount, cells_of, duration, share
 from tests.support.nights.rows import cell, losing
 
 
@@ -74,3 +74,10 @@ def test_shares_are_short(value: float | None, text: str) -> None:
 )
 def test_times_are_short(ms: float | None, text: str) -> None:
     assert duration(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.0123, "0.012"), (2.5, "2.5"), (9.97, "10"), (319.4, "319"), (78000.2, "78,000")]
+)
+def test_means_of_counts_are_written_without_exponents(value: float, text: str) -> None:
+    assert amount(value) == text
