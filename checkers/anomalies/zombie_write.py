@@ -36,11 +36,14 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def _fenced(txn: Txn, inits: list[Init]) -> Init | None:
-    """The first take-over by another process after this one got its id; None if there was none."""
+    """The first take-over by another process that asked after this one got its id; None if there was none.
+
+    Of two that asked side by side nobody knows who was first: answers overtake each other.
+    """
     own = max((init.t for init in inits if init.proc == txn.proc and init.t <= txn.t0), default=None)
     if own is None:
         return None
-    return min((init for init in inits if init.proc != txn.proc and init.t > own), default=None)
+    return min((init for init in inits if init.proc != txn.proc and init.t0 >= own), default=None)
 
 
 def _inits_of(history: History) -> dict[int, list[Init]]:

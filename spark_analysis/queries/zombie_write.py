@@ -14,7 +14,7 @@ with own as (
   group by t.op, t.id, t.proc),
 fence as (
   select o.txn, min(struct(i.t, i.proc)) by
-  from own o join inits i on i.id = o.id and i.proc <> o.proc and i.t > o.since
+  from own o join inits i on i.id = o.id and i.proc <> o.proc and i.t0 >= o.since
   group by o.txn)
 select 'zombie-write' anomaly, if(c.final, 'final', 'reads') evidence, c.part, c.off, c.val, c.txn op,
        bigint(c.txn_proc) proc, bigint(by.proc) other

@@ -201,9 +201,10 @@ class HistoryBuilder:
 
     # ------------------------------------------------------------------------------------------- transactions
 
-    def initialised(self, proc: int, transactional_id: str = "a", epoch: int = 0) -> None:
-        """A producer takes over a transactional id."""
-        self.event("txn_init", p=proc, x=transactional_id, t0=self.now, pid=4000, pe=epoch)
+    def initialised(self, proc: int, transactional_id: str = "a", epoch: int = 0, asked: int | None = None) -> None:
+        """A producer takes over a transactional id. `asked`: when it asked for it; None: just now."""
+        t0 = self.now if asked is None else asked
+        self.event("txn_init", p=proc, x=transactional_id, t0=t0, pid=4000, pe=epoch)
 
     def begin(self, proc: int, transactional_id: str = "a", timeout_ms: int = 1000) -> Other:
         """A transaction begins."""

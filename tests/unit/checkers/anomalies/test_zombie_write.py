@@ -52,6 +52,21 @@ def _() -> HistoryBuilder:
     return _taken_over(sent_after=True, own_later=True)
 
 
+@CASES.case("of two that asked for an id side by side, the one that was answered first may have it")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    one, other = h.producer(), h.producer()
+    asked = h.now
+    h.initialised(one, epoch=1)
+    h.initialised(other, epoch=0, asked=asked)
+    txn = h.begin(one)
+    send = h.ok(h.send(one, txn=txn), 0)
+    h.end(txn, "commit")
+    h.final([(0, send.val)], end=2)
+    h.final([(0, send.val)], end=2, isolation=1)
+    return h
+
+
 @CASES.plant("zombie-write")
 def _(history: GeneratedHistory) -> None:
     history.take_in(_taken_over(sent_after=True))
