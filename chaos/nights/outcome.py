@@ -1,4 +1,4 @@
-"""What a night came to: counts, the exit code, and the same as Markdown and as plain text. Pure."""
+"""What a night came to: counts, the exit code, and the same as Markdown and as plain text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from chaos.nights.items import Item
 from chaos.nights.results import INVALID, UNKNOWN, VALID, Attempt
+from chaos.typed import typed
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes: nothing that is not permitted; a finding; too much is unknown."""
@@ -127,7 +128,7 @@ def _row(*cells: str) -> str:
 
 def _story(outcome: Outcome, attempt: Attempt) -> str:
     """The command that tells what happened."""
-    return f"./squall explain {'/'.join(filter(None, (outcome.folder, attempt.run)))}"
+    return typed("explain", "/".join(filter(None, (outcome.folder, attempt.run))))
 
 
 def _run(item: Item) -> str:

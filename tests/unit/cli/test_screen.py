@@ -18,7 +18,8 @@ def test_times_to_wait_are_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
 
 
-def test_a_live_line_is_there_on_a_terminal_and_gone_at_the_end() -> None:
+def test_a_live_line_is_there_on_a_terminal_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # one that can go back: no other has a live line
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, color_system=None)
     with live_line(console, lambda: "3/10 seeds"):

@@ -175,7 +175,7 @@ def test_one_moment_is_one_number_in_banner_verdict_story_and_page(
     moment, name = re.match(r"(\S+) s (\S+)", reasons[0]).groups()  # type: ignore[union-attr]
     assert f"{moment} s {name}" in " ".join(capsys.readouterr().err.split())
     page = (run / "report.html").read_text()
-    told = re.search(rf'"t">([-0-9.]+) s</span><span>Here {name} is broken', page)
+    told = re.search(rf'class="t"[^>]*>([-0-9.]+) s</a><span[^>]*>Here {name} is broken', page)
     assert told is not None
     assert float(told[1]) == pytest.approx(float(moment), abs=0.01)
     planned = {fault.id: fault.at_s for fault in read_plan(run / "plan.toml").timeline() if not fault.when}
