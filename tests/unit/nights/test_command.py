@@ -22,7 +22,10 @@ def test_a_list_says_what_would_run_and_writes_nothing(tmp_path: Path, capsys: p
     assert not night.exists()
 
 
-def test_a_list_says_what_the_budget_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_says_what_the_budget_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     words = [*SMALL, "--seeds", "3", "--budget", "8s", "--out", str(tmp_path / "night"), "--list"]
     assert cli.run(words) == 0
     out = capsys.readouterr().out
