@@ -76,7 +76,7 @@ def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night
     before = sorted(place.rglob("*"))
     code, out, errors = ended(start("--nightly", night, "--where", "acks=1", "--nights", "5"))
     assert code == 0, errors
-    assert sorted(path for path in place.rglob("*") if ".collecting-" not in path.name) == [
+    assert sorted(path for path in place.rglob("*") if ".collecting-" not in str(path)) == [
         path for path in before if ".collecting-" not in str(path)
     ], "what is collected already is not collected again"
     assert "acks=1, min ISR 2 of 3" in out

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,11 @@ def test_each_set_is_a_command_of_the_program(group: str) -> None:
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that a run in `tmp_path` left behind."""
     popen = subprocess.Popen(["sleep", "60"], env={**os.environ, leftovers.MARK: str(tmp_path)})
+    deadline = time.monotonic() + 30
+    # The kernel shows a program's environment a little later than the program.
+    while str(tmp_path).encode() not in Path(f"/proc/{popen.pid}/environ").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     yield popen
     popen.kill()
     popen.wait()
