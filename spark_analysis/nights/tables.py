@@ -6,6 +6,8 @@ and join by partition, value or operation then stays inside its run.
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +54,16 @@ def kept(run_dir: Path) -> Kept:
 
     Raises FileNotFoundError where there is no history, OSError and ValueError where it cannot be read.
     """
+    # Of two sessions that find a history not converted, one waits: half of what the other writes cannot be read.
+    directory = os.open(run_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        return _kept(run_dir)
+    finally:
+        os.close(directory)
+
+
+def _kept(run_dir: Path) -> Kept:
     folder = run_dir / conversion.FOLDER
     try:
         converted = conversion.read_conversion(run_dir)
