@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def update(request: pytest.FixtureRequest) -> bool:
     """Whether golden scripts are to be rewritten instead of compared."""
     return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_terminal() -> Iterator[None]:
+    """How wide or colourful the terminal of whoever runs the tests is decides nothing: a test that needs one makes it.
+
+    Given back at the end: pytest's own summary uses it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):
+            patch.delenv(name, raising=False)
+        yield
 
 
 class Lanes(LoadFileScheduling):
