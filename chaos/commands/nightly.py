@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chaos.nights.opening import Opened
     from chaos.nights.outcome import Outcome
     from chaos.nights.player import Player
-    from chaos.nights.results import Attempt
+    from checkers.nights.results import Attempt
 
 INTERRUPTED = 130
 STYLES = {"valid": "green", "invalid": "bold red"}
@@ -276,7 +276,7 @@ def _play(
     from chaos.nights.leftovers import end_leftovers
     from chaos.nights.outcome import many
     from chaos.nights.player import Limits, Player
-    from chaos.nights.results import by_item
+    from checkers.nights.results import by_item
 
     say.print(f"night {opened.id}: {directory.path}", soft_wrap=True)
     for ended in end_leftovers(directory.runs):
@@ -323,6 +323,7 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
 def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
     """Write what the night came to, and say it. The exit code."""
     from chaos.nights import outcome as outcomes
+    from checkers.nights.night import SCHEMA
 
     selected = tuple(player.items)
     ids = {each.item for each in selected}
@@ -335,7 +336,7 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     code = INTERRUPTED if interrupted else outcome.exit
     _add_checks(directory, outcome)
     told = {
-        "schema": 1,
+        "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "exit": code,
         "interrupted": interrupted,

@@ -21,7 +21,7 @@ from allure_commons.types import AttachmentType
 
 from chaos.nights.evidence import Evidence, Step
 from chaos.nights.items import Item
-from chaos.nights.results import VALID, Attempt
+from checkers.nights.results import VALID, Attempt
 
 LISTENER = "allure_listener"
 CATEGORIES = [

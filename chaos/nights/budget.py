@@ -9,7 +9,7 @@ from math import ceil
 from statistics import fmean
 
 from chaos.nights.items import Item
-from chaos.nights.results import Attempt
+from checkers.nights.results import Attempt
 
 MIB = 1 << 20
 CORES: Mapping[str, int] = {"sim": 1}

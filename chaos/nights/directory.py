@@ -13,10 +13,10 @@ from typing import Any
 
 from chaos.errors import Refused
 from chaos.nights.items import Item, item_of
-from chaos.nights.results import Attempt, parse
+from checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
+from checkers.nights.results import Attempt, parse
 
 NIGHTS = Path("nights")
-SCHEMA = 1
 GOES = ("nodes", "spark.log", "clients.log")
 """What is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay: reports are made of them."""
 
@@ -30,7 +30,7 @@ class NightDirectory:
     @property
     def night(self) -> Path:
         """night.json: all that was planned, in the order of running."""
-        return self.path / "night.json"
+        return self.path / FILE
 
     @property
     def matrix(self) -> Path:
@@ -40,12 +40,12 @@ class NightDirectory:
     @property
     def results(self) -> Path:
         """results.jsonl: a line for each attempt, as soon as it ended."""
-        return self.path / "results.jsonl"
+        return self.path / RESULTS
 
     @property
     def end(self) -> Path:
         """end.json: there is one once the night has ended."""
-        return self.path / "end.json"
+        return self.path / END
 
     @property
     def runs(self) -> Path:
@@ -79,14 +79,16 @@ class NightDirectory:
     def planned(self) -> tuple[dict[str, Any], list[Item]]:
         """night.json, and its items. Refused where it cannot be read."""
         try:
-            told = json.loads(self.night.read_text())
+            told = read_head(self.path)
             return told, [item_of(each) for each in told["items"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Refused(f"{self.path}: not the folder of a night: night.json cannot be read: {error}") from None
+        except NoNight as nothing:
+            raise Refused(str(nothing)) from None
+        except (KeyError, TypeError) as error:
+            raise Refused(f"{self.night}: its items cannot be read: {error}") from None
 
     def attempts(self) -> list[Attempt]:
         """What has ended so far."""
-        return parse(self.results.read_text(errors="replace")) if self.results.exists() else []
+        return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
     def add(self, attempt: Attempt) -> None:
         """Note an attempt that has ended, so that it is there whatever happens next."""
@@ -123,7 +125,7 @@ def nights_beside(path: Path) -> list[NightDirectory]:
     """The other nights in the same folder, the newest first."""
     if not path.parent.is_dir():
         return []
-    folders = [each for each in path.parent.iterdir() if each != path and (each / "night.json").exists()]
+    folders = [each for each in path.parent.iterdir() if each != path and (each / FILE).exists()]
     return [NightDirectory(each) for each in sorted(folders, key=lambda each: each.name, reverse=True)]
 
 

@@ -15,13 +15,14 @@ from typing import Any
 from chaos import __version__
 from chaos.errors import Refused
 from chaos.nights.budget import Costs
-from chaos.nights.directory import SCHEMA, NightDirectory, nights_beside, write_whole
+from chaos.nights.directory import NightDirectory, nights_beside, write_whole
 from chaos.nights.items import Item, plan_night
 from chaos.nights.machine import lacking
 from chaos.nights.matrix import Matrix, write_matrix
 from chaos.nights.order import history_of, in_order
-from chaos.nights.results import Attempt, by_item
 from chaos.runtimes.real.processes.child import PACKAGES
+from checkers.nights.night import SCHEMA
+from checkers.nights.results import Attempt, by_item
 
 LOOKED_BACK = 30
 """Nights whose results decide the order and say what runs cost."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from chaos.nights.items import Item
-from chaos.nights.results import VALID, Attempt
+from checkers.nights.results import VALID, Attempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
 """A configuration that never ran; one that had a finding or no verdict last time; one that was well."""

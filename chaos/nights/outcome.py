@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.nights.items import Item
-from chaos.nights.results import INVALID, UNKNOWN, VALID, Attempt
 from chaos.typed import typed
+from checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes: nothing that is not permitted; a finding; too much is unknown."""

@@ -24,8 +24,8 @@ from chaos.nights.budget import Costs, cores
 from chaos.nights.directory import NightDirectory, bytes_of, thin
 from chaos.nights.items import Item
 from chaos.nights.matrix import Matrix, meets
-from chaos.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt, finished
 from chaos.runtimes.real.processes.child import PACKAGES, TETHER
+from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
 ENDING_S = 90.0
@@ -221,6 +221,13 @@ class Player:
         folder = self.directory.runs.absolute()
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(each for each in found if wanted.fullmatch(each.name) and not each.is_symlink())
+
+
+def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> bool:
+    """Whether an item needs no further attempt. `repeats`: it would end the same, as a simulation does."""
+    if not attempts:
+        return False
+    return attempts[-1].verdict != UNKNOWN or repeats or len(attempts) > retries
 
 
 def label(item: Item, number: int) -> str:

@@ -19,7 +19,7 @@ from chaos.nights.evidence import Evidence
 from chaos.nights.items import Item
 from chaos.nights.outcome import found
 from chaos.nights.player import Player
-from chaos.nights.results import Attempt
+from checkers.nights.results import Attempt
 
 Show = Callable[[Path, Sequence[str]], Evidence]
 """Reads a run directory; the anomalies that the night forbids, too, have their stories."""

@@ -13,7 +13,8 @@ from checkers import fault_classes
 from checkers.guarantees import FaultClass, guarantee_for
 from checkers.history.conversion import read_faults
 from checkers.history.tables import PlayedFault
-from checkers.nights.night import Attempt, Night
+from checkers.nights.night import Night
+from checkers.nights.results import INVALID, VALID, Attempt
 from checkers.plan_facts import BadPlan, facts_of
 
 ASIDE = (
@@ -48,6 +49,8 @@ class Facts:
     """One run of a night. Nothing in it needs the history's records."""
 
     attempt: Attempt
+    counts: bool
+    """No later attempt of the same item: this one counts."""
     path: Path | None
     """Its directory; None where there is none."""
     verdict: str
@@ -68,21 +71,24 @@ class Facts:
 
 def facts_of_night(night: Night) -> list[Facts]:
     """Of every attempt, in the order in which they ended."""
-    return [_facts(night, attempt) for attempt in night.attempts]
+    last = night.last
+    return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 
 
-def _facts(night: Night, attempt: Attempt) -> Facts:
+def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     path = night.path / attempt.run if attempt.run else None
     if path is not None and not path.is_dir():
         path = None
     plan = _toml(path / "plan.toml") if path else {}
     verdict = _json(path / "verdict.json") if path else {}
     faults = _faults(path)
-    axes = axes_of(plan, attempt.planned)
+    planned = night.items.get(attempt.item, {})
+    axes = axes_of(plan, planned)
     classes, promise, permitted = _promise(plan, faults, verdict)
-    seed = plan.get("seed", attempt.planned.get("seed"))
+    seed = plan.get("seed", planned.get("seed"))
     return Facts(
         attempt=attempt,
+        counts=counts,
         path=path,
         verdict=attempt.verdict,
         axes=axes,
@@ -154,7 +160,7 @@ def _promise(
     except fault_classes.UnknownFault:
         return "not known", "", ()
     words = " ".join(each.value for each in FaultClass if each in classes) or NO_CLASS
-    if isinstance(judged, dict) and verdict.get("verdict") in ("valid", "invalid"):
+    if isinstance(judged, dict) and verdict.get("verdict") in (VALID, INVALID):
         permitted = judged.get("permitted")
         return words, str(judged.get("row") or ""), tuple(permitted) if isinstance(permitted, dict) else ()
     try:

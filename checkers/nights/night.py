@@ -8,37 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkers.nights.results import Attempt, parse
+
 SCHEMA = 1
 """Of night.json."""
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
-VERDICTS = ("valid", "invalid", "unknown")
-NO_VERDICT = "no verdict"
 
 
 class NoNight(Exception):
     """The folder holds no night that can be read. The message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One run of an item, or what came of trying."""
-
-    item: str
-    number: int
-    """From 1."""
-    verdict: str
-    """valid, invalid, unknown, or `NO_VERDICT`."""
-    run: str
-    """Its directory, from the night's folder. Empty: there is none."""
-    planned: Mapping[str, Any]
-    """The item as night.json has it."""
-    last: bool
-    """No later attempt of the same item: this one counts."""
-    began: str = ""
-    seconds: float | None = None
-    why: str = ""
-    unexpected: tuple[str, ...] = ()
-    """Anomalies that the configuration permits and the matrix's expectations forbid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +26,10 @@ class Night:
     path: Path
     name: str
     began: str
-    items: tuple[str, ...]
+    items: Mapping[str, Mapping[str, Any]]
+    """Item -> as it was planned, in the order of running."""
     attempts: tuple[Attempt, ...]
+    """In the order in which they ended."""
     commit: str = ""
     budget_s: float | None = None
     ended: str = ""
@@ -67,19 +47,27 @@ class Night:
         tried = {each.item for each in self.attempts}
         return tuple(each for each in self.items if each not in tried)
 
+    @property
+    def last(self) -> Mapping[str, int]:
+        """Item -> the number of its last attempt, which is the one that counts."""
+        found: dict[str, int] = {}
+        for each in self.attempts:
+            found[each.item] = max(found.get(each.item, 0), each.attempt)
+        return found
+
 
 def read_night(path: Path) -> Night:
     """The night in the folder `path`. NoNight; whatever else is damaged stands in `problems`."""
-    told = _head(path)
+    told = read_head(path)
     items = {str(each["item"]): each for each in told.get("items", ()) if isinstance(each, dict) and "item" in each}
     problems: list[str] = []
-    attempts = _attempts(path, items, problems)
+    attempts = _attempts(path, problems)
     end = _end(path, problems)
     return Night(
         path=path,
         name=str(told.get("night") or path.resolve().name),
         began=str(told.get("began") or ""),
-        items=tuple(items),
+        items=items,
         attempts=attempts,
         commit=str(told.get("commit") or ""),
         budget_s=_number(told.get("budget_s")),
@@ -91,7 +79,8 @@ def read_night(path: Path) -> Night:
     )
 
 
-def _head(path: Path) -> dict[str, Any]:
+def read_head(path: Path) -> dict[str, Any]:
+    """What night.json says. NoNight."""
     try:
         told = json.loads((path / FILE).read_text())
     except FileNotFoundError:
@@ -107,31 +96,11 @@ def _head(path: Path) -> dict[str, Any]:
     return told
 
 
-def _attempts(path: Path, items: Mapping[str, Any], problems: list[str]) -> tuple[Attempt, ...]:
-    lines = []
-    for number, text in enumerate(_text(path / RESULTS, problems).splitlines(), start=1):
-        try:
-            line = json.loads(text)
-            lines.append((str(line["item"]), int(line.get("attempt", 1)), line))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            problems.append(f"{RESULTS}: line {number} cannot be read, and is left out.")
-    last = {item: number for item, number, _ in sorted(lines, key=lambda each: each[1])}
-    known = {(item, number): line for item, number, line in lines}
-    return tuple(
-        Attempt(
-            item=item,
-            number=number,
-            verdict=str(line["verdict"]) if line.get("verdict") in VERDICTS else NO_VERDICT,
-            run=str(line.get("run") or ""),
-            planned=items.get(item, {}),
-            last=number == last[item],
-            began=str(line.get("began") or ""),
-            seconds=_number(line.get("seconds")),
-            why=str(line.get("why") or ""),
-            unexpected=tuple(map(str, line.get("unexpected") or ())),
-        )
-        for (item, number), line in known.items()
-    )
+def _attempts(path: Path, problems: list[str]) -> tuple[Attempt, ...]:
+    found, unread = parse(_text(path / RESULTS, problems))
+    problems += [f"{RESULTS}: line {number} cannot be read, and is left out." for number in unread]
+    # An attempt that stands there twice was noted again: the later line is what became of it.
+    return tuple({(each.item, each.attempt): each for each in found}.values())
 
 
 def _end(path: Path, problems: list[str]) -> dict[str, Any]:

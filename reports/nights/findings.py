@@ -48,7 +48,7 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
     head = {
         "night": night,
         "item": attempt.item,
-        "attempt": attempt.number,
+        "attempt": attempt.attempt,
         "run": attempt.run,
         "configuration": facts.configuration,
         **{name: facts.axes.get(name, "") for name in ("target", "runtime", "workload")},

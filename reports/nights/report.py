@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
-VERDICTS = ("invalid", "unknown", "no verdict", "valid")
 WELL, TOO_LITTLE = 0, 2
 """Exit codes of a night."""
 UNKNOWN_SHARE = 0.2
@@ -109,7 +109,7 @@ class Report:
     @property
     def unproven(self) -> int:
         """Items that ran and have no verdict."""
-        return self.verdicts["unknown"] + self.verdicts["no verdict"]
+        return self.verdicts[UNKNOWN] + self.verdicts[NO_VERDICT]
 
     @property
     def retried(self) -> int:
@@ -119,9 +119,9 @@ class Report:
     @property
     def word(self) -> str:
         """valid, invalid or unknown, of the whole night."""
-        if self.found or self.verdicts["invalid"]:
-            return "invalid"
-        return "unknown" if not self.verdicts["valid"] or self.too_little else "valid"
+        if self.found or self.verdicts[INVALID]:
+            return INVALID
+        return UNKNOWN if not self.verdicts[VALID] or self.too_little else VALID
 
     @property
     def too_little(self) -> bool:
@@ -139,11 +139,11 @@ class Report:
             if causes == 1:
                 return f"One thing went wrong, {'and it is new' if new else 'known already'}"
             return f"{causes} things went wrong, {'all' if new == causes else new or 'none'} of them new"
-        if self.verdicts["invalid"]:
-            return _many(self.verdicts["invalid"], "invalid run")
+        if self.verdicts[INVALID]:
+            return _many(self.verdicts[INVALID], "invalid run")
         if not self.runs:
             return "Nothing ran"
-        if self.word == "unknown":
+        if self.word == UNKNOWN:
             return "Too little is proven"
         return "Nothing is wrong"
 
@@ -155,19 +155,19 @@ class Report:
             told.append("No run of this night has ended. " + _of_night(self.night))
         elif self.found:
             told.append("Begin with the first finding below: its story, and the command that tells more, stand there.")
-        elif self.verdicts["invalid"]:
+        elif self.verdicts[INVALID]:
             told.append("Their verdicts do not say what they found: begin with the red runs below.")
-        elif not self.verdicts["valid"]:
+        elif not self.verdicts[VALID]:
             told.append(
                 "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
             )
-        elif self.word == "unknown":
+        elif self.word == UNKNOWN:
             told.append(
                 f"{self.unproven} of {len(self.counting)} runs ended without a verdict. Each of them below says why."
             )
         else:
             told.append("No run found anything that its configuration does not permit.")
-        if self.unproven and self.word == "valid":
+        if self.unproven and self.word == VALID:
             one = self.unproven == 1
             told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
         if self.runs and (missing := len(self.night["not_run"])):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.anomalies.registry import LOSS
+from checkers.nights.results import INVALID, VALID
 
 Row = dict[str, Any]
 NEW, KNOWN = "new", "known"
@@ -140,6 +141,6 @@ def ran_again(gone: Standing, runs: Iterable[Row]) -> bool:
     """Whether a run with a verdict of the night had the configuration of a finding that it no longer shows."""
     wanted = {(row["configuration"], row["target"], row["runtime"]) for row in gone.rows}
     return any(
-        (run["configuration"], run["target"], run["runtime"]) in wanted and run["verdict"] in ("valid", "invalid")
+        (run["configuration"], run["target"], run["runtime"]) in wanted and run["verdict"] in (VALID, INVALID)
         for run in runs
     )

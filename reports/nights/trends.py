@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from checkers.nights.changes import Change, changes
+from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID
 from reports.nights.standing import standings
 
 Row = dict[str, Any]
@@ -18,8 +19,8 @@ MEASURES = (
     ("p99_faulty_ms", "p99 with faults"),
 )
 """Columns of runs, and their names."""
-PROVEN = ("valid", "invalid")
-UNPROVEN = ("unknown", "no verdict")
+PROVEN = (VALID, INVALID)
+UNPROVEN = (UNKNOWN, NO_VERDICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
             night=night["night"],
             began=night["began"],
             runs=len(mine),
-            valid=sum(run["verdict"] == "valid" for run in mine),
-            invalid=sum(run["verdict"] == "invalid" for run in mine),
+            valid=sum(run["verdict"] == VALID for run in mine),
+            invalid=sum(run["verdict"] == INVALID for run in mine),
             unknown=sum(run["verdict"] in UNPROVEN for run in mine),
             new=sum(each.state == "new" for each in found),
             known=sum(each.state != "new" for each in found),

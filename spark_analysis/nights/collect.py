@@ -79,14 +79,14 @@ class Collector:
 
     def _key(self, number: int) -> Row:
         attempt = self.facts[number].attempt
-        return {"night": self.night.name, "item": attempt.item, "attempt": attempt.number}
+        return {"night": self.night.name, "item": attempt.item, "attempt": attempt.attempt}
 
     def _run_row(self, number: int, facts: Facts) -> Row:
         attempt, axes = facts.attempt, facts.axes
         began = [each for each in facts.faults if each.began >= 0]
         return {
             **self._key(number),
-            "counts": attempt.last,
+            "counts": facts.counts,
             "run": attempt.run if facts.path else "",
             "verdict": facts.verdict,
             "began": attempt.began,

@@ -7,7 +7,7 @@ import pytest
 from chaos.nights.budget import MIB, Costs, forecast, spent_s
 from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import make_matrix
-from chaos.nights.results import Attempt
+from checkers.nights.results import Attempt
 
 
 def items(**axes: object) -> tuple[Item, ...]:

@@ -50,7 +50,7 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
         (("--vary", "acks=2"), "one of all, 1, 0"),
         (("--vary", "acks"), "AXIS=VALUE,VALUE is wanted"),
         (("--vary", "mutant=999"), "there is no mutant '999'"),
-        (("--resume", "nowhere"), "not the folder of a night"),
+        (("--resume", "nowhere"), "no night is there: it has no night.json"),
         (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
         (("--never", "lost-writes"), "did you mean 'lost-write'?"),
         (("--budget", "soon"), "is no time"),
@@ -81,3 +81,9 @@ def test_a_folder_that_has_a_night_is_not_begun_again(tmp_path: Path, capsys: py
     (tmp_path / "night.json").write_text("{}")
     assert cli.run([*SMALL, "--out", str(tmp_path)]) == 3
     assert "there is a night already: --resume goes on with it" in capsys.readouterr().err
+
+
+def test_a_night_of_another_schema_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "night.json").write_text('{"schema": 2, "night": "n", "items": []}')
+    assert cli.run(["nightly", "--resume", str(tmp_path)]) == 3
+    assert "is of schema 2, and this version of Squall reads 1" in " ".join(capsys.readouterr().err.split())

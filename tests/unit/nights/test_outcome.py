@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import make_matrix
 from chaos.nights.outcome import Outcome, by_configuration, markdown, text
-from chaos.nights.results import Attempt, by_item
+from checkers.nights.results import Attempt, by_item
 
 
 def night() -> Outcome:

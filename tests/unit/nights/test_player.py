@@ -15,7 +15,7 @@ from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import Matrix, make_matrix
 from chaos.nights.outcome import Outcome
 from chaos.nights.player import Limits, Player
-from chaos.nights.results import Attempt, by_item, parse
+from checkers.nights.results import Attempt, by_item, parse
 
 SCRIPT = """
 import json, pathlib, sys
@@ -116,12 +116,12 @@ def test_valid_runs_are_thinned_and_others_stay_whole(tmp_path: Path) -> None:
 def test_what_ended_is_on_disk_at_once_and_not_played_again(tmp_path: Path) -> None:
     player = night(tmp_path, {1: ["valid"], 2: ["valid"]})
     player.result(player.items[0])
-    written = parse((tmp_path / "results.jsonl").read_text())
+    written = parse((tmp_path / "results.jsonl").read_text())[0]
     assert player.items[0].item in {each.item for each in written}
     player.stop()
     (tmp_path / "told.json").write_text(json.dumps({1: ["invalid"], 2: ["invalid"]}))
     again = night(tmp_path, {1: ["invalid"], 2: ["invalid"]})
-    again.attempts = by_item(parse((tmp_path / "results.jsonl").read_text()))
+    again.attempts = by_item(parse((tmp_path / "results.jsonl").read_text())[0])
     assert [each.verdict for each in played(again)[1]] == ["valid"]
 
 

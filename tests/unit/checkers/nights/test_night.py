@@ -19,7 +19,7 @@ def test_of_an_item_the_last_attempt_counts(tmp_path: Path) -> None:
     files.add("one")
     files.plan_item("two", acks="all")
     night = read_night(files.write(end={"left_out": [{"item": "two", "why": "no time"}]}))
-    assert [(each.number, each.last, each.why) for each in night.attempts] == [
+    assert [(each.attempt, each.attempt == night.last["one"], each.why) for each in night.attempts] == [
         (1, False, "a fault did not land"),
         (2, True, ""),
     ]

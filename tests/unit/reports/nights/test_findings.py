@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from checkers.nights.facts import Facts
-from checkers.nights.night import Attempt
+from checkers.nights.results import Attempt
 from reports.nights.findings import findings_of, fingerprint, general
 from reports.nights.standing import NO_CAUSE
+from tests.support.nights.files import BEGAN
 
 
 def facts(path: Path, *unexpected: str) -> Facts:
     """Of one valid run."""
-    attempt = Attempt("one", 1, "invalid", f"runs/{path.name}", {}, last=True, unexpected=unexpected)
+    attempt = Attempt("one", 1, "invalid", 1, f"runs/{path.name}", BEGAN, 1.0, "", unexpected)
     axes = {"target": "squall", "runtime": "process", "workload": "appends"}
-    return Facts(attempt, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
+    return Facts(attempt, True, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
 
 
 def test_a_lost_record_is_known_by_its_truncation_and_the_fault_before(lost_dir: Path) -> None:

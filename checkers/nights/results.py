@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 VALID, INVALID, UNKNOWN, NO_VERDICT = "valid", "invalid", "unknown", "no verdict"
@@ -18,8 +19,9 @@ class Attempt:
 
     item: str
     attempt: int
-    """From 1."""
+    """Its number, from 1."""
     verdict: str
+    """One of VERDICTS."""
     exit: int
     """Of the command."""
     run: str
@@ -49,21 +51,32 @@ class Attempt:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
 
-def parse(content: str) -> list[Attempt]:
-    """The attempts in a results.jsonl. A last line that was not written to its end is left out."""
-    found = []
-    for line in content.splitlines():
+def parse(content: str) -> tuple[list[Attempt], list[int]]:
+    """The attempts in a results.jsonl, and the numbers of the lines that are none: a session was killed in one, say."""
+    found, unread = [], []
+    for number, line in enumerate(content.splitlines(), start=1):
         try:
-            told = json.loads(line)
-            found.append(_attempt(told))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
+            found.append(_attempt(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            unread.append(number)
+    return found, unread
 
 
 def _attempt(told: Mapping[str, Any]) -> Attempt:
-    plain = {name: told[name] for name in ("item", "attempt", "verdict", "exit", "run", "began", "seconds", "why")}
-    return Attempt(**plain, unexpected=tuple(told.get("unexpected", ())), bytes=int(told.get("bytes", 0)))
+    verdict, began = told["verdict"], str(told["began"])
+    datetime.fromisoformat(began)
+    return Attempt(
+        item=str(told["item"]),
+        attempt=int(told["attempt"]),
+        verdict=verdict if verdict in VERDICTS else NO_VERDICT,
+        exit=int(told["exit"]),
+        run=str(told["run"] or ""),
+        began=began,
+        seconds=float(told["seconds"]),
+        why=str(told["why"] or ""),
+        unexpected=tuple(map(str, told.get("unexpected") or ())),
+        bytes=int(told.get("bytes") or 0),
+    )
 
 
 def by_item(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
@@ -72,10 +85,3 @@ def by_item(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     for each in attempts:
         found.setdefault(each.item, []).append(each)
     return found
-
-
-def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> bool:
-    """Whether an item needs no further attempt. `repeats`: it would end the same, as a simulation does."""
-    if not attempts:
-        return False
-    return attempts[-1].verdict != UNKNOWN or repeats or len(attempts) > retries
