@@ -16,7 +16,8 @@ from rich.table import Table
 from chaos.commands import completions
 from chaos.mutants import find, select
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
-from chaos.mutants.table import write_docs
+from chaos.mutants.mutant import ON_DISKS
+from chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
 from chaos.plans.plan import Plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits
@@ -24,6 +25,9 @@ from chaos.screen import console
 
 if TYPE_CHECKING:
     from chaos.runs.result import SimResult
+
+
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Order:
     """So many plans without the mutant, before the hunt."""
     swarm: bool
     """With the swarm's plans, and not with the mutant's own."""
+    history: bool
+    """Judged by what clients see alone."""
 
 
 @click.command(
@@ -51,6 +57,7 @@ Examples:
   squall hunt --mutants 9,14 --shrink        two of them, each to its shortest plan
   squall hunt --mutants 1 --controls 50      and 50 plans that a sound broker has to stand
   squall hunt --mutants 31 --swarm           without a plan of its own: what the swarm draws
+  squall hunt --checks history               by what clients see alone, as with containers
   squall sim --plan runs/hunt/14.toml --mutant 14 one of the found plans again
 
 \b
@@ -78,6 +85,9 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 @click.option("--controls", default=0, show_default=True, help="Number of plans of each bug that first run without it.")
 @click.option("--swarm", is_flag=True,
               help="Hunt each with the plans that a swarm draws, and not with plans made for it.")  # fmt: skip
+@click.option("--checks", type=click.Choice((ALL, HISTORY)), default=ALL, show_default=True,
+              help="What may find a bug: all also looks inside the brokers after each event; history is only what "
+                   "clients see, and each bug must cause one of the anomalies that its row names.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Folder for the plans that found a bug.")  # fmt: skip
 @click.option(
@@ -96,6 +106,7 @@ def command(
     more: int,
     controls: int,
     swarm: bool,
+    checks: str,
     out: Path,
     docs: Path | None,
 ) -> int:
@@ -105,7 +116,7 @@ def command(
     """
     shrink_s = shrink_budget if shrinks else 0.0
     orders = [
-        Order(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm)
+        Order(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)
         for m in select(names)
         if not (swarm and m.is_setting)
     ]
@@ -119,7 +130,7 @@ def command(
             (out / f"{hunted.mutant}.toml").write_text(hunted.plan)
     results.print(_table(found))
     if docs is not None:
-        write_docs(docs, found, swarm=swarm)
+        write_docs(docs, found, SWARM if swarm else HISTORY if checks == HISTORY else OWN)
     return 0 if all(hunted.is_well for hunted in found) else 1
 
 
@@ -141,11 +152,21 @@ def carry_out(order: Order) -> Hunted:
 
     mutant = find(order.mutant)
     seeds = range(order.first, order.first + order.seeds)
-    run = simulated()
+    run = simulated(history=order.history)
     before = tuple(alarms(mutant, seeds[: order.controls], run))
     shrink = shrinker(order.shrink_s) if order.shrink_s else None
     plan = partial(swarm_plan, workload=mutant.workload) if order.swarm else None
-    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, plan=plan, shrink=shrink, more=order.more, say=say)
+    hunted = hunt(
+        mutant,
+        seeds,
+        run,
+        budget_s=order.budget_s,
+        plan=plan,
+        named=order.history,
+        shrink=shrink,
+        more=order.more,
+        say=say,
+    )
     if not before:
         return hunted
     from dataclasses import replace
@@ -153,13 +174,15 @@ def carry_out(order: Order) -> Hunted:
     return replace(hunted, false_alarms=tuple(dict.fromkeys((*before, *hunted.false_alarms))))
 
 
-def simulated() -> Run:
-    """Plans are run by the simulator. Of a bug of transactions only that counts which clients see."""
+def simulated(*, history: bool = False) -> Run:
+    """Plans are run by the simulator. Of a bug of transactions only that counts which clients see; with `history` of
+    every bug.
+    """
     from chaos.errors import HarnessError
     from chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
-        of_clients = mutant is not None and find(mutant).is_of_transactions
+        of_clients = mutant is not None and (history or find(mutant).is_of_transactions)
         result = simulate(plan, mutant=mutant, stop_at_first=not of_clients)
         if result.failure is None and result.trouble is not None:
             raise HarnessError(result.trouble)
@@ -170,14 +193,16 @@ def simulated() -> Run:
 
 def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None:
     """What the history shows, an expected anomaly before any other; or how the cluster ended. A broken invariant says
-    nothing here: no client can ask for it.
+    nothing here, nor do replicas that differ: no client can ask for either.
     """
     from chaos.runs.result import Failure
 
-    seen = [*(name for name in expected if name in result.anomalies), *result.anomalies]
+    anomalies = [name for name in result.anomalies if name not in ON_DISKS]
+    seen = [*(name for name in expected if name in anomalies), *anomalies]
     if seen:
         return Failure("anomaly", seen[0])
-    return None if result.failure is None or result.failure.kind == "invariant" else result.failure
+    ended = result.failure
+    return None if ended is None or ended.kind == "invariant" or ended.name in ON_DISKS else ended
 
 
 def shrinker(budget_s: float) -> Shrink:
@@ -196,7 +221,8 @@ def shrinker(budget_s: float) -> Shrink:
 def _line(hunted: Hunted) -> str:
     """One line as soon as one hunt is over."""
     if hunted.seed is not None:
-        end = f"found by {hunted.check} in seed {hunted.seed}"
+        other = "" if hunted.is_expected else f", which is none of {', '.join(find(hunted.mutant).expected)},"
+        end = f"found by {hunted.check}{other} in seed {hunted.seed}"
     else:
         end = f"[bold]not found[/] in {hunted.tried} plans"
     steps = "" if hunted.steps is None else f"; steps after shrinking: {hunted.told_steps}"

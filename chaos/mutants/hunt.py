@@ -72,6 +72,12 @@ class Hunted:
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
+    def told_plans(self) -> str:
+        """ "5"; "1 (seed 107)" where the first seed was not 0."""
+        plain = self.seed is None or self.seed == self.tried - 1
+        return str(self.tried) if plain else f"{self.tried} (seed {self.seed})"
+
+    @property
     def told_steps(self) -> str:
         """ "4"; "4 (seed 7)" if another seed found it first; "-" if nothing was shrunk."""
         if self.steps is None:
@@ -150,6 +156,15 @@ class Search:
             if found.failure.name in self.mutant.expected:
                 yield found
 
+    def first_as_named(self) -> Find | None:
+        """The first find by one of the mutant's own checks; where there is none, the first find of all."""
+        other: Find | None = None
+        while (found := self.next_find()) is not None:
+            if found.failure.name in self.mutant.expected:
+                return found
+            other = other or found
+        return other
+
     def fails_as(self, failure: Failed) -> Callable[[Plan], Failed | None]:
         """For a shrinker. A candidate counts only if a sound broker passes it: else it would show another problem."""
 
@@ -172,19 +187,21 @@ def hunt(
     *,
     budget_s: float,
     plan: Callable[[int], Plan] | None = None,
+    named: bool = False,
     shrink: Shrink | None = None,
     more: int = 0,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
 ) -> Hunted:
     """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. `plan`: a seed into a plan, in place
-    of the mutant's own.
+    of the mutant's own. `named`: go on until one of the mutant's own checks finds it; what another check found before
+    is kept only where none of them does.
 
     If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next find, at most `more` times and within the
     rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
     """
     search = Search(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
-    first = search.next_find()
+    first = search.first_as_named() if named else search.next_find()
     hunted = Hunted(mutant.id, search.tried, search.spent_s)
     if first is not None:
         hunted = replace(hunted, seed=first.seed, check=told(first.failure), plan=write_plan(first.plan))

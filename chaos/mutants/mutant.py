@@ -13,11 +13,15 @@ from types import ModuleType
 from typing import Any
 
 from chaos.plans.plan import Plan
+from checkers.anomalies import replica_divergence
+from checkers.anomalies.registry import CATALOG
 
 REPLICATION = "replication"
 """The mutants that need neither groups nor transactions."""
 TRANSACTIONS = "transactions"
 """The mutants that only producers and readers of transactions can meet."""
+ON_DISKS = tuple(anomaly.name for anomaly in replica_divergence.ANOMALIES)
+"""Anomalies of the brokers' files, which clients cannot read."""
 _ABSENT = object()
 
 
@@ -59,7 +63,14 @@ class Mutant:
     """A seed into a plan that is likely to provoke it, and that a sound broker stands."""
     masked: str = ""
     """Why no plan can find it, where that is so: which other rule of the broker stands behind this one."""
+    unseen: str = ""
+    """Why no client can notice it, where that is so: what only a look inside the brokers shows."""
     group: str = REPLICATION
+
+    @property
+    def anomalies(self) -> tuple[str, ...]:
+        """What clients must see of it: those of `expected` that are neither invariants nor of the brokers' files."""
+        return tuple(name for name in self.expected if name in CATALOG and name not in ON_DISKS)
 
     @property
     def is_setting(self) -> bool:

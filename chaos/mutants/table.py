@@ -1,4 +1,4 @@
-"""docs/mutants.md: its tables, made from the registry and from what a hunt has found."""
+"""docs/mutants.md: its tables, made from the registry and from what hunts have found."""
 
 from __future__ import annotations
 
@@ -10,10 +10,22 @@ from chaos.mutants.registry import MUTANTS
 
 if TYPE_CHECKING:
     from chaos.mutants.hunt import Hunted
+    from chaos.mutants.mutant import Mutant
 
 MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
-SWARM_BEGIN, SWARM_END = "<!-- swarm: made by squall hunt --swarm --docs -->", "<!-- end of swarm -->"
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
+
+OWN, HISTORY, SWARM = "own", "history", "swarm"
+"""The hunts of a mutant: with its own plan and every check; with its own plan and what clients see; with the swarm's
+plans.
+"""
+HEAD = ("#", "name", "must cause")
+COLUMNS = {
+    OWN: ("own plan", "plans", "CPU s", "steps"),
+    HISTORY: ("own plan, history alone", "plans", "CPU s"),
+    SWARM: ("swarm", "plans", "CPU s"),
+}
+NOT_HUNTED = "-"
 
 
 def mutants_table() -> str:
@@ -32,29 +44,42 @@ def mutants_table() -> str:
     return _markdown(("#", "name", "the broker ...", "source", "replaces", "faults"), rows)
 
 
-def results_table(found: Sequence[Hunted], before: str = "") -> str:
-    """What each hunt came to; of mutants that were not hunted now, the rows that the table had before."""
+def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN) -> str:
+    """What these hunts came to, in the columns of their kind. All other columns and rows stay as they were."""
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
-    rows |= {h.mutant: _result(h) for h in found}
-    head = ("#", "name", "found by", "seed", "plans tried", "CPU s", "steps after shrinking")
+    for h in found:
+        mutant = MUTANTS[h.mutant]
+        # A bug of transactions is hunted by what clients see, with whatever checks.
+        both = mutant.is_of_transactions and which != SWARM
+        told = {each: _result(h, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
+        rows[h.mutant] = _row(mutant, told, rows.get(h.mutant, ()))
+    head = [*HEAD, *(name for columns in COLUMNS.values() for name in columns)]
     return _markdown(head, [rows[mutant] for mutant in MUTANTS if mutant in rows])
 
 
-def _result(h: Hunted) -> Sequence[str]:
-    m = MUTANTS[h.mutant]
-    check = h.check or (f"nothing: {m.masked}" if m.masked else "nothing")
-    seed = "-" if h.seed is None else str(h.seed)
-    return m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", h.told_steps
+def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
+    """A mutant's row, with what `told` has for some of its hunts and what `before` has for the others."""
+    row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or "nothing that clients see"]
+    for which, columns in COLUMNS.items():
+        kept = before[len(row) : len(row) + len(columns)]
+        row += told.get(which) or kept or [NOT_HUNTED] * len(columns)
+    return row
 
 
-def write_docs(page: Path, found: Sequence[Hunted], *, swarm: bool = False) -> None:
-    """Put the table of mutants and that of these results into the page, in place of those that are there. `swarm`: they
-    were hunted with the swarm's plans.
-    """
-    begin, end = (SWARM_BEGIN, SWARM_END) if swarm else (RESULTS_BEGIN, RESULTS_END)
+def _result(h: Hunted, mutant: Mutant, which: str) -> Sequence[str]:
+    """The columns of one hunt."""
+    why = mutant.masked or (mutant.unseen if which == HISTORY else "")
+    check = h.check or (f"nothing: {why}" if why else "nothing")
+    if h.check and which == HISTORY:
+        check = check.partition(" ")[2] + ("" if h.is_expected else " (not named)")
+    return check, h.told_plans, f"{h.seconds:.1f}", *([h.told_steps] if which == OWN else [])
+
+
+def write_docs(page: Path, found: Sequence[Hunted], which: str = OWN) -> None:
+    """Put the table of mutants and that of these results into the page, in place of those that are there."""
     text = replaced(page.read_text(), MUTANTS_BEGIN, MUTANTS_END, mutants_table())
-    before = text.partition(begin)[2].partition(end)[0]
-    page.write_text(replaced(text, begin, end, results_table(found, before)))
+    before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]
+    page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found, before, which=which)))
 
 
 def replaced(text: str, begin: str, end: str, table: str) -> str:

@@ -11,7 +11,19 @@ from chaos.commands.hunt import seen_by_clients
 from chaos.errors import HarnessError
 from chaos.mutants import MUTANTS, find
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
-from chaos.mutants.table import MUTANTS_BEGIN, MUTANTS_END, mutants_table, replaced, results_table
+from chaos.mutants.table import (
+    COLUMNS,
+    HISTORY,
+    MUTANTS_BEGIN,
+    MUTANTS_END,
+    OWN,
+    RESULTS_BEGIN,
+    RESULTS_END,
+    SWARM,
+    mutants_table,
+    replaced,
+    results_table,
+)
 from chaos.plans.plan import Plan, make_plan, write_plan
 from tests.architecture.source import ROOT
 
@@ -213,6 +225,8 @@ def test_clients_see_anomalies_and_ends_but_no_invariant() -> None:
         assert seen is not None
         assert seen.name == name
     assert seen_by_clients(Simulated((), broken), ("G1a",)) is None  # type: ignore[arg-type]
+    differ = Failure("anomaly", "replica-divergence")
+    assert seen_by_clients(Simulated((differ.name,), differ), (differ.name,)) is None  # type: ignore[arg-type]
     assert seen_by_clients(Simulated((), None), ("G1a",)) is None  # type: ignore[arg-type]
 
 
@@ -228,6 +242,15 @@ def test_a_swarms_plans_may_take_the_place_of_a_mutants_own() -> None:
     assert asked == [other, other]
 
 
+def test_a_hunt_by_history_goes_on_until_it_finds_what_the_mutant_must_cause() -> None:
+    other = Failure("anomaly", "duplicate")
+    assert other.name not in find("1").expected
+    found = hunt(find("1"), range(9), world({2: other, 5: LOST}), budget_s=60, named=True)
+    assert (found.seed, found.tried, found.is_expected) == (5, 6, True)
+    none = hunt(find("1"), range(9), world({2: other, 5: other}), budget_s=60, named=True)
+    assert (none.seed, none.is_expected) == (2, False)
+
+
 def test_a_table_is_replaced_between_its_marks() -> None:
     assert replaced("a\n<\nold\n>\nz\n", "<", ">", "new\n") == "a\n<\nnew\n>\nz\n"
 
@@ -238,7 +261,7 @@ def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
     later = replace(found, mutant=list(MUTANTS)[-1])
     lines = results_table([later, found]).splitlines()
     assert lines[2].startswith(f"| {mutant} |")
-    assert lines[2].endswith("| invariant strong-isr | 2 | 3 | 1.2 | 4 |")
+    assert "| invariant strong-isr | 3 | 1.2 | 4 |" in lines[2]
 
 
 def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
@@ -248,5 +271,44 @@ def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
     now = results_table([weak, Hunted("20a", 9, 60.0)], before)
     assert [line.split(" | ")[0] for line in now.splitlines()[2:]] == ["| 2", "| 9", "| 20a"]
     assert before.splitlines()[2] in now
-    assert before.splitlines()[2].endswith("| 12 (seed 6) |")
+    assert "| 12 (seed 6) |" in before.splitlines()[2]
     assert "weak-isr" in now
+
+
+def test_each_kind_of_hunt_has_columns_of_its_own_and_leaves_the_others() -> None:
+    own = results_table([Hunted("1", 1, 1.4, 0, "invariant strong-isr", steps=2, shrunk_seed=0)])
+    seen = results_table([Hunted("1", 3, 5.2, 2, "anomaly lost-write")], own, which=HISTORY)
+    swarm = results_table([Hunted("1", 1, 9.0, 107, "anomaly unseen")], seen, which=SWARM)
+    (row,) = swarm.splitlines()[2:]
+    assert row.split(" | ")[3:] == [
+        *("invariant strong-isr", "1", "1.4", "2"),
+        *("lost-write", "3", "5.2"),
+        *("anomaly unseen", "1 (seed 107)", "9.0 |"),
+    ]
+
+
+def test_a_row_says_whether_clients_saw_what_the_mutant_must_cause_or_why_they_cannot() -> None:
+    other = results_table([Hunted("1", 3, 5.2, 2, "anomaly duplicate")], which=HISTORY)
+    assert "| duplicate (not named) | 3 |" in other
+    missed = results_table([Hunted("23b", 3, 5.2)], which=HISTORY)
+    assert f"| nothing that clients see | - | - | - | - | nothing: {find('23b').unseen} | 3 |" in missed
+    assert "nothing |" in results_table([Hunted("1", 3, 5.2)], which=HISTORY)
+
+
+def test_a_bug_of_transactions_is_hunted_by_clients_eyes_whatever_is_asked_for() -> None:
+    for which in (OWN, HISTORY):
+        (row,) = results_table([Hunted("26", 1, 0.7, 0, "anomaly G1a")], which=which).splitlines()[2:]
+        assert "| anomaly G1a | 1 | 0.7 | - | G1a | 1 | 0.7 |" in row
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_mutant_names_what_clients_see_or_says_why_they_do_not(mutant: str) -> None:
+    planted = find(mutant)
+    assert planted.anomalies or planted.unseen
+
+
+def test_the_page_has_a_row_for_each_mutant_with_all_columns() -> None:
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    rows = page.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0].strip().splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == [f"| {mutant}" for mutant in MUTANTS]
+    assert {len(row.split(" | ")) for row in rows} == {3 + sum(map(len, COLUMNS.values()))}
