@@ -13,7 +13,7 @@ from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.appends import draws
 from workloads.appends.renumbered import by_one_producer, on_one_topic
 from workloads.client.new_topic import NewTopic
-from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
+from workloads.client.settings import ProducerSettings
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -26,6 +26,7 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
+from workloads.sending import contradictions, wrong_handover
 
 if TYPE_CHECKING:
     from workloads.client.cluster import Place
@@ -69,12 +70,13 @@ class Appends(Scenario):
         found = super().contradictions()
         if self.min_bytes > self.max_bytes:
             found.append(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
-        if self.idempotence and self.acks != -1:
-            found.append("idempotence needs acks = -1 (all)")
-        if self.idempotence and self.max_in_flight > IDEMPOTENT_IN_FLIGHT:
-            found.append("idempotence allows at most 5 requests in flight (max_in_flight)")
-        if self.delivery_timeout_ms <= self.linger_ms:
-            found.append(f"linger_ms {self.linger_ms} leaves nothing of delivery_timeout_ms {self.delivery_timeout_ms}")
+        found += contradictions(
+            acks=self.acks,
+            idempotence=self.idempotence,
+            max_in_flight=self.max_in_flight,
+            linger_ms=self.linger_ms,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+        )
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
@@ -120,13 +122,7 @@ class Appends(Scenario):
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
-        if not 0 <= operation.producer < self.producers:
-            return f"there is no producer {operation.producer}: workload.producers is {self.producers}"
-        if not 0 <= operation.partition < self.partitions or operation.topic not in self.topic_names():
-            return f"there is no partition {operation.topic}-{operation.partition}"
-        if not MIN_BYTES <= operation.bytes <= MAX_BYTES:
-            return f"{operation.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
-        return ""
+        return wrong_handover(operation, self.producers, self.partitions, self.topic_names())
 
     @classmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.client.new_topic import NewTopic
-from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
+from workloads.client.settings import ProducerSettings
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -28,6 +28,7 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
+from workloads.sending import contradictions, wrong_handover
 
 TOPIC = "command-0"
 BUFFER_BYTES = 8 * 1024 * 1024
@@ -64,12 +65,13 @@ class Command(Scenario):
         found = super().contradictions()
         if self.client != "squall":
             found.append(f"client {self.client}: the program brings its own; what it leaves is done by squall's")
-        if self.idempotence and self.acks != -1:
-            found.append("idempotence needs acks = -1 (all)")
-        if self.idempotence and self.max_in_flight > IDEMPOTENT_IN_FLIGHT:
-            found.append("idempotence allows at most 5 requests in flight (max_in_flight)")
-        if self.delivery_timeout_ms <= self.linger_ms:
-            found.append(f"linger_ms {self.linger_ms} leaves nothing of delivery_timeout_ms {self.delivery_timeout_ms}")
+        found += contradictions(
+            acks=self.acks,
+            idempotence=self.idempotence,
+            max_in_flight=self.max_in_flight,
+            linger_ms=self.linger_ms,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+        )
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
@@ -108,13 +110,7 @@ class Command(Scenario):
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
-        if not 0 <= operation.producer < self.producers:
-            return f"there is no producer {operation.producer}: workload.producers is {self.producers}"
-        if not 0 <= operation.partition < self.partitions or operation.topic != TOPIC:
-            return f"there is no partition {operation.topic}-{operation.partition}"
-        if not MIN_BYTES <= operation.bytes <= MAX_BYTES:
-            return f"{operation.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
-        return ""
+        return wrong_handover(operation, self.producers, self.partitions, self.topic_names())
 
     @classmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:

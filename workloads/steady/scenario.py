@@ -23,6 +23,7 @@ from workloads.scenario import (
     Traffic,
 )
 from workloads.section import Section
+from workloads.sending import wrong_size
 from workloads.steady.section import section_of
 
 if TYPE_CHECKING:
@@ -78,9 +79,7 @@ class Steady(Scenario):
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
-        if not MIN_BYTES <= operation.bytes <= MAX_BYTES:
-            return f"{operation.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
-        return ""
+        return wrong_size(operation.bytes)
 
     @classmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:

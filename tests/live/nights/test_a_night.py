@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,24 +12,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.squall import ROOT, ended, start
+
 LIMIT_S = 100
 SMALL = ("--vary", "runtime=sim", "--time", "8", "--faults", "kill", "--jobs", "1", "--no-report")
 
 
-def start(*words: str | Path) -> subprocess.Popen[str]:
-    """`squall nightly WORDS`."""
-    command = [sys.executable, "-P", "-m", "chaos", "nightly", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
 def nightly(*words: str | Path) -> tuple[int, str, str]:
     """Its exit code, and what it printed on each stream."""
-    process = start(*words)
-    out, errors = process.communicate(timeout=LIMIT_S)
-    return process.returncode, out, errors
+    return ended(start("nightly", *words), LIMIT_S)
 
 
 def results(night: Path) -> list[dict[str, Any]]:
@@ -66,7 +55,7 @@ def runs_of(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_night_that_was_ended_goes_on_where_it_stopped(number: signal.Signals, tmp_path: Path) -> None:
     night = tmp_path / "night"
-    process = start(*SMALL, "--vary", "acks=all,1", "--seeds", "2", "--seed", "1", "--out", night)
+    process = start("nightly", *SMALL, "--vary", "acks=all,1", "--seeds", "2", "--seed", "1", "--out", night)
     until_one_has_ended(night, process)
     process.send_signal(number)
     out, _ = process.communicate(timeout=LIMIT_S)

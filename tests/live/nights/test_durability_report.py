@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,24 +13,15 @@ from checkers.nights import store
 from tests.support.histories.builder import generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.nights.files import NightFiles
+from tests.support.squall import ended, start
 
-ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def start(*words: str | Path) -> subprocess.Popen[str]:
-    """`squall report WORDS`."""
-    command = [sys.executable, "-P", "-m", "chaos", "report", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Its exit code, and what it printed on each stream."""
-    out, errors = process.communicate(timeout=LIMIT_S)
-    return process.returncode, out, errors
+def report(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code of `squall report WORDS`, and what it printed on each stream."""
+    return ended(start("report", *words), LIMIT_S)
 
 
 def until_it_collects(place: Path, process: subprocess.Popen[str]) -> None:
@@ -55,13 +44,13 @@ def make_night(path: Path) -> Path:
 
 def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night(tmp_path: Path) -> None:
     night, place = make_night(tmp_path / "n1"), tmp_path / "store"
-    killed = start("--nightly", night)
+    killed = start("report", "--nightly", night)
     until_it_collects(place, killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=LIMIT_S)
     assert store.collections(place) == ([], [])
 
-    results = [ended(each) for each in [start("--nightly", night), start("--nightly", night)]]
+    results = [ended(each, LIMIT_S) for each in [start("report", "--nightly", night) for _ in range(2)]]
 
     assert [code for code, _, _ in results] == [0, 0], results
     (collected,), problems = store.collections(place)
@@ -74,7 +63,7 @@ def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night
     assert "Nothing is wrong" in page or "Too little is proven" in page
 
     before = sorted(place.rglob("*"))
-    code, out, errors = ended(start("--nightly", night, "--where", "acks=1", "--nights", "5"))
+    code, out, errors = report("--nightly", night, "--where", "acks=1", "--nights", "5")
     assert code == 0, errors
     assert sorted(path for path in place.rglob("*") if ".collecting-" not in str(path)) == [
         path for path in before if ".collecting-" not in str(path)
@@ -83,7 +72,7 @@ def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night
     assert "acks=all" not in out
     assert (night / "report/nights-5-acks-1.html").exists()
 
-    code, _, errors = ended(start("--nightly", night, "--where", "ack=1"))
+    code, _, errors = report("--nightly", night, "--where", "ack=1")
     assert code == 3
     assert "no run of these nights has an axis 'ack'; there are: acks," in errors
     assert "Traceback" not in errors
@@ -93,7 +82,7 @@ def test_a_night_in_which_nothing_ran_has_a_page_without_spark(tmp_path: Path) -
     files = NightFiles(tmp_path / "n1")
     files.plan_item("one", acks="all")
     night = files.write()
-    code, out, errors = ended(start("--nightly", night))
+    code, out, errors = report("--nightly", night)
     assert (code, errors) == (0, "")
     assert "Nothing ran" in out
     assert "No run of this night has ended." in (night / "report/index.html").read_text()
@@ -110,7 +99,7 @@ def test_a_night_in_which_nothing_ran_has_a_page_without_spark(tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_reported_is_refused_with_a_sentence(words: tuple[str, ...], said: str) -> None:
-    code, _, errors = ended(start(*words))
+    code, _, errors = report(*words)
     assert code == 3
     assert said in " ".join(errors.split())
     assert "Traceback" not in errors

@@ -9,20 +9,10 @@ import pytest
 from reports.nights.page import render
 from reports.nights.report import report_of
 from tests.support.browser import Browser, Page
+from tests.support.looks import LIGHT, OUTSIDE
 from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
 NIGHTS = [night(f"n{number}") for number in range(1, 9)]
-OUTSIDE = """
-[...document.querySelectorAll("figure svg")].flatMap(svg => {
-  const box = svg.getBoundingClientRect();
-  return [...svg.querySelectorAll("text")].filter(text => {
-    const own = text.getBoundingClientRect();
-    return own.width && (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
-                         || own.bottom > box.bottom + 1);
-  }).map(text => text.textContent);
-})
-"""
-"""Labels that a picture cuts off."""
 OVERLAPS = """
 [...document.querySelectorAll("figure svg")].flatMap(svg => {
   const texts = [...svg.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
@@ -37,11 +27,10 @@ BEYOND = """
   .map(each => each.tagName + " " + each.textContent.trim().slice(0, 40))
 """
 """What the window is too narrow for."""
-PALE = """
-(() => {
-  const channel = v => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 };
-  const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number);
-                       return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b) };
+PALE = (
+    "(() => {"
+    + LIGHT
+    + """
   const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
                         if (!c.endsWith(", 0)")) return light(c) } return 1 };
   return [...document.querySelectorAll("h1, h2, h3, p, td, th, dt, dd, small, a, summary, li, pre, text")].filter(e => {
@@ -51,6 +40,7 @@ PALE = """
   }).map(e => e.textContent.trim().slice(0, 60)).filter(text => text);
 })()
 """
+)
 """Words that do not stand out enough (WCAG AA)."""
 
 

@@ -9,31 +9,21 @@ import pytest
 
 from reports.page import render
 from tests.support.browser import Browser, Page
+from tests.support.looks import LIGHT, OUTSIDE
 from tests.unit.reports.conftest import LOST
 from tests.unit.reports.test_operations import write_records
 
-CONTRAST = """
-(() => {
-  const channel = v => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 };
-  const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number);
-                       return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b) };
+CONTRAST = (
+    "(() => {"
+    + LIGHT
+    + """
   const ink = light(getComputedStyle(document.querySelector("path.dots")).stroke);
   const card = light(getComputedStyle(document.querySelector("figure.card:has(path.dots)")).backgroundColor);
   return (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05);
 })()
 """
+)
 """How well the dots of single records stand out (WCAG's ratio)."""
-OUTSIDE = """
-[...document.querySelectorAll("figure svg")].flatMap(svg => {
-  const box = svg.getBoundingClientRect();
-  return [...svg.querySelectorAll("text")].filter(text => {
-    const own = text.getBoundingClientRect();
-    return own.width && (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
-                         || own.bottom > box.bottom + 1);
-  }).map(text => text.textContent);
-})
-"""
-"""Labels that a picture cuts off."""
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""What the workloads that send single records have in common: settings that contradict each other, wrong operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from workloads.agenda import Handover
+from workloads.client.settings import IDEMPOTENT_IN_FLIGHT
+from workloads.scenario import MAX_BYTES, MIN_BYTES
+
+
+def contradictions(
+    *, acks: int, idempotence: bool, max_in_flight: int, linger_ms: int, delivery_timeout_ms: int
+) -> list[str]:
+    """Settings of producers that cannot be together, a sentence for each contradiction."""
+    found = []
+    if idempotence and acks != -1:
+        found.append("idempotence needs acks = -1 (all)")
+    if idempotence and max_in_flight > IDEMPOTENT_IN_FLIGHT:
+        found.append(f"idempotence allows at most {IDEMPOTENT_IN_FLIGHT} requests in flight (max_in_flight)")
+    if delivery_timeout_ms <= linger_ms:
+        found.append(f"linger_ms {linger_ms} leaves nothing of delivery_timeout_ms {delivery_timeout_ms}")
+    return found
+
+
+def wrong_handover(operation: Handover, producers: int, partitions: int, topics: Collection[str]) -> str:
+    """Why this is no handover of such a workload; empty where it is one."""
+    if not 0 <= operation.producer < producers:
+        return f"there is no producer {operation.producer}: workload.producers is {producers}"
+    if not 0 <= operation.partition < partitions or operation.topic not in topics:
+        return f"there is no partition {operation.topic}-{operation.partition}"
+    return wrong_size(operation.bytes)
+
+
+def wrong_size(size: int) -> str:
+    """Why a record of so many bytes cannot be; empty where it can."""
+    if not MIN_BYTES <= size <= MAX_BYTES:
+        return f"{size} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
+    return ""
