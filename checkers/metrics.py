@@ -46,7 +46,9 @@ class TxnEnd(IntEnum):
     TIMED_OUT = 2
     """It definitely did not commit, and its client heard that only after the transaction's time-out."""
     FAILED = 3
-    """It definitely did not commit, for another reason: its producer was fenced, or could not write."""
+    """It definitely did not commit, for another reason: its producer was fenced, or could not write, or the coordinator
+    had no such transaction open any more (INVALID_TXN_STATE).
+    """
     LEFT = 4
     """Its client never asked for its end. The coordinator aborts it in time."""
     UNKNOWN = 5

@@ -27,6 +27,10 @@ class Sending(Protocol):
     def retired(self) -> str:
         """Why it takes no more records; empty while it takes some."""
 
+    @property
+    def unanswered(self) -> int:
+        """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
+
     def takes(self, size: int) -> bool:
         """Whether a record of this size finds room now."""
 

@@ -179,12 +179,21 @@ class Recorder:
         """The end of a transaction is asked for now; `how`: commit or abort. Flush before a byte of it is sent."""
         self.event("txn_end", p=process, x=txn, how=how)
 
-    def txn_ended(self, txn: int, status: Status, how: str, producer_id: int, epoch: int, error: str = "") -> None:
+    def txn_ended(
+        self, txn: int, status: Status, how: str, producer_id: int, epoch: int, error: str = "", *, unanswered: int = -1
+    ) -> None:
         """OK: it ended as it was asked to. FAIL: it definitely did not commit. INFO: nobody knows how it ended.
 
         `how`: as in `ask_end`, or none. `producer_id`, `epoch`: of its producer when it began, -1 where not known.
+        `unanswered`: requests for its end that were sent and never answered; -1: nobody knows.
         """
-        self.complete(txn, status, error, how=how, pid=producer_id, pe=epoch)
+        fields = {
+            "how": how,
+            "pid": producer_id,
+            "pe": epoch,
+            **({"unanswered": unanswered} if unanswered >= 0 else {}),
+        }
+        self.complete(txn, status, error, **fields)
 
     def initialised(self, process: int, transactional_id: str, began_ns: int, producer_id: int, epoch: int) -> None:
         """InitProducerId, asked at `began_ns`, was answered now: all earlier producers of this id are fenced."""

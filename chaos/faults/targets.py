@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from chaos.faults.kind import FaultError
 from chaos.runtimes.contract import Link
@@ -49,6 +50,15 @@ class ClusterView:
     where their coordinators answered."""
 
 
+class Clients(NamedTuple):
+    """How many clients a workload has."""
+
+    producers: int
+    readers: int
+    transactional: int
+    """So many of the producers, the first ones, have a transactional id."""
+
+
 class Unresolved(Exception):
     """No node fits the target's name now (no leader, no known controller), so the fault cannot land."""
 
@@ -63,7 +73,9 @@ def check_target(here: str, target: str) -> tuple[str, str]:
     no target.
     """
     target, but = _split(target)
-    kind, _, argument = target.partition(":")
+    kind, colon, argument = target.partition(":")
+    if colon and not argument.strip() and kind in (*NODE_TARGETS, *CLIENT_TARGETS):
+        raise FaultError(f"{here}: target {target!r}: nothing stands behind the colon: leave it out, or say which one")
     if but:
         _check_but(here, f"{target}{BUT}{but}", kind, but)
     if kind in CLIENT_TARGETS:
@@ -154,6 +166,20 @@ def check_feasible(
         raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones, --zones)")
     if kind == "minority" and minority_size(len(nodes)) == 0:
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
+
+
+def check_clients(target: str, clients: Clients, here: str, *, transactional: bool) -> None:
+    """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one with a transactional
+    id is meant.
+    """
+    kind, argument = check_target(here, target)
+    if kind not in CLIENT_TARGETS:
+        return
+    have = clients.readers if kind == "reader" else clients.transactional if transactional else clients.producers
+    if argument and int(argument) >= have:
+        whose = " with a transactional id" if transactional and kind == "producer" else ""
+        named = f"{kind}:0" if have == 1 else f"{kind}:0 to {kind}:{have - 1}"
+        raise FaultError(f"{here}: there is no {target}: the workload has {named if have else f'no {kind}'}{whose}")
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from chaos.faults import triggers
 from chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
 from chaos.faults.kinds import KINDS
-from chaos.faults.targets import check_feasible, check_target
+from chaos.faults.targets import Clients, check_clients, check_feasible, check_target
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external
 from chaos.plans.parts import FaultPlan, PlanParts
@@ -171,9 +171,19 @@ def _of_fault(
     else:
         load, ids = plan.workload, plan.workload.traffic().transactional_ids
         wrong += _refused(check_feasible, planned.target, plan.nodes, load.zones, plan.partitions(), here, ids)
+        wrong += _of_clients(plan, here, planned)
     if others_known:
         wrong += _waiting(plan, number, planned)
     return wrong
+
+
+def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
+    """What is wrong with a fault that hits a client."""
+    traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
+    ids = len(traffic.transactional_ids)
+    transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and ids > 0
+    clients = Clients(traffic.producers, traffic.readers, ids)
+    return _refused(check_clients, planned.target, clients, here, transactional=transactional)
 
 
 def _refused(check: Callable[..., object], *given: Any, **named: Any) -> list[str]:

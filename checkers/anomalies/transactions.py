@@ -56,9 +56,18 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
         for txn in by_process.get(process.proc, []):
             same = (each for each in waited if -1 in (each.epoch, txn.epoch) or each.epoch == txn.epoch)
             found[txn.op] = frozenset(each.how for each in same)
-            if limit and txn.te >= 0 and (txn.t1 < 0 or txn.t1 - txn.te >= limit):
+            if _may_come_late(txn, limit):
                 waited.append(txn)
     return found
+
+
+def _may_come_late(txn: Txn, limit_ns: int) -> bool:
+    """Whether a request for the end of a transaction may still be on its way after its answer. Where the client does
+    not tell what was never answered, the end must have taken its request time-out.
+    """
+    if txn.unanswered >= 0:
+        return txn.unanswered > 0
+    return limit_ns > 0 and txn.te >= 0 and (txn.t1 < 0 or txn.t1 - txn.te >= limit_ns)
 
 
 def _by_process(history: History) -> dict[int, list[Txn]]:

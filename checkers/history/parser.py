@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from checkers.history.late_ends import LateEnds
+from checkers.history.late_ends import UNKNOWN, LateEnds
 from checkers.history.positions import FinalReads, Positions, Watermarks, moved_from
 from checkers.history.tables import (
     ABORT,
@@ -398,8 +398,9 @@ class Parser:
         proc = invoked["p"]
         row = (op, proc, self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
         late = self._late_ends.before(proc, epoch)
-        self.history.txns.append((*row, invoked["timeout"], int(COMMIT in late), int(ABORT in late)))
-        self._late_ends.ended(self._processes[proc], epoch, how, asked, line["t"])
+        unanswered = whole(line.get("unanswered", UNKNOWN))
+        self.history.txns.append((*row, invoked["timeout"], int(COMMIT in late), int(ABORT in late), unanswered))
+        self._late_ends.ended(self._processes[proc], epoch, how, (asked, line["t"]), unanswered)
 
     def _of_transactions(self, kind: str, t: int, proc: int, line: dict[str, Any]) -> None:
         if kind == "txn_end":

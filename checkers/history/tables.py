@@ -137,9 +137,11 @@ class Txn(NamedTuple):
     timeout_ms: int
     late_commit: int
     """1 where a commit that an earlier transaction of the same producer id and epoch asked for may arrive only now:
-    its client asked twice, because the answer took longer than a request may take. See `LATE_END`."""
+    its client asked again, because a request for it was not answered. See `LATE_END`."""
     late_abort: int
     """The same of an abort."""
+    unanswered: int
+    """Requests for its end that were sent and never answered; -1 where its client does not tell."""
 
     @property
     def committed(self) -> bool:

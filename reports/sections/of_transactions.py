@@ -9,7 +9,7 @@ ENDED = {
     "committed": "committed",
     "aborted": "aborted by their clients",
     "timed_out": "aborted by their time-out",
-    "failed": "failed otherwise",
+    "failed": "refused: fenced, INVALID_TXN_STATE, or a record not written",
     "left": "left open by their clients",
     "unknown": "of unknown end",
 }

@@ -134,6 +134,8 @@ class Transactions:
         self.identity = Identity(-1, -1)
         self.v2 = False
         """The second generation is spoken, because the cluster's transaction.version is 2 or above."""
+        self.unanswered = 0
+        """Requests for the last end that were sent and never answered: they may reach the coordinator later."""
         self._client, self._limit_s, self._generation = client, limit_s, generation
         self._coordinator = -1
         self._added: set[Place] = set()
@@ -192,6 +194,7 @@ class Transactions:
 
     async def end(self, *, commit: bool) -> Ended:
         """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""
+        self.unanswered = 0
         if not self._added:
             return Ended(Status.OK, "")
         request = EndTxnRequest(self.id, *self.identity, commit)
@@ -224,6 +227,7 @@ class Transactions:
     async def _until_done(self, ask: Callable[[int], Awaitable[_Asked]]) -> _Asked:
         """Ask the coordinator until it has done what it is asked. Raises Refused and GaveUp."""
         env, failures, doubt, asking = self._client.env, 0, False, False
+        self.unanswered = 0
         with env.timeout(self._limit_s):
             while True:
                 try:
@@ -232,6 +236,7 @@ class Transactions:
                     answered = await ask(node)
                 except RequestFailed as failure:
                     doubt |= failure.sent
+                    self.unanswered += failure.sent
                     self._coordinator = -1
                 except UnsupportedApi:
                     self._coordinator = -1
@@ -242,6 +247,7 @@ class Transactions:
                 asking = False
                 failures += 1
                 await env.sleep(self._client.backoff(failures))
+        self.unanswered += asking
         raise GaveUp(doubt=doubt or asking)
 
     def _weigh(self, code: int, doubt: bool) -> bool:

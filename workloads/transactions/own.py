@@ -36,6 +36,11 @@ class OwnProducer:
         """As `Transacting.retired`."""
         return self._producer.retired
 
+    @property
+    def unanswered(self) -> int:
+        """As `Transacting.unanswered`."""
+        return self._coordinator.unanswered
+
     async def init(self) -> Identity:
         """As `Transacting.init`."""
         identity = await self._coordinator.begin_writing()

@@ -87,7 +87,7 @@ class Process:
         recorder.ask_end(self._process, txn, how)
         recorder.flush()
         ended = await producer.end(commit=how == COMMIT)
-        recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=producer.unanswered)
         recorder.flush()
         return ended.status is Status.OK and not producer.retired
 
@@ -122,7 +122,7 @@ class Process:
             haunt.tries(end=True)
         ended = await producer.end(commit=how == COMMIT)
         haunt.told.append(f"end {ended.error or 'ok'}")
-        recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=producer.unanswered)
         recorder.flush()
 
     async def _send_late(

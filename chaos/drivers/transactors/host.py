@@ -35,6 +35,7 @@ class LibraryTransactor:
         self.id, self.timeout_ms = order.transactional_id, order.transaction_timeout_ms
         self.identity = Identity(-1, -1)
         self.retired = ""
+        self.unanswered = -1
         self._limit_s = order.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._records: dict[int, Callable[[Outcome], None]] = {}
         self._next = 0

@@ -75,9 +75,11 @@ def test_a_zombie_that_a_broker_lets_in_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_plain_producer_beside_the_others_is_no_zombie() -> None:
     fault = {"at_s": 1.0, "duration_s": 1.0, "action": "zombie", "target": "producer:2"}
     workload = {**LOAD, "plain_rate": 2}
-    result = simulate(make_plan({"runtime": "sim", "time_s": 4.0, "workload": workload, "faults": [fault]}))
-    (line,) = [line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines()) if line["error"]]
-    assert line["error"] == "Unresolved: there is no producer 2 with a transactional id: the workload has 2"
+    with pytest.raises(
+        PlanError, match="no producer:2: the workload has producer:0 to producer:1 with a transactional id"
+    ):
+        make_plan({"runtime": "sim", "workload": workload, "faults": [fault]})
+    make_plan({"runtime": "sim", "workload": workload, "faults": [{**fault, "action": "client"}]})
     for seed in range(4):
         named = make_plan({"runtime": "sim", "seed": seed, "time_s": 5.0, "workload": workload,
                            "faults": [{**fault, "target": "producer"}]})  # fmt: skip

@@ -21,8 +21,12 @@ class Second:
     """A reader polls its first record at read_committed before its end is asked for."""
 
 
-def in_a_row(first: str, second: Second, *, waits_ms: int = REQUEST_TIMEOUT_MS, epoch: int = 0) -> HistoryBuilder:
-    """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction."""
+def in_a_row(
+    first: str, second: Second, *, waits_ms: int = REQUEST_TIMEOUT_MS, epoch: int = 0, unanswered: int | None = None
+) -> HistoryBuilder:
+    """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction.
+    `unanswered`: as our own client tells it; None: as a library, which does not tell.
+    """
     h = HistoryBuilder(2)
     p = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS)
     h.initialised(p)
@@ -31,6 +35,7 @@ def in_a_row(first: str, second: Second, *, waits_ms: int = REQUEST_TIMEOUT_MS, 
     h.ask_end(txn, first)
     h.tick(waits_ms * MS - MS)
     txn.t1, txn.completion = h.tick(), {"st": 0, "how": first, "pid": 4000, "pe": 0}
+    txn.completion |= {} if unanswered is None else {"unanswered": unanswered}
     txn = h.begin(p)
     one = h.ok(h.send(p, txn=txn), 2).val
     if second.polled:

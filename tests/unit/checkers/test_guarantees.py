@@ -27,7 +27,7 @@ from checkers.in_memory import judge_bytes
 from checkers.plan_facts import configuration_of, facts_of
 from checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.builder import HistoryBuilder, merged, transacted
-from tests.support.histories.late_ends import Second, in_a_row
+from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row
 
 SAFE = RunConfiguration(acks=-1, min_isr=2, replication_factor=3)
 LOSS = {"lost-write", "unseen"}
@@ -317,6 +317,22 @@ def test_a_plan_of_v1_names_what_a_late_end_did_and_a_plan_of_v2_is_broken_by_it
 def test_a_plan_of_v1_is_broken_by_a_torn_transaction_before_which_every_end_was_answered_in_time() -> None:
     torn = in_a_row("abort", Second("commit", visible=(False, True)), waits_ms=1)
     assert _judged(_transactional(generation=1), torn).verdict == INVALID
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "unanswered", "verdict"),
+    [
+        (1, 1, VALID),
+        (REQUEST_TIMEOUT_MS, 1, VALID),
+        (REQUEST_TIMEOUT_MS, 0, INVALID),
+        (10 * REQUEST_TIMEOUT_MS, 0, INVALID),
+    ],
+)
+def test_where_the_client_tells_what_was_never_answered_how_long_it_took_says_nothing(
+    waits_ms: int, unanswered: int, verdict: str
+) -> None:
+    torn = in_a_row("abort", Second("commit", visible=(False, True)), waits_ms=waits_ms, unanswered=unanswered)
+    assert _judged(_transactional(generation=1), torn).verdict == verdict
 
 
 def test_client_libraries_write_as_v1_does_whatever_the_plan_allows() -> None:

@@ -12,7 +12,7 @@ from chaos.errors import HarnessError
 from chaos.faults.kind import Fault, FaultError
 from chaos.faults.kinds import KINDS
 from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import make_plan
+from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.runtimes.sim.wires import Wire
@@ -190,10 +190,23 @@ async def test_a_rolling_restart_of_brokers_that_never_left_has_not_landed(
     assert line["error"] == "no evidence that every node was gone"
 
 
-def test_a_client_that_there_is_not_makes_the_run_unknown() -> None:
-    verdict, reasons, _ = simulated({"at_s": 2, "duration_s": 1, "action": "client", "target": "producer:9"})
-    assert verdict == UNKNOWN
-    assert "there is no producer 9" in reasons[0]
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            {"action": "client", "target": "producer:2"},
+            "there is no producer:2: the workload has producer:0 to producer:1",
+        ),
+        (
+            {"action": "client", "target": "reader:1", "params": {"how": "pause"}},
+            "there is no reader:1: the workload has reader:0",
+        ),
+        ({"action": "client", "target": "producer:"}, "nothing stands behind the colon"),
+    ],
+)
+def test_a_client_that_there_is_not_is_refused_when_the_plan_is_read(fault: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        simulated({"at_s": 2, "duration_s": 1, **fault})
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -163,6 +163,7 @@ async def test_an_end_whose_answer_was_lost_and_which_is_then_refused_may_have_h
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Break(), ErrorCode.INVALID_TXN_STATE]
         assert await transactions.end(commit=True) == Ended(Status.INFO, "INVALID_TXN_STATE")
+        assert transactions.unanswered == 1
 
 
 async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock) -> None:
@@ -172,6 +173,7 @@ async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock)
         began = trio.current_time()
         assert await transactions.end(commit=True) == Ended(Status.INFO, "TIMED_OUT")
         assert trio.current_time() - began == pytest.approx(LIMIT_S, abs=0.01)
+        assert transactions.unanswered >= 2
 
 
 async def test_an_end_that_was_only_put_off_until_the_limit_did_not_happen(clock: MockClock) -> None:
@@ -179,6 +181,7 @@ async def test_an_end_that_was_only_put_off_until_the_limit_did_not_happen(clock
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 500
         assert await transactions.end(commit=True) == Ended(Status.FAIL, "TIMED_OUT")
+        assert transactions.unanswered == 0
 
 
 async def test_an_unknown_error_leaves_it_open(clock: MockClock) -> None:
