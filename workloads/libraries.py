@@ -27,10 +27,6 @@ class Sending(Protocol):
     def retired(self) -> str:
         """Why it takes no more records; empty while it takes some."""
 
-    @property
-    def unanswered(self) -> int:
-        """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
-
     def takes(self, size: int) -> bool:
         """Whether a record of this size finds room now."""
 
@@ -79,6 +75,10 @@ class Transacting(Protocol):
     @property
     def retired(self) -> str:
         """Why it takes no more records; empty while it takes some."""
+
+    @property
+    def unanswered(self) -> int:
+        """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
 
     async def init(self) -> Identity:
         """Take over the transactional id, which fences every earlier producer of it. Raises NotDone."""

@@ -1,8 +1,8 @@
 """Which requests for the end of a transaction may arrive while a later transaction is under way.
 
 A client that gets no answer to an EndTxn, because its request time-out passes or its connection breaks, asks again. The
-first request may reach the coordinator after the second one. If the producer then writes its next transaction with the same epoch (V1), the
-coordinator takes the request for one to end that transaction: KAFKA-17754.
+first request may reach the coordinator after the second one. If the producer then writes its next transaction with the
+same epoch (V1), the coordinator takes the request for one to end that transaction: KAFKA-17754.
 
 Our own client tells how many of its requests were never answered. A library does not tell: of its transactions those
 count whose end took the whole request time-out.
