@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,8 @@ Examples:
 
 \b
 Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
-2 too much is unknown (--unknown-share), 3 wrong usage, 130 interrupted."""
+2 too much is unknown or was not played (--unknown-share, --max-unplayed),
+3 wrong usage, 130 interrupted."""
 )
 @click.option(
     "--matrix",
@@ -122,6 +124,18 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
     help="Exit with 2 if more of the runs than this are unknown. [default: the matrix's, else 20]",
+)
+@click.option(
+    "--max-unplayed",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Exit with 2 if more of the planned runs than this were not played. [default: the matrix's, else 50]",
+)
+@click.option(
+    "--run-limit",
+    callback=_time,
+    metavar="TIME",
+    help="What one run may take before it is ended. [default: the matrix's, else 10m and 3 times its load]",
 )
 @click.option(
     "--retries", type=click.IntRange(0, 10), metavar="N", help="How often an unknown run is repeated. [default: 1]"
@@ -203,10 +217,9 @@ def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
         values = matrix.model_dump(mode="json", exclude_defaults=True)
         values["expect"] = [*values.get("expect", ()), {"never": list(flags["never"])}]
         matrix = make_matrix(values)
-    share = flags["unknown_share"]
-    given = {"budget": flags["budget"], "retries": flags["retries"], "keep_mib": flags["keep_mib"]}
-    given["bootstrap"] = flags["bootstrap"]
-    given["unknown_share"] = None if share is None else share / 100
+    given = {name: flags[name] for name in ("budget", "retries", "keep_mib", "bootstrap", "run_limit")}
+    for name in ("unknown_share", "max_unplayed"):
+        given[name] = None if flags[name] is None else flags[name] / 100
     return matrix.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
@@ -279,16 +292,21 @@ def _play(
     from checkers.nights.results import by_item
 
     say.print(f"night {opened.id}: {directory.path}", soft_wrap=True)
-    for ended in end_leftovers(directory.runs):
-        say.print(f"ended what was left of a killed session: {ended}", markup=False, soft_wrap=True)
+
+    def clear() -> None:
+        for ended in end_leftovers(directory.runs):
+            say.print(f"ended what was left of a killed run: {ended}", markup=False, soft_wrap=True)
+
+    clear()
     attempts = directory.attempts()
     _say_plan(say, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
     directory.end.unlink(missing_ok=True)
-    limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags))
+    limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
+    player.clear = clear
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
@@ -323,7 +341,6 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
 def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
     """Write what the night came to, and say it. The exit code."""
     from chaos.nights import outcome as outcomes
-    from checkers.nights.night import SCHEMA
 
     selected = tuple(player.items)
     ids = {each.item for each in selected}
@@ -331,26 +348,46 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     begun = {item for item, attempts in player.attempts.items() if attempts}
     left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
     outcome = outcomes.Outcome(
-        opened.id, selected, player.attempts, left_out, opened.matrix.unknown_share, str(directory.path)
+        opened.id,
+        selected,
+        player.attempts,
+        left_out,
+        opened.matrix.unknown_share,
+        str(directory.path),
+        opened.matrix.max_unplayed,
     )
-    code = INTERRUPTED if interrupted else outcome.exit
     _add_checks(directory, outcome)
+    not_selected = [each.item for each in opened.items if each.item not in ids]
+    _write_end(directory, outcome, not_selected, interrupted=interrupted)
+    page = ""
+    if flags["report"] and not interrupted:
+        page, contradicted = _pages(directory, console(stderr=True))
+        if contradicted:
+            outcome = replace(outcome, contradicted=contradicted)
+            _write_end(directory, outcome, not_selected, interrupted=False)
+    return _conclude(directory, outcome, flags, page, interrupted=interrupted)
+
+
+def _write_end(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], *, interrupted: bool) -> None:
+    from checkers.nights.night import SCHEMA
+
     told = {
         "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "exit": code,
+        "exit": INTERRUPTED if interrupted else outcome.exit,
         "interrupted": interrupted,
-        "left_out": [{"item": item, "why": why} for item, why in left_out.items()],
-        "not_selected": [each.item for each in opened.items if each.item not in ids],
+        "left_out": [{"item": item, "why": why} for item, why in outcome.left_out.items()],
+        "not_selected": not_selected,
         "retried": outcome.retried,
         "counts": outcome.counts(),
+        "contradicted": outcome.contradicted,
     }
     directory.write(directory.end, told)
-    return _conclude(directory, outcome, flags, code)
 
 
-def _pages(directory: NightDirectory, say: Console) -> str:
-    """The durability report, and Allure's page. Where the report is; empty where there is none, which is said."""
+def _pages(directory: NightDirectory, say: Console) -> tuple[str, tuple[str, ...]]:
+    """Allure's page, and the durability report: where that is, empty where there is none, which is said; and the runs
+    of it whose verdict and whose measured history contradict each other."""
     from chaos.commands.durability import Wanted, make_report
     from chaos.errors import HarnessError
     from chaos.toolchain import allure
@@ -364,11 +401,12 @@ def _pages(directory: NightDirectory, say: Console) -> str:
         say.print(str(trouble), markup=False, soft_wrap=True)
     say.print("the durability report: collecting the night ...")
     try:
-        return str(make_report(directory.path, Wanted(), say.print)[0])
+        path, report = make_report(directory.path, Wanted(), say.print)
+        return str(path), tuple(report.contradicted)
     except Exception as error:  # the runs are judged, whatever becomes of their table
         told = f"the durability report could not be made: {type(error).__name__}: {error}"
         say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
-    return ""
+    return "", ()
 
 
 def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
@@ -385,10 +423,11 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
         add_checks(directory.junit, cases)
 
 
-def _conclude(directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], code: int) -> int:
+def _conclude(
+    directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
+) -> int:
     from chaos.nights import outcome as outcomes
 
-    page = "" if code == INTERRUPTED or not flags["report"] else _pages(directory, console(stderr=True))
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))
     if flags["summary"] is not None:
@@ -397,6 +436,7 @@ def _conclude(directory: NightDirectory, outcome: Outcome, flags: dict[str, Any]
         flags["mail"].write_text(text)
     click.echo(text, nl=False)
     click.echo(f"night: {directory.path}")
-    if code == INTERRUPTED:
+    if interrupted:
         click.echo(f"interrupted; it goes on with: {typed('nightly', '--resume', directory.path)}")
-    return code
+        return INTERRUPTED
+    return outcome.exit

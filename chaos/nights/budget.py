@@ -22,6 +22,11 @@ _PRIOR_MIB = {"sim": 1.0}
 _OTHER_MIB = 15.0
 
 
+_LIMIT_S = (600.0, 3.0)
+"""What a run may take at most: seconds beside the load, and for each second of load. Waits of a run are bounded; this
+is for one that hangs all the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Of one run: seconds of wall time, and bytes that stay."""
@@ -33,6 +38,12 @@ class Cost:
 def cores(item: Item) -> int:
     """That it wants to itself."""
     return CORES.get(item.runtime, 2)
+
+
+def limit_s(item: Item) -> float:
+    """What one run may take: far more than any that goes well."""
+    fixed, each_s = _LIMIT_S
+    return fixed + each_s * item.time_s
 
 
 class Costs:

@@ -91,6 +91,10 @@ class Matrix(_Part):
     """The first seed. None: of the night's date, so that each night tries others."""
     unknown_share: float = Field(0.2, ge=0, le=1)
     """Above this share of runs without a verdict a night proves too little."""
+    max_unplayed: float = Field(0.5, ge=0, le=1)
+    """If more than this share of the planned runs was not played, a night proves too little."""
+    run_limit: Seconds | None = None
+    """Seconds that one run may take; None: ten minutes and three times its load."""
     retries: int = Field(1, ge=0, le=10)
     """How often a run of unknown verdict is tried again. Simulations never are: they would end the same."""
     keep_mib: int = Field(4096, ge=1)

@@ -28,6 +28,10 @@ class Outcome:
     """Above which it proves too little, 0 to 1."""
     folder: str = ""
     """Of the night, as somebody types it."""
+    max_unplayed: float = 1.0
+    """The share of `items` that may not be played, 0 to 1, before it proves too little."""
+    contradicted: tuple[str, ...] = ()
+    """Runs whose verdict and whose measured history contradict each other, a sentence each."""
 
     @property
     def last(self) -> dict[str, Attempt]:
@@ -56,11 +60,44 @@ class Outcome:
         return len(self.unproven) / len(self.last) if self.last else 1.0
 
     @property
+    def unplayed(self) -> float:
+        """Of the runs that were to be played, those that were not, 0 to 1."""
+        return 1 - len(self.last) / len(self.items) if self.items else 1.0
+
+    @property
+    def untouched(self) -> list[str]:
+        """Configurations without any run."""
+        played = {item.configuration for item in self.items if item.item in self.last}
+        return list(dict.fromkeys(item.configuration for item in self.items if item.configuration not in played))
+
+    @property
     def exit(self) -> int:
         """The exit code."""
-        if self.findings:
-            return FOUND
-        return TOO_LITTLE if self.share > self.unknown_share else WELL
+        return FOUND if self.findings else TOO_LITTLE if self.too_little else WELL
+
+    @property
+    def too_little(self) -> str:
+        """Why it proves too little, as a sentence; empty where it does not."""
+        if self.contradicted:
+            return "A verdict and the measure of its history contradict each other: nobody knows which is right."
+        if not self.last:
+            return "Nothing was played: this night proves nothing."
+        if self.share > self.unknown_share:
+            return "Too much is unknown: this night proves too little."
+        return "Too little was played: this night proves too little." if self.unplayed > self.max_unplayed else ""
+
+    @property
+    def gaps(self) -> list[str]:
+        """What of the plan this night says nothing of, a sentence each; empty where everything was played."""
+        if not self.unplayed:
+            return []
+        names = {item.configuration for item in self.items}
+        missing = len(self.items) - len(self.last)
+        told = [f"NOT PLAYED: {missing} of {many(len(self.items), 'planned run')} ({self.unplayed:.0%})."]
+        if out := self.untouched:
+            shown = "; ".join(out[:NAMED]) + (f"; and {len(out) - NAMED} more" if len(out) > NAMED else "")
+            told.append(f"WITHOUT ANY RUN: {len(out)} of {many(len(names), 'configuration')}: {shown}.")
+        return told
 
     def counts(self) -> dict[str, int]:
         """Verdict -> how many runs ended with it. A run that found what this night forbids counts as invalid."""
@@ -73,7 +110,8 @@ class Outcome:
         told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
         played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
         out = f"; {len(self.left_out)} left out" if self.left_out else ""
-        return f"{HEADS[self.exit]} {played}{out}."
+        head = HEADS[FOUND] if self.findings else self.too_little or HEADS[WELL]
+        return f"{head} {played}{out}."
 
 
 def many(number: int, noun: str) -> str:
@@ -84,13 +122,23 @@ def many(number: int, noun: str) -> str:
 HEADS = {
     WELL: "Nothing was found that is not permitted.",
     FOUND: "Something was found that is not permitted.",
-    TOO_LITTLE: "Too much is unknown: this night proves too little.",
 }
+NAMED = 6
+"""Configurations that a sentence names."""
 
 
 def markdown(outcome: Outcome, page: str = "") -> str:
     """The night for the page of a CI job. page: of the whole report; empty where there is none."""
-    return "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_body(outcome, page)]) + "\n"
+    return (
+        "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_loud(outcome), *_body(outcome, page)])
+        + "\n"
+    )
+
+
+def _loud(outcome: Outcome) -> Iterator[str]:
+    """What nobody may overlook beside the first sentence."""
+    for each in (*outcome.contradicted, *outcome.gaps):
+        yield from ("", f"**{each}**")
 
 
 def _body(outcome: Outcome, page: str) -> Iterator[str]:
@@ -172,4 +220,6 @@ def text(outcome: Outcome, page: str = "") -> str:
     lines += [f"left out: {count} x {why}" for why, count in Counter(outcome.left_out.values()).most_common()]
     lines += [f"tried again because unknown: {many(outcome.retried, 'time')}"] if outcome.retried else []
     lines += [f"report: {page}"] if page else []
+    # The end of a log is what people see of it.
+    lines += [*outcome.contradicted, *outcome.gaps]
     return "\n".join(lines) + "\n"

@@ -43,6 +43,8 @@ class _Child:
     popen: subprocess.Popen[bytes]
     began: datetime
     clock: float
+    asked: float | None = None
+    """When it was asked to end because it took too long; None: it was not."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class Limits:
     keep_bytes: int
     slots: int
     """Runs of processes side by side; two simulations take the room of one."""
+    run_s: float | None = None
+    """What one run may take; None: `budget.limit_s`."""
 
 
 @dataclass(slots=True)
@@ -72,8 +76,11 @@ class Player:
     """Item -> why it is not played."""
     said: Callable[[Item, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
+    clear: Callable[[], None] = lambda: None
+    """Called when a run that took too long is gone: it may have left processes or containers."""
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "chaos")
     """What plays a run."""
+    ending_s: float = ENDING_S
     _next: int = 0
     _again: list[Item] = field(default_factory=list)
     _children: list[_Child] = field(default_factory=list)
@@ -104,7 +111,7 @@ class Player:
         """End what is under way, in good order. Nothing is noted of it: the night's next session plays it again."""
         for child in self._children:
             child.popen.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + ENDING_S
+        deadline = time.monotonic() + self.ending_s
         for child in self._children:
             try:
                 child.popen.wait(max(0.1, deadline - time.monotonic()))
@@ -173,9 +180,12 @@ class Player:
 
     def _reap(self) -> bool:
         """Take note of what has ended. Whether anything has."""
+        self._end_overdue()
         ended = [child for child in self._children if child.popen.poll() is not None]
         for child in ended:
             self._children.remove(child)
+            if child.asked is not None:
+                self.clear()
             attempt = self._attempt(child)
             self.directory.add(attempt)
             self.attempts.setdefault(child.item.item, []).append(attempt)
@@ -185,12 +195,25 @@ class Player:
             self.said(child.item, attempt)
         return bool(ended)
 
+    def _end_overdue(self) -> None:
+        """Ask runs that take too long to end in good order, and kill those that do not: a night has other runs."""
+        now = time.monotonic()
+        for child in self._children:
+            if child.asked is None and now - child.clock > self.limit_s(child.item):
+                child.asked = now
+                child.popen.send_signal(signal.SIGINT)
+            elif child.asked is not None and now - child.asked > self.ending_s:
+                child.popen.kill()
+
+    def limit_s(self, item: Item) -> float:
+        """What a run may take."""
+        return self.limits.run_s if self.limits.run_s is not None else budget.limit_s(item)
+
     def _attempt(self, child: _Child) -> Attempt:
         code = child.popen.returncode
         run = next(iter(self._runs_of(child.item, child.number)), None)
-        verdict, told = (NO_VERDICT, {}) if run is None else read_verdict(run)
-        if CODES.get(verdict) != code:
-            verdict = NO_VERDICT if verdict == NO_VERDICT else UNKNOWN
+        written, told = (NO_VERDICT, {}) if run is None else read_verdict(run)
+        verdict = judged(written, code, ended_by_us=child.asked is not None)
         unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, told)
         if run is not None and verdict == VALID and not unexpected:
             thin(run)
@@ -203,10 +226,13 @@ class Player:
             run="" if run is None else run.relative_to(self.directory.path.absolute()).as_posix(),
             began=child.began.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - child.clock, 1),
-            why=_why(verdict, told, code, log),
+            why=self._overdue(child.item) if verdict == NO_VERDICT and child.asked else _why(verdict, told, code, log),
             unexpected=unexpected,
             bytes=0 if run is None else bytes_of(run),
         )
+
+    def _overdue(self, item: Item) -> str:
+        return f"ended because it took longer than {self.limit_s(item):g} s (--run-limit)"
 
     def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
         never = {name for each in self.matrix.expect if meets(each.where, cell) for name in each.never}
@@ -244,12 +270,24 @@ def read_verdict(run: Path) -> tuple[str, Mapping[str, object]]:
         return NO_VERDICT, {}
 
 
+def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
+    """The verdict of an attempt. written: as verdict.json has it; code: what the process ended with.
+
+    What is invalid stays invalid, however the process ended after it had found that. Any other verdict counts only with
+    its own exit code: a harness that fails behind its verdict proves nothing.
+    """
+    if written in (INVALID, NO_VERDICT) or CODES.get(written) == code:
+        return written if written in CODES else NO_VERDICT
+    return NO_VERDICT if ended_by_us else UNKNOWN
+
+
 def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
     if verdict == VALID:
         return ""
     reasons = told.get("reasons")
     if verdict != NO_VERDICT and isinstance(reasons, list) and reasons:
         # What the harness had trouble with is why there is no history, say.
-        return next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))
+        reason = next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))
+        return reason if CODES.get(verdict) == code else f"{reason}; its exit code was {code}"
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return f"exit code {code}: {lines[-1].strip() if lines else 'it said nothing'}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkers.anomalies.registry import LOSS
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
@@ -17,6 +18,9 @@ WELL, TOO_LITTLE = 0, 2
 """Exit codes of a night."""
 UNKNOWN_SHARE = 0.2
 """Above this share of runs without a verdict, the page says that too little is proven."""
+
+SHOWN = 4
+"""Of what a sentence at the top lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,24 @@ class Report:
         return len(self.runs) - len(self.counting)
 
     @property
+    def contradicted(self) -> list[str]:
+        """Runs of the night that are judged valid though their history, as Spark measured it, lost or doubled what is
+        not permitted: a sentence each."""
+        return [f"{run['item']} is judged valid, but its history shows {told}."
+                for run in self.runs if (told := _against(run))]  # fmt: skip
+
+    @property
+    def untouched(self) -> list[str]:
+        """Configurations of the plan without any run, by the names that items have."""
+        ran = {_configuration_of(run["item"]) for run in self.runs}
+        return [name for name in dict.fromkeys(map(_configuration_of, self.night["not_run"])) if name not in ran]
+
+    @property
     def word(self) -> str:
         """valid, invalid or unknown, of the whole night."""
         if self.found or self.verdicts[INVALID]:
             return INVALID
-        return UNKNOWN if not self.verdicts[VALID] or self.too_little else VALID
+        return UNKNOWN if not self.verdicts[VALID] or self.too_little or self.contradicted else VALID
 
     @property
     def too_little(self) -> bool:
@@ -143,6 +160,8 @@ class Report:
             return _many(self.verdicts[INVALID], "invalid run")
         if not self.runs:
             return "Nothing ran"
+        if self.contradicted:
+            return "A verdict is in doubt"
         if self.word == UNKNOWN:
             return "Too little is proven"
         return "Nothing is wrong"
@@ -161,20 +180,35 @@ class Report:
             told.append(
                 "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
             )
-        elif self.word == UNKNOWN:
+        elif self.contradicted:
+            told.append(
+                "The verdict of a run and the measure of its history contradict each other. One of them is wrong."
+            )
+        elif self.unproven and self.too_little:
             told.append(
                 f"{self.unproven} of {len(self.counting)} runs ended without a verdict. Each of them below says why."
             )
+        elif self.too_little:
+            told.append("No run found anything that is not permitted, but too little of the plan was played.")
         else:
             told.append("No run found anything that its configuration does not permit.")
         if self.unproven and self.word == VALID:
             one = self.unproven == 1
             told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
-        if self.runs and (missing := len(self.night["not_run"])):
-            told.append(
-                f"{missing} of {self.night['planned']} planned runs did not run. {_of_night(self.night)}".strip()
-            )
-        return told
+        told += self.contradicted[:SHOWN]
+        if len(self.contradicted) > SHOWN:
+            told.append(f"And {len(self.contradicted) - SHOWN} more.")
+        return told + (self._not_played() if self.runs else [])
+
+    def _not_played(self) -> list[str]:
+        missing, planned = len(self.night["not_run"]), self.night["planned"]
+        if not missing:
+            return []
+        told = [f"{missing} of {planned} planned runs ({missing / planned:.0%}) did not run. {_of_night(self.night)}"]
+        if out := self.untouched:
+            more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
+            told.append(f"Without any run: {_many(len(out), 'configuration')}, {', '.join(out[:SHOWN])}{more}.")
+        return [each.strip() for each in told]
 
 
 def report_of(
@@ -221,6 +255,24 @@ def _of_night(night: Row) -> str:
     return (
         "Left out: " + "; ".join(f"{count} x {why}" for why, count in reasons.most_common(4)) + "." if reasons else ""
     )
+
+
+def _against(run: Row) -> str:
+    """What a valid run lost or doubled that its configuration does not permit, in words; empty for nothing."""
+    if run["verdict"] != VALID or not run["measured"]:
+        return ""
+    permitted = run["permitted"] or ()
+    told = []
+    if run["lost"] and not any(name in permitted for name in LOSS):
+        told.append(_many(run["lost"], "lost record"))
+    if run["duplicated"] and "duplicate" not in permitted:
+        told.append(_many(run["duplicated"], "duplicated record"))
+    return f"{' and '.join(told)}, which is not permitted" if told else ""
+
+
+def _configuration_of(item: str) -> str:
+    """An item is named by its configuration, its faults and its seed, with dots between them."""
+    return item.rsplit(".", 2)[0]
 
 
 def _many(count: int, noun: str) -> str:

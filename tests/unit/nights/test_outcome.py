@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import make_matrix
 from chaos.nights.outcome import Outcome, by_configuration, markdown, text
@@ -62,3 +64,33 @@ def test_the_mail_begins_with_what_is_wrong_and_needs_no_wide_screen() -> None:
     assert lines[3] == "FOUND  squall/process appends, faults kill, seed 1"
     assert lines[5].startswith("  ./squall explain nights/n/runs/20260704T010000-squall-process.appends.kill.seed1")
     assert "squall/process appends acks=1: 1 of 1 valid, 1 left out" in lines
+
+
+def test_what_was_not_played_stands_in_the_last_lines_and_at_the_top_of_the_summary() -> None:
+    outcome = night()
+    outcome = replace(
+        outcome, items=outcome.items, attempts={outcome.items[0].item: outcome.attempts[outcome.items[0].item]}
+    )
+    gaps = [
+        "NOT PLAYED: 3 of 4 planned runs (75%).",
+        "WITHOUT ANY RUN: 1 of 2 configurations: squall/process appends acks=1.",
+    ]
+    assert text(outcome).splitlines()[-2:] == gaps
+    top = markdown(outcome).split("## ")[0]
+    assert all(f"**{each}**" in top for each in gaps)
+
+
+def test_a_night_that_played_everything_says_nothing_of_what_it_did_not() -> None:
+    whole = night()
+    whole = replace(whole, items=whole.items[:3])
+    assert whole.gaps == []
+    assert "NOT PLAYED" not in text(whole)
+
+
+def test_a_contradicted_verdict_is_exit_code_2_unless_something_was_found() -> None:
+    doubt = ("run x is judged valid, but its history shows 3 lost records, which is not permitted.",)
+    assert replace(night(), contradicted=doubt).exit == 1
+    well = replace(night(), items=night().items[2:3], contradicted=doubt)
+    assert (well.exit, replace(well, contradicted=()).exit) == (2, 0)
+    assert text(well).splitlines()[-1] == doubt[0]
+    assert f"**{doubt[0]}**" in markdown(well)

@@ -14,7 +14,7 @@ from chaos.nights.directory import NightDirectory
 from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import Matrix, make_matrix
 from chaos.nights.outcome import Outcome
-from chaos.nights.player import Limits, Player
+from chaos.nights.player import Limits, Player, judged
 from checkers.nights.results import Attempt, by_item, parse
 
 SCRIPT = """
@@ -24,7 +24,14 @@ flags = dict(zip(words, words[1:]))
 seed, label, runs = int(flags["--seed"]), flags["--label"], pathlib.Path(flags["--runs"])
 told = json.loads((pathlib.Path(__file__).parent / "told.json").read_text())
 ends = told[str(seed)]
+codes = told.get("codes", {})
 verdict = ends[min(int(label.partition(".again")[2] or 1), len(ends)) - 1]
+if verdict in ("hangs", "hangs and ignores"):
+    import signal, time
+    ends = lambda number, frame: sys.exit(130)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if verdict == "hangs and ignores" else ends)
+    print("squall: waiting", flush=True)
+    time.sleep(600)
 if verdict == "refused":
     print("squall: no engine")
     sys.exit(3)
@@ -36,14 +43,20 @@ found = [{"name": "lost-write", "permitted": True, "count": 1}] if verdict == "l
 word = "valid" if verdict == "lossy" else verdict
 reasons = [] if word == "valid" else ["for a reason"]
 (run / "verdict.json").write_text(json.dumps({"verdict": word, "reasons": reasons, "anomalies": found}))
-sys.exit({"valid": 0, "invalid": 1}.get(word, 2))
+sys.exit(codes.get(str(seed), {"valid": 0, "invalid": 1}.get(word, 2)))
 """
 
 
-def night(tmp_path: Path, ends: dict[int, list[str]], runtime: str = "process", **matrix: Any) -> Player:
-    """A night of a run for each seed, whose attempts end as they are told to."""
+def night(
+    tmp_path: Path,
+    ends: dict[int, list[str]],
+    runtime: str = "process",
+    codes: dict[int, int] | None = None,
+    **matrix: Any,
+) -> Player:
+    """A night of a run for each seed, whose attempts end as they are told to. codes: seed -> exit code."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "told.json").write_text(json.dumps(ends))
+    (tmp_path / "told.json").write_text(json.dumps({**ends, "codes": codes or {}}))
     read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})
     items = plan_night(read, min(ends), len(ends)).items
     player = Player(NightDirectory(tmp_path), read, items, Limits(None, 1 << 40, 2), Costs(), {})
@@ -59,7 +72,10 @@ def played(player: Player) -> dict[int, list[Attempt]]:
 def outcome(player: Player) -> Outcome:
     """Of a night that is over."""
     items = tuple(player.items)
-    return Outcome("night", items, player.attempts, player.left_out, player.matrix.unknown_share)
+    matrix = player.matrix
+    return Outcome(
+        "night", items, player.attempts, player.left_out, matrix.unknown_share, max_unplayed=matrix.max_unplayed
+    )
 
 
 def test_only_unknown_runs_are_tried_again_and_that_is_counted(tmp_path: Path) -> None:
@@ -170,3 +186,58 @@ def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> Non
     player.said = lambda item, attempt: order.append(item)
     played(player)
     assert order == list(player.items)
+
+
+def test_what_is_invalid_stays_invalid_however_its_process_ended(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["invalid"], 2: ["valid"]}, codes={1: 99, 2: 99}, retries=0)
+    (found,), (doubtful,) = played(player).values()
+    assert (found.verdict, found.why) == ("invalid", "for a reason; its exit code was 99")
+    assert (doubtful.verdict, doubtful.why) == ("unknown", "exit code 99: it said nothing")
+    assert outcome(player).exit == 1
+    assert (tmp_path / found.run / "nodes").exists(), "a finding is kept whole"
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "ended_by_us", "verdict"),
+    [
+        ("valid", 0, False, "valid"),
+        ("valid", 1, False, "unknown"),
+        ("valid", 0, True, "valid"),
+        ("valid", 130, True, "no verdict"),
+        ("unknown", 2, False, "unknown"),
+        ("unknown", 130, True, "no verdict"),
+        ("invalid", 1, False, "invalid"),
+        ("invalid", 0, False, "invalid"),
+        ("invalid", 130, True, "invalid"),
+        ("no verdict", 1, False, "no verdict"),
+        ("splendid", 0, False, "unknown"),
+    ],
+)
+def test_only_what_is_invalid_needs_no_exit_code_of_its_own(
+    written: str, code: int, ended_by_us: bool, verdict: str
+) -> None:
+    assert judged(written, code, ended_by_us=ended_by_us) == verdict
+
+
+@pytest.mark.parametrize("how", ["hangs", "hangs and ignores"])
+def test_a_run_that_hangs_is_ended_and_the_night_goes_on(how: str, tmp_path: Path) -> None:
+    player = night(tmp_path, {1: [how, "valid"], 2: ["valid"]})
+    player.limits.slots, player.limits.run_s, player.ending_s = 1, 0.5, 0.5
+    cleared: list[list[Item]] = []
+    player.clear = lambda: cleared.append(player.under_way())
+    (hung,) = player.result(player.items[0]) or []
+    player.limits.run_s = None
+    assert (hung.verdict, hung.why) == ("no verdict", "ended because it took longer than 0.5 s (--run-limit)")
+    assert [each.verdict for each in player.result(player.items[1]) or ()] == ["valid"]
+    assert cleared == [[]], "once, when the run is gone"
+    assert outcome(player).unproven == [(player.items[0], hung)]
+
+
+def test_a_night_that_played_little_of_its_plan_says_so_and_proves_too_little(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"], 2: ["valid"], 3: ["valid"]}, max_unplayed=0.5)
+    player.left_out = {each.item: "no time" for each in player.items[1:]}
+    played(player)
+    assert outcome(player).exit == 2
+    assert outcome(player).too_little == "Too little was played: this night proves too little."
+    player.matrix = player.matrix.model_copy(update={"max_unplayed": 0.7})
+    assert outcome(player).exit == 0

@@ -64,7 +64,43 @@ def test_a_retried_run_counts_by_its_last_attempt() -> None:
 
 def test_runs_that_did_not_run_are_said() -> None:
     told = report([run()], not_run=["two", "three"], planned=3, left_out=["two: no time"])
-    assert told.sentences[-1] == "2 of 3 planned runs did not run. Left out: 1 x no time."
+    assert told.sentences[-2] == "2 of 3 planned runs (67%) did not run. Left out: 1 x no time."
+    assert told.sentences[-1] == "Without any run: 2 configurations, two, three."
+
+
+def test_a_configuration_that_ran_with_another_seed_is_not_without_any_run() -> None:
+    told = report([run("squall-sim.appends.kill.seed1")], not_run=["squall-sim.appends.kill.seed2"], planned=2)
+    assert told.untouched == []
+    assert told.sentences[-1] == "1 of 2 planned runs (50%) did not run."
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ({"lost": 3}, "3 lost records, which is not permitted"),
+        ({"duplicated": 1}, "1 duplicated record, which is not permitted"),
+        ({"lost": 1, "duplicated": 2}, "1 lost record and 2 duplicated records, which is not permitted"),
+    ],
+)
+def test_a_valid_run_whose_history_lost_records_puts_the_night_in_doubt(shown: dict[str, int], said: str) -> None:
+    told = report([run("one", **shown, permitted=[]), run("two")])
+    assert (told.word, told.headline) == ("unknown", "A verdict is in doubt")
+    assert told.sentences[1] == f"one is judged valid, but its history shows {said}."
+
+
+def test_what_may_be_lost_contradicts_no_verdict_and_a_finding_stays_graver_than_a_doubt() -> None:
+    assert report([run(lost=3, permitted=["unseen"])]).word == "valid"
+    assert report([run(lost=3, permitted=[], measured=False)]).word == "valid"
+    assert report([run(lost=3, verdict="invalid", permitted=[])]).contradicted == []
+    told = report([run("one", lost=3, permitted=[]), run("two", verdict="invalid", lost=1)], [finding("two")])
+    assert told.word == "invalid"
+    assert told.sentences[-1].startswith("one is judged valid, but its history shows 3 lost records")
+
+
+def test_a_night_that_played_too_little_says_that_it_is_that() -> None:
+    told = report([run("one")], exit=2, not_run=["two", "three"], planned=3)
+    assert (told.word, told.headline) == ("unknown", "Too little is proven")
+    assert told.sentences[0] == "No run found anything that is not permitted, but too little of the plan was played."
 
 
 def test_lost_records_are_counted_by_whether_they_may_be() -> None:
