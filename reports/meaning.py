@@ -24,9 +24,9 @@ def broken(files: RunFiles) -> list[str]:
 def _loss(files: RunFiles, lost: int) -> str:
     acked = acknowledged(files)
     if acked is None or lost > acked:
-        return f"{lost:,} acknowledged records were lost."
-    share = lost / acked
-    return f"{lost:,} of {acked:,} acknowledged records were lost ({_percent(share)})."
+        return _other("lost-write", lost)
+    was = "was" if lost == 1 else "were"
+    return f"{lost:,} of {acked:,} acknowledged records {was} lost ({_percent(lost / acked)})."
 
 
 def _percent(share: float) -> str:
@@ -35,7 +35,9 @@ def _percent(share: float) -> str:
 
 def _other(name: str, count: int) -> str:
     known = CATALOG.get(name)
-    return f"{count:,} {known.meaning}." if known and known.meaning else f"{name}: {count:,}."
+    if known is None or not known.meaning:
+        return f"{name}: {count:,}."
+    return f"{count:,} {known.meaning_of_one if count == 1 else known.meaning}."
 
 
 def _count(anomaly: Json) -> int:

@@ -264,7 +264,7 @@ def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Foreca
 
     cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
-    size = f"about {told.bytes / MIB:.0f} MiB stay on disk, at most {opened.matrix.keep_mib}"
+    size = f"at most about {told.bytes / MIB:.0f} MiB stay on disk; runs may take {opened.matrix.keep_mib}"
     runs = f"{many(len(chosen), 'run')} over {many(len(cells), 'configuration')}, seeds from {opened.first_seed}"
     say.print(f"{runs}; to play: {len(told.plays)}", soft_wrap=True)
     say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)

@@ -9,7 +9,8 @@ from math import ceil
 from statistics import fmean
 
 from chaos.nights.items import Item
-from checkers.nights.results import Attempt
+from checkers.nights.results import VALID, Attempt
+from workloads.registry import SCENARIOS
 
 MIB = 1 << 20
 CORES: Mapping[str, int] = {"sim": 1}
@@ -18,8 +19,18 @@ _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "
 """Before any run has ended: seconds beside the load, and for each second of load."""
 _KAFKA_S = 20.0
 """A JVM for each broker has to start and to come back."""
-_PRIOR_MIB = {"sim": 1.0}
-_OTHER_MIB = 15.0
+_THIN_BYTES = 1.5 * MIB, 500.0
+"""What stays of a valid run: beside its records, and for each second of load and record a second. Measured: half of it
+to nearly all of it."""
+_WHOLE_MIB = {"sim": 5.0}
+_OTHER_WHOLE_MIB = 60.0
+_KAFKA_WHOLE_MIB = 250.0
+"""What stays of a run that is not valid, and so is kept whole: data, traces and logs."""
+WHOLE_SHARE = 0.1
+"""So many of the runs of each runtime and target, and at least one, are taken to be kept whole."""
+PAGES_BYTES = int(2.5 * MIB)
+"""Of each run, in Allure's results and in its page."""
+_WARM_S = 3.0
 
 
 _LIMIT_S = (600.0, 3.0)
@@ -33,6 +44,15 @@ class Cost:
 
     seconds: float
     bytes: float
+    """Once it is thinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Of a run that has ended. bytes: None where it was kept whole."""
+
+    seconds: float
+    bytes: float | None
 
 
 def cores(item: Item) -> int:
@@ -50,35 +70,65 @@ class Costs:
     """What runs cost, learnt from those that have ended."""
 
     def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
-        self._seen: dict[tuple[str, ...], list[Cost]] = {}
+        self._seen: dict[tuple[str, ...], list[_Seen]] = {}
+        self._whole: dict[tuple[str, str], float] = {}
         for item, attempt in known:
             self.learn(item, attempt)
 
     def learn(self, item: Item, attempt: Attempt) -> None:
         """A run has ended."""
+        thin = attempt.verdict == VALID and not attempt.fails
         for kind in _kinds(item):
-            self._seen.setdefault(kind, []).append(Cost(attempt.seconds, attempt.bytes))
+            self._seen.setdefault(kind, []).append(_Seen(attempt.seconds, attempt.bytes if thin else None))
+        if not thin:
+            place = _place(item)
+            self._whole[place] = max(self._whole.get(place, 0), attempt.bytes)
 
     def of(self, item: Item) -> Cost:
-        """The mean of the runs that are most like it; else what such runs usually cost."""
+        """The mean of the runs that are most like it; else what such runs usually cost. Bytes: of valid ones."""
+        cost = self._usual(item)
         for kind in _kinds(item):
             if seen := self._seen.get(kind):
-                return Cost(fmean(each.seconds for each in seen), fmean(each.bytes for each in seen))
+                kept = [each.bytes for each in seen if each.bytes is not None] if kind == _kinds(item)[0] else []
+                return Cost(fmean(each.seconds for each in seen), fmean(kept) if kept else cost.bytes)
+        return cost
+
+    def whole_bytes(self, item: Item) -> float:
+        """What stays of such a run if it is kept whole: the most that was seen, else what usually stays."""
+        place = _place(item)
+        usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
+        return self._whole.get(place, usual * MIB)
+
+    def _usual(self, item: Item) -> Cost:
         fixed, each_s = _PRIOR_S.get(item.runtime, _PRIOR_S["process"])
         kafka = _KAFKA_S if item.cell["target"] == "kafka" else 0.0
-        return Cost(fixed + kafka + each_s * item.time_s, _PRIOR_MIB.get(item.runtime, _OTHER_MIB) * MIB)
+        alone, of_record = _THIN_BYTES
+        kept = alone + of_record * rate(item) * (item.time_s + _WARM_S)
+        return Cost(fixed + kafka + each_s * item.time_s, kept)
+
+
+def rate(item: Item) -> float:
+    """Records a second that it asks for."""
+    if "--rate" in item.arguments:
+        return float(item.arguments[item.arguments.index("--rate") + 1])
+    scenario = SCENARIOS[item.cell["workload"]]
+    usual: float = scenario.model_fields["rate"].default
+    return float(scenario.LIGHT.get("rate", usual)) if item.runtime == "sim" else usual
+
+
+def _place(item: Item) -> tuple[str, str]:
+    return item.runtime, item.cell["target"]
 
 
 def _kinds(item: Item) -> tuple[tuple[str, ...], ...]:
     """Runs that cost alike, the most alike first."""
-    cell = item.cell
-    where = (cell["runtime"], cell["target"], f"{item.time_s:g}")
-    return (*where, cell["workload"]), where
+    where = (*_place(item), f"{item.time_s:g}")
+    return (*where, item.cell["workload"], f"{rate(item):g}"), where
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a night will come to. `left_out`: items for which there is no time or no room, and why."""
+    """What a night will come to; bytes: rather too many. `left_out`: items without time or room, and why."""
 
     seconds: float
     bytes: float
@@ -98,7 +148,16 @@ def forecast(items: Sequence[Item], costs: Costs, budget_s: float | None, keep_b
             continue
         spent, used = spent + share, used + cost.bytes
         plays.append(item)
-    return Forecast(spent, used, tuple(plays), tuple(left_out))
+    return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out))
+
+
+def _beside(plays: Sequence[Item], costs: Costs) -> float:
+    """Bytes beside the thinned runs: pages, and runs that are kept whole."""
+    places: dict[tuple[str, str], list[Item]] = {}
+    for item in plays:
+        places.setdefault(_place(item), []).append(item)
+    whole = sum(ceil(WHOLE_SHARE * len(items)) * costs.whole_bytes(items[0]) for items in places.values())
+    return whole + PAGES_BYTES * len(plays)
 
 
 def no_room(cost: Cost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int) -> str:

@@ -20,6 +20,7 @@ ANOMALIES = (
         other="the first operation that returned it",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
         meaning="records of aborted transactions were read as committed",
+        meaning_of_one="record of an aborted transaction was read as committed",
     ),
 )
 

@@ -72,6 +72,8 @@ class Anomaly:
     """What a witness's `other` field holds; empty where it is -1."""
     meaning: str = ""
     """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets"."""
+    meaning_of_one: str = ""
+    """The same of one witness: "record stands at two offsets"."""
     needs: tuple[Need, ...] = ()
     """A history that lacks one of these neither shows it nor rules it out."""
 

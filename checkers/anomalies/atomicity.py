@@ -22,6 +22,7 @@ ANOMALIES = (
         other="how many of its records are visible",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
         meaning="records are missing of transactions whose other records are visible",
+        meaning_of_one="record is missing of a transaction whose other records are visible",
     ),
     Anomaly(
         "lost-txn",
@@ -32,6 +33,7 @@ ANOMALIES = (
         other="how many of its acknowledged records are not visible",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
         meaning="committed transactions are not visible at all",
+        meaning_of_one="committed transaction is not visible at all",
     ),
 )
 

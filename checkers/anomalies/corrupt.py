@@ -16,6 +16,7 @@ ANOMALIES = (
         source="Kafka documentation, message format: a batch carries its CRC",
         needs=(Need.READS,),
         meaning="records came back altered",
+        meaning_of_one="record came back altered",
     ),
 )
 

@@ -19,6 +19,7 @@ ANOMALIES = (
         other="the first operation that returned it",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
         meaning="records were read as committed before their commit was asked for",
+        meaning_of_one="record was read as committed before its commit was asked for",
     ),
 )
 

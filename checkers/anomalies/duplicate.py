@@ -18,6 +18,7 @@ ANOMALIES = (
         other="the lowest offset it was read at",
         needs=(Need.READS,),
         meaning="records stand at two offsets",
+        meaning_of_one="record stands at two offsets",
     ),
 )
 

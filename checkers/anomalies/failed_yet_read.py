@@ -21,6 +21,7 @@ ANOMALIES = (
         other="the lowest offset it was read at",
         needs=(Need.FAILURES, Need.READS),
         meaning="records that were refused were read all the same",
+        meaning_of_one="record that was refused was read all the same",
     ),
 )
 

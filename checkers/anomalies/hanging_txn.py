@@ -27,6 +27,7 @@ ANOMALIES = (
         other="the high watermark",
         needs=(Need.TRANSACTIONS, Need.FINAL_READS),
         meaning="partitions cannot be read to their end at read_committed",
+        meaning_of_one="partition cannot be read to its end at read_committed",
     ),
 )
 

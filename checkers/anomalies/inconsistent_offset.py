@@ -19,6 +19,7 @@ ANOMALIES = (
         other="the value that displaced this one",
         needs=(Need.PLACES,),
         meaning="offsets held two different records",
+        meaning_of_one="offset held two different records",
     ),
 )
 

@@ -20,6 +20,7 @@ ANOMALIES = (
         other="the highest offset that any reader saw",
         needs=(Need.SENDS, Need.FINAL_READS),
         meaning="acknowledged records were lost",
+        meaning_of_one="acknowledged record was lost",
     ),
     Anomaly(
         "unseen",
@@ -30,6 +31,7 @@ ANOMALIES = (
         other="the highest offset that any reader saw",
         needs=(Need.SENDS, Need.FINAL_READS),
         meaning="acknowledged records were lost",
+        meaning_of_one="acknowledged record was lost",
     ),
 )
 

@@ -17,6 +17,7 @@ ANOMALIES = (
         other="the high watermark, or the offset that was read",
         needs=(Need.MARKS,),
         meaning="last stable offsets were beyond what may be read",
+        meaning_of_one="last stable offset was beyond what may be read",
     ),
 )
 

@@ -18,6 +18,7 @@ ANOMALIES = (
         other="the offset read before",
         needs=(Need.READS,),
         meaning="polls went back to records that had been read",
+        meaning_of_one="poll went back to records that had been read",
     ),
     Anomaly(
         "int-nonmonotonic-poll",
@@ -28,6 +29,7 @@ ANOMALIES = (
         other="the offset read before",
         needs=(Need.READS,),
         meaning="polls went back in themselves",
+        meaning_of_one="poll went back in itself",
     ),
 )
 

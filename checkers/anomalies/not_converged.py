@@ -21,6 +21,7 @@ ANOMALIES = (
         "the plan allows; a broker that holds none of its replicas may be fenced all the same",
         source="the plan's limit; Kafka documentation, design, Replication (a follower that caught up joins the ISR)",
         meaning="partitions did not come to rest after all faults had ended",
+        meaning_of_one="partition did not come to rest after all faults had ended",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

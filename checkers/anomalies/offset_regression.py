@@ -19,6 +19,7 @@ ANOMALIES = (
         other="the offset told before",
         needs=(Need.MARKS,),
         meaning="reported high watermarks or last stable offsets went back",
+        meaning_of_one="reported high watermark or last stable offset went back",
     ),
 )
 

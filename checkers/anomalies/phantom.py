@@ -16,6 +16,7 @@ ANOMALIES = (
         source="Kafka documentation, design, Replication: a log holds what producers wrote to it",
         needs=(Need.READS,),
         meaning="records were read that nobody sent there",
+        meaning_of_one="record was read that nobody sent there",
     ),
 )
 

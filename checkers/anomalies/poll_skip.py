@@ -20,6 +20,7 @@ ANOMALIES = (
         other="the offset read before; of a poll that returned nothing, the position before",
         needs=(Need.READS,),
         meaning="polls skipped over records",
+        meaning_of_one="poll skipped over records",
     ),
     Anomaly(
         "int-poll-skip",
@@ -30,6 +31,7 @@ ANOMALIES = (
         other="the offset read before",
         needs=(Need.READS,),
         meaning="polls skipped over records in themselves",
+        meaning_of_one="poll skipped over records in itself",
     ),
 )
 

@@ -30,6 +30,7 @@ ANOMALIES = (
         source="KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         other="the node whose log differs",
         meaning="offsets differ between replicas of one partition",
+        meaning_of_one="offset differs between replicas of one partition",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

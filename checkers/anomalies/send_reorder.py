@@ -20,6 +20,7 @@ ANOMALIES = (
         other="the offset of the record handed over before it",
         needs=(Need.SENDS,),
         meaning="records stand in another order than they were sent in",
+        meaning_of_one="record stands in another order than it was sent in",
     ),
 )
 

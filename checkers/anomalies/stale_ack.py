@@ -18,6 +18,7 @@ ANOMALIES = (
         other="the highest offset acknowledged before",
         needs=(Need.ACKS,),
         meaning="acknowledged offsets are not above those acknowledged before",
+        meaning_of_one="acknowledged offset is not above those acknowledged before",
     ),
 )
 

@@ -32,6 +32,7 @@ ANOMALIES = (
         other="for how many ns",
         needs=(Need.SENDS,),
         meaning="partitions acknowledged nothing for too long after all faults had ended",
+        meaning_of_one="partition acknowledged nothing for too long after all faults had ended",
     ),
     Anomaly(
         CONSUMER,
@@ -41,6 +42,7 @@ ANOMALIES = (
         other="for how many ns",
         needs=(Need.READS,),
         meaning="readers got nothing for too long after all faults had ended",
+        meaning_of_one="reader got nothing for too long after all faults had ended",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

@@ -18,6 +18,7 @@ ANOMALIES = (
         other="where the leader's log ends, or begins to differ",
         needs=(Need.OWN_READERS, Need.READS),
         meaning="times a reader heard that what it had read is gone",
+        meaning_of_one="time a reader heard that what it had read is gone",
     ),
 )
 

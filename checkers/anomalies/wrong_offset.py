@@ -17,6 +17,7 @@ ANOMALIES = (
         other="where it was found",
         needs=(Need.ACKS, Need.READS),
         meaning="records stand at another offset than was acknowledged",
+        meaning_of_one="record stands at another offset than was acknowledged",
     ),
 )
 

@@ -20,6 +20,7 @@ ANOMALIES = (
         other="the process that had taken over",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
         meaning="records of fenced producers became visible",
+        meaning_of_one="record of a fenced producer became visible",
     ),
 )
 

@@ -20,6 +20,7 @@ from reports.stories import NOT_READ, Line
 Row = dict[str, Any]
 STORY = 20
 """Lines of a story that the store keeps."""
+NO_PHASE = "a phase that nobody knows"
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
 _COVERS = re.compile(r", which covers \d+")
 
@@ -67,7 +68,7 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
                 "unexpected": permitted is True and check.name in attempt.unexpected,
                 "why": check.why,
                 "count": check.count,
-                **_told(files, check, group),
+                **_told(files, check, group, facts.classes),
             }
             known = same.setdefault(row["fingerprint"], row)
             if known is not row:
@@ -77,17 +78,18 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
         yield from ({**row, "count": row["witnesses"]} if len(same) > 1 else row for row in same.values())
 
 
-def _told(files: RunFiles, check: checks.Check, group: Group) -> Row:
+def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> Row:
     """What the witnesses of one cause tell, and their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
-    cause, place = cause_of(files, first), place_of(files, first)
+    cause, (phase, fault) = cause_of(files, first), _moment(files, first)
+    around = "" if check.name.startswith("invariant ") else classes  # its name says what is wrong, whatever came before
     times = [line.t for lines in stories for line in lines if not line.text.startswith(NOT_READ)]
     return {
         "witnesses": len(group.witnesses),
-        "fingerprint": fingerprint(check.name, check.evidence, cause, place),
+        "fingerprint": fingerprint(check.name, check.evidence, cause, _known_by(cause, phase, fault, around)),
         "cause": cause,
-        "place": place,
+        "place": f"{phase}, {f'after {fault}' if fault else 'before any fault'}" if phase else "",
         "first_s": min(times, default=None),
         "last_s": max(times, default=None),
         "story": [f"{line.t:.3f} s  {line.text}" for line in first[:STORY]] or list(check.moments[:STORY]),
@@ -116,16 +118,28 @@ def general(text: str, partitions: Iterable[str]) -> str:
     return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")
 
 
-def place_of(files: RunFiles, story: Iterable[Line]) -> str:
-    """Where in the run's story it happened: the phase, and the fault that had begun last."""
+def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
+    """The place in the story by which a finding is known again.
+
+    Which fault began last before it, and whether the run was healing already, depends on the seed: the same mistake
+    shows after any of them. That it needed a fault does not. If nobody knows the cause, there is nothing but the phase
+    and the faults of the run (classes) to tell two mistakes apart.
+    """
+    if cause == NO_CAUSE:
+        return f"{phase}, {classes}"
+    return "after a fault" if fault else "before any fault"
+
+
+def _moment(files: RunFiles, story: Iterable[Line]) -> tuple[str, str]:
+    """When in the run's story it happened: the phase, and the kind of fault that had begun last; empty for neither."""
     lines = [line for line in story if not line.text.startswith(NOT_READ)]
     if not lines:
-        return ""
+        return "", ""
     at = min((line.t for line in lines if line.grave), default=min(line.t for line in lines))
-    phase = next((name for name, begin, end in reversed(files.phases) if begin is not None and begin <= at), "")
+    phase = next((name for name, begin, end in reversed(files.phases) if begin is not None and begin <= at), NO_PHASE)
     begun = [(files.seconds(each.get("began")), str(each.get("action"))) for each in objects(files.faults)]
     before = [(began, action) for began, action in begun if began is not None and began <= at]
-    return f"{phase}, after {max(before)[1]}" if before else f"{phase}, before any fault"
+    return phase, max(before)[1] if before else ""
 
 
 def _earliest(one: Row, other: Row) -> float | None:

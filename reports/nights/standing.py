@@ -96,7 +96,10 @@ def cards(found: Iterable[Standing]) -> list[Card]:
     """The findings by what caused them: new ones first, then losses, then those whose cause is known."""
     groups: dict[tuple[object, ...], list[Standing]] = {}
     for each in sorted(found, key=_gravity):
-        key = each.first["cause"], each.first["place"], each.first["promise"], bool(each.first["unexpected"])
+        row = each.first
+        # Without a cause, nothing but the place says that two anomalies are of one thing.
+        place = row["place"] if row["cause"] == NO_CAUSE else ""
+        key = row["cause"], place, row["promise"], bool(row["unexpected"])
         groups.setdefault(key, []).append(each)
     return [Card(tuple(group)) for group in groups.values()]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from chaos.nights.budget import MIB, Costs, forecast, spent_s
+from chaos.nights.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
 from chaos.nights.items import Item, plan_night
-from chaos.nights.matrix import make_matrix
+from chaos.nights.matrix import make_matrix, read_matrix
 from checkers.nights.results import Attempt
 
 
@@ -26,6 +29,23 @@ def test_costs_are_learnt_from_runs_that_are_most_alike() -> None:
     costs.learn(appends, attempt(appends, 5.0))
     assert costs.of(appends).seconds == 5.0
     assert costs.of(steady).seconds == 15.0
+
+
+def test_what_a_run_keeps_is_learnt_from_valid_runs_with_its_rate_and_whole_ones_are_another_matter() -> None:
+    run = items(runtime="process")[0]
+    costs = Costs([(run, attempt(run, 10.0, 2 * MIB)), (run, replace(attempt(run, 10.0, 80 * MIB), verdict="unknown"))])
+    assert (costs.of(run).bytes, costs.whole_bytes(run)) == (2 * MIB, 80 * MIB)
+    faster = replace(run, arguments=(*run.arguments, "--rate", "4000"))
+    assert costs.of(faster).seconds == 10.0
+    assert costs.of(faster).bytes > 20 * MIB
+
+
+def test_the_disk_that_a_night_is_said_to_take_is_not_less_than_what_one_took() -> None:
+    planned = plan_night(read_matrix(Path("plans/nightly.toml")), 1).items
+    usual = [each for each in planned if each.cell["workload"] != "command"]
+    told = forecast(usual, Costs(), None, 1 << 40, slots=1).bytes / MIB
+    # 48 runs left 328 MiB and 104 of Allure's; one of Apache Kafka was unknown, and its 190 MiB were kept.
+    assert 432 <= told < 3 * 432
 
 
 def test_what_has_never_run_costs_what_such_runs_usually_do() -> None:
@@ -59,7 +79,8 @@ def test_the_disk_is_bounded_like_time() -> None:
     runs = items()
     costs = Costs([(runs[0], attempt(runs[0], 1.0, 30 * MIB))])
     told = forecast(runs, costs, None, 100 * MIB, slots=1)
-    assert (len(told.plays), told.bytes) == (3, 90 * MIB)
+    assert len(told.plays) == 3
+    assert told.bytes == 90 * MIB + 3 * PAGES_BYTES + costs.whole_bytes(runs[0]), "one of them may be kept whole"
     assert told.left_out[0][1].startswith("no room: such a run keeps about 30 MiB")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from checkers.anomalies.registry import CATALOG, FOUND
 from reports.checks import FAILED, checks_of, sentence
 from reports.junit import write_junit
+from reports.meaning import broken
 from reports.page import render
 from reports.run_files import read_run
 from reports.stories import Line, cause_of
@@ -56,7 +57,17 @@ def test_the_expectation_of_the_flag_is_named_where_the_flag_asked_for_it(tmp_pa
 
 
 def test_every_anomaly_that_is_looked_for_says_what_it_means() -> None:
-    assert [name for name in FOUND if not CATALOG[name].meaning] == []
+    assert [name for name in FOUND if not (CATALOG[name].meaning and CATALOG[name].meaning_of_one)] == []
+    assert [name for name in FOUND if CATALOG[name].meaning == CATALOG[name].meaning_of_one] == []
+
+
+def test_one_of_something_has_a_singular(tmp_path: Path) -> None:
+    run = run_of(tmp_path, found("stuck-producer", 1, {"t-1": 1}), found("duplicate", 2, {"t-1": 2}))
+    one, two = broken(read_run(run))
+    assert one == "1 partition acknowledged nothing for too long after all faults had ended."
+    assert two == "2 records stand at two offsets."
+    (lost,) = broken(read_run(run_of(tmp_path, found("lost-write", 1, {"t-0": 1}))))
+    assert lost == "1 of 46,386 acknowledged records was lost (less than 1%)."
 
 
 def test_a_broken_invariant_is_a_check_with_definition_and_source_on_page_and_in_junit(tmp_path: Path) -> None:

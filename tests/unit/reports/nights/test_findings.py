@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from checkers.nights.results import Attempt
 from reports.nights.findings import findings_of, fingerprint, general
 from reports.nights.standing import NO_CAUSE
 from tests.support.nights.files import BEGAN
+from tests.unit.reports.conftest import KILL, at
 
 
 def facts(path: Path, *unexpected: str) -> Facts:
@@ -27,6 +29,34 @@ def test_a_lost_record_is_known_by_its_truncation_and_the_fault_before(lost_dir:
     assert row["permitted"] is False
     assert any("truncates appends-0-0 from 90 to 50" in line for line in row["story"])
     assert row["first_s"] <= row["last_s"] < 20
+
+
+def loss(run: Path) -> dict[str, Any]:
+    (row,) = [each for each in findings_of("n1", [facts(run)]) if each["anomaly"] == "lost-write"]
+    return row
+
+
+def test_a_known_bug_stays_known_when_another_fault_began_last_before_it(lost_dir: Path) -> None:
+    first = loss(lost_dir)
+    other = {**KILL, "id": 1, "action": "partition", "began": at(5.2), "ended": at(5.3)}
+    with (lost_dir / "nemesis.jsonl").open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in ({**other, "ended": None, "evidence": None}, other))
+    again = loss(lost_dir)
+    assert (first["place"], again["place"]) == ("load with faults, after kill", "load with faults, after partition")
+    assert again["fingerprint"] == first["fingerprint"]
+    (lost_dir / "nemesis.jsonl").write_text("")
+    calm = loss(lost_dir)
+    assert (calm["place"], calm["cause"]) == ("load with faults, before any fault", first["cause"])
+    assert calm["fingerprint"] != first["fingerprint"], "that it needs no fault makes another mistake of it"
+
+
+def test_two_findings_of_unknown_cause_are_told_apart_by_the_faults_of_their_runs(lost_dir: Path) -> None:
+    for trace in (lost_dir / "nodes").glob("*/trace.jsonl"):
+        trace.unlink()
+    links = replace(facts(lost_dir), classes="N")
+    (other,) = [each for each in findings_of("n1", [links]) if each["anomaly"] == "lost-write"]
+    assert other["cause"] == NO_CAUSE
+    assert other["fingerprint"] != loss(lost_dir)["fingerprint"]
 
 
 def test_other_offsets_brokers_and_partitions_make_the_same_words() -> None:

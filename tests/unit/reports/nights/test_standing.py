@@ -59,3 +59,12 @@ def test_findings_of_one_cause_stand_on_one_card_the_lost_records_first() -> Non
     assert first.anomalies == ("lost-write", "stale-ack (acks)")
     assert second.anomalies == ("phantom",)
     assert first.state == NEW
+
+
+def test_findings_of_one_cause_stand_on_one_card_whichever_fault_came_last() -> None:
+    rows = [finding(), finding("two", anomaly="duplicate", fingerprint="f2", place="healing, after partition")]
+    found, _ = standings(rows, ["n1"])
+    assert len(cards(found)) == 1
+    unknown = [{**row, "cause": "nothing that the brokers' traces tell"} for row in rows]
+    found, _ = standings(unknown, ["n1"])
+    assert len(cards(found)) == 2, "nothing says that they are of one thing"
