@@ -33,6 +33,8 @@ class Item:
     """Of the `squall` program, without the folder for runs."""
     part: str = ""
     """The part of the matrix that it is of, by its name."""
+    clients: tuple[str, ...] = ()
+    """Client libraries that its program needs."""
 
     @property
     def runtime(self) -> str:
@@ -54,7 +56,7 @@ class Item:
 def item_of(told: Mapping[str, Any]) -> Item:
     """The item that night.json tells of. KeyError, TypeError."""
     plain = {name: told[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
-    return Item(arguments=tuple(told["arguments"]), **plain)
+    return Item(arguments=tuple(told["arguments"]), clients=tuple(told.get("clients", ())), **plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item |
         arguments += ["--bootstrap", matrix.bootstrap]
     arguments += flags_of(cell)
     name = f"{slug(cell)}.{word}.seed{seed}"
-    return Item(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name)
+    return Item(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name, runs.clients)
 
 
 def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: Runs) -> str:

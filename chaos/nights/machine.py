@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from functools import cache
+from pathlib import Path
 
 from chaos.errors import Refused
 from chaos.nights.axes import EXTERNAL
 from chaos.nights.items import Item
+
+SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 
 
 def lacking(item: Item, bootstrap: str) -> str:
@@ -16,12 +21,23 @@ def lacking(item: Item, bootstrap: str) -> str:
         return "" if bootstrap else 'no external cluster is named: bootstrap = "HOST:PORT" in the matrix'
     if cell["runtime"] == "sim":
         return ""
-    found = [_client(cell.get("client", "squall"))]
+    found = [_client(name) for name in dict.fromkeys((cell.get("client", "squall"), *item.clients))]
+    if command := cell.get("command", ""):
+        found.append(_program(command))
     if cell["runtime"] == "docker":
         found.append(_engine())
     if cell["target"] == "kafka":
         found.append(_kafka())
     return "; ".join(filter(None, found))
+
+
+def _program(command: str) -> str:
+    """The program, or a script among its words, that is not there. Programs are started in the current folder."""
+    first, *words = shlex.split(command)
+    if shutil.which(first) is None:
+        return f"the program {first} is not there"
+    scripts = (word for word in words if Path(word).suffix in SCRIPTS and not word.startswith("-"))
+    return next((f"{word} is not there" for word in scripts if not Path(word).exists()), "")
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from chaos.drivers.library import DISTRIBUTIONS
 from chaos.faults.kind import FaultError
 from chaos.nights.axes import AXES, word
 from chaos.plans.lines import with_line
@@ -60,6 +61,8 @@ class Runs(_Part):
     warmup_s: float | None = Field(None, ge=0, le=600)
     rate: int | None = Field(None, ge=1, le=1_000_000)
     fault_count: int | None = Field(None, ge=1)
+    clients: tuple[str, ...] = ()
+    """Client libraries that the program of the axis `command` needs."""
 
     def values(self) -> dict[str, tuple[str, ...]]:
         """Axis -> its values, as words."""
@@ -131,6 +134,8 @@ def _mistakes(matrix: Matrix) -> list[str]:
         wrong += [f"faults.{mix}: {line}" for line in _wrong_kinds(kinds)]
     for number, runs in enumerate(matrix.runs):
         wrong += [f"runs.{number}.axes.{line}" for line in _wrong_axes(runs.axes)]
+        wrong += [f"runs.{number}.clients: there is no {name!r}: {', '.join(DISTRIBUTIONS)}"
+                  for name in runs.clients if name not in DISTRIBUTIONS]  # fmt: skip
         for mix in runs.faults:
             if mix not in matrix.faults:
                 unknown = _wrong_kinds(matrix.kinds(mix))

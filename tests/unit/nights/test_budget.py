@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from chaos.nights.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
 from chaos.nights.items import Item, plan_night
 from chaos.nights.matrix import make_matrix, read_matrix
+from chaos.typed import PROGRAM
 from checkers.nights.results import Attempt
 
 
@@ -41,7 +41,7 @@ def test_what_a_run_keeps_is_learnt_from_valid_runs_with_its_rate_and_whole_ones
 
 
 def test_the_disk_that_a_night_is_said_to_take_is_not_less_than_what_one_took() -> None:
-    planned = plan_night(read_matrix(Path("plans/nightly.toml")), 1).items
+    planned = plan_night(read_matrix(PROGRAM.parent / "plans/nightly.toml"), 1).items
     usual = [each for each in planned if each.cell["workload"] != "command"]
     told = forecast(usual, Costs(), None, 1 << 40, slots=1).bytes / MIB
     # 48 runs left 328 MiB and 104 of Allure's; one of Apache Kafka was unknown, and its 190 MiB were kept.
