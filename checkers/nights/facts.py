@@ -14,7 +14,7 @@ from checkers.guarantees import FaultClass, guarantee_for
 from checkers.history.conversion import read_faults
 from checkers.history.tables import PlayedFault
 from checkers.nights.night import Night
-from checkers.nights.results import INVALID, VALID, Attempt
+from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
 from checkers.plan_facts import BadPlan, facts_of
 
 ASIDE = (
@@ -42,6 +42,8 @@ USUAL = {
 """Values that a configuration's name leaves out."""
 NO_CLASS = "none"
 """The class of a run without faults."""
+NOT_KNOWN = "not known"
+"""The class of a run of which nobody can say which faults it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Facts:
     configuration: str
     """What the durability of its records depends on, in words."""
     classes: str
-    """Of the faults that began, as "P N"; `NO_CLASS` where none did."""
+    """Of the faults that began, as "P N"; `NO_CLASS` where none did, `NOT_KNOWN` where nobody can say."""
     promise: str
     """The row of the guarantees that its configuration falls under; empty where nobody knows."""
     permitted: tuple[str, ...]
@@ -84,13 +86,14 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     faults = _faults(path)
     planned = night.items.get(attempt.item, {})
     axes = axes_of(plan, planned)
-    classes, promise, permitted = _promise(plan, faults, verdict)
+    classes, promise, permitted = _promise(plan, faults, verdict) if path else (NOT_KNOWN, "", ())
     seed = plan.get("seed", planned.get("seed"))
+    counted, doubt = _verdict(attempt, verdict)
     return Facts(
         attempt=attempt,
         counts=counts,
         path=path,
-        verdict=attempt.verdict,
+        verdict=counted,
         axes=axes,
         configuration=configuration(axes),
         classes=classes,
@@ -98,8 +101,18 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
         permitted=permitted,
         faults=faults,
         seed=seed if isinstance(seed, int) else None,
-        trouble=attempt.why or ("" if path else "its run directory is gone"),
+        trouble="; ".join(filter(None, (attempt.why or ("" if path else "its run directory is gone"), doubt))),
     )
+
+
+def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
+    """(The verdict that counts, why it is not the night's). A run may be judged again after the night: of two verdicts
+    the graver one counts, because nobody knows which of the files was changed, and why."""
+    judged = told.get("verdict")
+    if judged == attempt.verdict or judged not in (VALID, INVALID, UNKNOWN) or attempt.verdict == NO_VERDICT:
+        return attempt.verdict, ""
+    graver = min(judged, attempt.verdict, key=VERDICTS.index)
+    return graver, f"the night noted {attempt.verdict}, and verdict.json says {judged}: judged again, or changed"
 
 
 def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
@@ -158,7 +171,7 @@ def _promise(
     try:
         classes = fault_classes.classes_of(faults)
     except fault_classes.UnknownFault:
-        return "not known", "", ()
+        return NOT_KNOWN, "", ()
     words = " ".join(each.value for each in FaultClass if each in classes) or NO_CLASS
     if isinstance(judged, dict) and verdict.get("verdict") in (VALID, INVALID):
         permitted = judged.get("permitted")

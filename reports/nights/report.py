@@ -42,6 +42,8 @@ class Report:
     """All nights that are compared, this one last."""
     trends: Trends
     problems: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    """Invalid runs of which no finding can be read, because their directories are gone, say."""
 
     @property
     def counting(self) -> list[Row]:
@@ -175,7 +177,7 @@ class Report:
         elif self.found:
             told.append("Begin with the first finding below: its story, and the command that tells more, stand there.")
         elif self.verdicts[INVALID]:
-            told.append("Their verdicts do not say what they found: begin with the red runs below.")
+            told.append("What they found cannot be read any more: begin with the red runs below.")
         elif not self.verdicts[VALID]:
             told.append(
                 "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
@@ -192,6 +194,8 @@ class Report:
             told.append("No run found anything that is not permitted, but too little of the plan was played.")
         else:
             told.append("No run found anything that its configuration does not permit.")
+        if self.found and self.unread:
+            told.append(f"Of {_many(len(self.unread), 'more invalid run')} nobody can read any more what was found.")
         if self.unproven and self.word == VALID:
             one = self.unproven == 1
             told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
@@ -223,7 +227,9 @@ def report_of(
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)
     before = nights[: nights.index(here) + 1]
+    tables = {**tables, "runs": [_as_the_night_has_it(row) for row in tables["runs"]]}
     runs = [row for row in tables["runs"] if row["night"] == night]
+    told_of = {(row["item"], row["attempt"]) for row in tables["findings"] if row["night"] == night}
     found, gone = standings(tables["findings"], [row["night"] for row in before])
     order = {word: place for place, word in enumerate(VERDICTS)}
     return Report(
@@ -237,7 +243,20 @@ def report_of(
         nights=tuple(before),
         trends=_trends(before, tables),
         problems=(*here["problems"], *problems),
+        unread=tuple(
+            run["item"]
+            for run in runs
+            if run["counts"] and run["verdict"] == INVALID and (run["item"], run["attempt"]) not in told_of
+        ),
     )
+
+
+def _as_the_night_has_it(run: Row) -> Row:
+    """A run as its night counts it: by what the night's matrix forbids as well, as its exit code and summary do."""
+    if not run["unexpected"] or run["verdict"] != VALID:
+        return run
+    why = f"valid by its configuration, but this night forbids {', '.join(run['unexpected'])}"
+    return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (why, run["why"])))}
 
 
 def _trends(before: Sequence[Row], tables: Mapping[str, Sequence[Row]]) -> Trends:

@@ -9,6 +9,7 @@ from typing import Any
 
 from checkers.anomalies.registry import LOSS
 from checkers.metrics import LATENCY_UNIT_NS
+from checkers.nights.facts import NO_CLASS, NOT_KNOWN
 from checkers.nights.statistics import percentile_of, wilson
 
 Row = dict[str, Any]
@@ -99,8 +100,10 @@ class Cell:
     @property
     def class_words(self) -> str:
         """The classes in words."""
+        if self.classes == NOT_KNOWN:
+            return "faults not known"
         words = [CLASSES.get(each, each) for each in self.classes.split()]
-        return "no faults" if self.classes == "none" else ", ".join(words)
+        return "no faults" if self.classes == NO_CLASS else ", ".join(words)
 
     @property
     def promised(self) -> str:

@@ -69,8 +69,30 @@ def test_a_broken_run_has_facts_as_far_as_its_files_say(tmp_path: Path) -> None:
         each.unlink()
     gone, bare = facts_of_night(read_night(files.write()))
     assert (gone.path, gone.trouble) == (None, "its run directory is gone")
+    assert gone.classes == "not known", "nobody knows which faults it had"
     assert (bare.path, bare.promise, bare.classes) == (empty, "", "none")
     assert bare.configuration == "acks=all, min ISR 2 of 3", "the matrix says it"
+
+
+@pytest.mark.parametrize(
+    ("noted", "judged", "counts"),
+    [
+        ("valid", "invalid", "invalid"),
+        ("invalid", "valid", "invalid"),
+        ("valid", "unknown", "unknown"),
+        ("unknown", "valid", "unknown"),
+        ("no verdict", "valid", "no verdict"),
+    ],
+)
+def test_of_two_verdicts_of_a_run_the_graver_one_counts_and_both_are_told(
+    tmp_path: Path, noted: str, judged: str, counts: str
+) -> None:
+    files = NightFiles(tmp_path / "n1")
+    files.add("one", noted, judged={"verdict": judged})
+    (facts,) = facts_of_night(read_night(files.write()))
+    assert facts.verdict == counts
+    told = f"the night noted {noted}, and verdict.json says {judged}: judged again, or changed"
+    assert facts.trouble == ("" if noted == "no verdict" else told)
 
 
 def test_an_unjudged_run_is_promised_what_its_plan_says(tmp_path: Path) -> None:

@@ -57,6 +57,28 @@ def test_an_invalid_run_whose_findings_cannot_be_read_is_wrong_all_the_same() ->
     assert (told.word, told.headline) == ("invalid", "1 invalid run")
 
 
+def test_a_run_that_shows_what_the_night_forbids_is_invalid_in_tiles_trends_and_its_row() -> None:
+    told = report([run(unexpected=["lost-write"])], [finding(permitted=True, unexpected=True)])
+    assert (told.verdicts["valid"], told.verdicts["invalid"], told.trends.nights[-1].invalid) == (0, 1, 1)
+    assert told.runs[0]["why"] == "valid by its configuration, but this night forbids lost-write"
+    assert told.unread == ()
+
+
+def test_what_the_night_forbade_stays_wrong_when_the_run_directory_is_gone() -> None:
+    gone = {"unexpected": ["lost-write"], "why": "its run directory is gone", "run": "", "measured": False}
+    told = report([run("gone", **gone), run("two")])
+    assert (told.word, told.headline) == ("invalid", "1 invalid run")
+    assert told.sentences == ["What they found cannot be read any more: begin with the red runs below."]
+    assert told.runs[0]["why"].endswith("forbids lost-write; its run directory is gone")
+
+
+def test_beside_findings_it_says_how_many_invalid_runs_cannot_be_read() -> None:
+    runs = [run("one", verdict="invalid"), run("gone", verdict="invalid", run="", measured=False)]
+    told = report(runs, [finding("one")])
+    assert told.unread == ("gone",)
+    assert told.sentences[1] == "Of 1 more invalid run nobody can read any more what was found."
+
+
 def test_a_retried_run_counts_by_its_last_attempt() -> None:
     told = report([run(verdict="unknown", counts=False), run(attempt=2)])
     assert (told.word, told.retried, told.verdicts["valid"]) == ("valid", 1, 1)
