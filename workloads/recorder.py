@@ -128,15 +128,19 @@ class Recorder:
         self._put({**line, "settings": settings})
         return process
 
-    def partition(self, topic: str, index: int, *, cleanup: str = "delete", retention_ms: int = -1) -> int:
-        """Declare a partition, once, and get its dense id."""
+    def partition(
+        self, topic: str, index: int, *, cleanup: str = "delete", retention_ms: int = -1, retention_bytes: int = -1
+    ) -> int:
+        """Declare a partition, once, and get its dense id. Retention: as configured; -1: none."""
         known = self._parts.get((topic, index))
         if known is not None:
             return known
         part = self._parts[topic, index] = len(self._parts)
         self._places.append((topic, index))
         line = {"e": "t", "part": part, "topic": topic, "index": index}
-        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms})
+        # Written only where it is set: most topics have none.
+        size = {"retention_bytes": retention_bytes} if retention_bytes >= 0 else {}
+        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms, **size})
         return part
 
     def invoke_send(

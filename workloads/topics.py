@@ -71,8 +71,11 @@ def _declare(topics: Sequence[NewTopic], recorder: Recorder) -> dict[Place, int]
     for topic in topics:
         cleanup = topic.configs.get("cleanup.policy", "delete")
         retention_ms = int(topic.configs.get("retention.ms", "-1"))
+        retention_bytes = int(topic.configs.get("retention.bytes", "-1"))
         for index in range(topic.partitions):
             place = (topic.name, index)
-            found[place] = recorder.partition(*place, cleanup=cleanup, retention_ms=retention_ms)
+            found[place] = recorder.partition(
+                *place, cleanup=cleanup, retention_ms=retention_ms, retention_bytes=retention_bytes
+            )
     recorder.flush()
     return found

@@ -36,6 +36,11 @@ def is_batch(length: int, magic: int) -> bool:
     return length >= SMALLEST_LENGTH and magic == 2
 
 
+def is_intact(header: BatchHeader, data: memoryview) -> bool:
+    """Whether a batch is as it was written: by its checksum. `data`: all of its bytes."""
+    return bool(crc32c(data[CRC_FROM:]) == header.crc)
+
+
 class Placed(NamedTuple):
     """A batch, and where its bytes are."""
 
@@ -107,7 +112,7 @@ class Scan:
                 needed = LENGTH_OVERHEAD + header.length
                 if left >= needed:
                     data = chunk[at : at + needed]
-                    if crc32c(data[CRC_FROM:]) != header.crc:
+                    if not is_intact(header, data):
                         self.damage = f"the batch at byte {position} has a wrong CRC"
                         return
                     yield header, position, data

@@ -125,6 +125,12 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
     return found
 
 
+def somewhat_late(seed: int, mutant: str) -> list[Values]:
+    """Links are slow for a while, for mutants that need no fault: their plans differ in what is under way together."""
+    rng = draw(seed, f"{mutant}: links")
+    return [slow_links(rng, rng.uniform(0.1, 0.8), rng.uniform(0.8, 1.6), most_ms=40)]
+
+
 def slow_links(rng: Random, at_s: float, duration_s: float, *, most_ms: int = 80) -> Values:
     """Everything between brokers takes a while: followers are behind, and answers are on their way for long."""
     latency_ms = rng.choice([ms for ms in (10, 20, 40, 80, 150, 250) if ms <= most_ms])

@@ -1,0 +1,53 @@
+"""Error 19 after the append: the broker says that it appended nothing, and it has."""
+
+from __future__ import annotations
+
+from broker.apis.produce import ProduceApi
+from broker.protocol.errors import ErrorCode
+from broker.replicas.hosted import Hosted
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = ProduceApi._append
+LEADER_ALONE = 1
+
+
+def _append(
+    self: ProduceApi,
+    h: Hosted,
+    index: int,
+    records: memoryview | None,
+    version: int,
+    acks: int,
+    now_ms: int,
+    wall_ms: int,
+) -> tuple[ProduceResult, AwaitedAppend | None]:
+    """Appends first, and looks at the ISR afterwards."""
+    if acks != -1 or not h.state.under_min_isr_before_append():
+        return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms)
+    result, _ = _SOUND(self, h, index, records, version, LEADER_ALONE, now_ms, wall_ms)
+    if not result.error:
+        result.refuse(int(ErrorCode.NOT_ENOUGH_REPLICAS))
+    return result, None
+
+
+def plan(seed: int) -> Plan:
+    """One of three replicas is held, and all three are asked for, for longer than a producer has patience."""
+    rng = draw(seed, "20c")
+    held_s = rng.uniform(3.0, 4.0)
+    faults = [fault(rng.uniform(0.5, 1.0), held_s, "pause", f"node:{rng.randint(1, 3)}")]
+    return hunt_plan(seed, faults, workload={"min_isr": 3, "delivery_timeout_ms": 1000, "request_timeout_ms": 500})
+
+
+MUTANT = Mutant(
+    id="20c",
+    name="refused-after-append",
+    title="answers NOT_ENOUGH_REPLICAS to what it has appended",
+    source="NOT_ENOUGH_REPLICAS (19): Kafka's protocol says that nothing was appended",
+    replaces=(Replaced(ProduceApi, "_append", _append),),
+    expected=("failed-yet-read", "duplicate"),
+    faults=("pause",),
+    plan=plan,
+)

@@ -1,0 +1,38 @@
+"""Redpanda #3038: of a producer's batches only the newest one is known again when it comes once more."""
+
+from __future__ import annotations
+
+from broker.log.producer_rules import Producer, ProducerRules, Sent
+from broker.protocol.records import SEQUENCE_MASK, BatchHeader
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:
+    """Only the newest one."""
+    last = header.base_sequence + header.last_offset_delta & SEQUENCE_MASK
+    newest = entry.window[-1] if entry.window else None
+    known = newest is not None and (newest.first_sequence, newest.last_sequence) == (header.base_sequence, last)
+    return newest if known and header.producer_epoch == entry.epoch else None
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die with several answers of one producer under way."""
+    rng = draw(seed, "36")
+    kills = killings(rng, rounds=4)
+    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills], workload={"rate": 300, "partitions": 1})
+
+
+MUTANT = Mutant(
+    id="36",
+    name="window-of-one",
+    title="knows only the newest batch of a producer again, where five may be in flight",
+    source="Redpanda #3038, #3077",
+    replaces=(Replaced(ProducerRules, "known_batch", known_batch),),
+    expected=("duplicate",),
+    faults=("kill", "latency"),
+    plan=plan,
+    masked="the resent batch is refused as out of order; our client then gives it up as unknown, which is true. "
+    "The duplicate came of Java clients that raise their epoch and send it again",
+)

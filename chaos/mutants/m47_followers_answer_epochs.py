@@ -1,0 +1,53 @@
+"""Redpanda PR 6400: a replica that does not lead answers where an epoch ends."""
+
+from __future__ import annotations
+
+from broker.apis.offsets import OffsetApis
+from broker.net.connection import Slot
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def offset_for_leader_epoch(
+    self: OffsetApis, request: OffsetForLeaderEpochRequest, slot: Slot
+) -> OffsetForLeaderEpochResponse:
+    """By the log that is here, whoever leads and in whatever epoch."""
+    topics = []
+    for topic in request.topics:
+        parts = []
+        for p in topic.partitions:
+            h = self._find(topic.topic, p.partition)
+            error = self._absent(topic.topic, p.partition) if h is None else ErrorCode.NONE
+            epoch, end = (-1, -1) if h is None else h.state.end_of_epoch(h.log.epochs, p.leader_epoch)
+            parts.append(EpochEndOffset(int(error), p.partition, epoch, end))
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def plan(seed: int) -> Plan:
+    """Leaders come and go, and readers that follow them ask those that lead no longer, or not yet."""
+    rng = draw(seed, "47")
+    kills = killings(rng, rounds=5)
+    slow = slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=150)
+    return hunt_plan(seed, [slow, *kills], settings=REBALANCING, workload={"readers": 3, "rate": 200})
+
+
+MUTANT = Mutant(
+    id="47",
+    name="followers-answer-epochs",
+    title="answers where an epoch ends though it does not lead, or not in that epoch",
+    source="Redpanda PR 6400",
+    replaces=(Replaced(OffsetApis, "offset_for_leader_epoch", offset_for_leader_epoch),),
+    expected=("thrown-back", "nonmonotonic-poll", "poll-skip"),
+    faults=("kill", "latency"),
+    plan=plan,
+    masked="clients ask only whom the metadata name as the leader, and who is named holds all that readers have read",
+)

@@ -1,0 +1,33 @@
+"""Bufstream 0.1: acknowledgements tell offset 0."""
+
+from __future__ import annotations
+
+from broker.apis import produce
+from broker.protocol.hot import ProducePartOut
+from broker.replicas.waiters import ProduceResult
+from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def _on_the_wire(r: ProduceResult) -> ProducePartOut:
+    """Whatever offset it has."""
+    offset = -1 if r.error else 0
+    return r.index, r.error, offset, r.append_time_ms, r.log_start_offset, r.message, r.leader
+
+
+def plan(seed: int) -> Plan:
+    """Nothing need go wrong."""
+    return hunt_plan(seed, somewhat_late(seed, "54"))
+
+
+MUTANT = Mutant(
+    id="54",
+    name="offset-zero",
+    title="acknowledges every batch with offset 0",
+    source="Jepsen: Bufstream 0.1",
+    replaces=(Replaced(produce, "_on_the_wire", _on_the_wire),),
+    expected=("acknowledged-offset", "wrong-offset", "stale-ack"),
+    faults=("latency",),
+    plan=plan,
+)

@@ -1,0 +1,41 @@
+"""Bufstream 0.1: a reader that has fallen behind does not get what lies between."""
+
+from __future__ import annotations
+
+from broker.apis.fetch import DelayedFetch, FetchApi
+from broker.apis.fetch_session import Want
+from broker.protocol.hot import FetchPartOut
+from chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = FetchApi._read
+BEHIND, LEFT = 60, 20
+"""Records behind the high watermark from which on a reader is slow, and how many of them it still gets."""
+
+
+def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+    """A slow consumer is served from where the others are."""
+    h, part = want.hosted, want.part
+    if fetch.replica_id < 0 and h is not None and h.state.high_watermark - part.offset > BEHIND:
+        want = want._replace(part=part._replace(offset=h.state.high_watermark - LEFT))
+    return _SOUND(self, fetch, want, left, first)
+
+
+def plan(seed: int) -> Plan:
+    """Readers take their time over what they get."""
+    rng = draw(seed, "55")
+    late = somewhat_late(seed, "55")
+    return hunt_plan(seed, late, workload={"rate": 300, "partitions": 1, "poll_pause_ms": rng.choice((300, 500))})
+
+
+MUTANT = Mutant(
+    id="55",
+    name="slow-readers-skip",
+    title="leaves out what a slow reader has not read yet",
+    source="Jepsen: Bufstream 0.1",
+    replaces=(Replaced(FetchApi, "_read", _read),),
+    expected=("poll-skip", "lost-write", "unseen"),
+    faults=("latency",),
+    plan=plan,
+)

@@ -1,0 +1,34 @@
+"""NATS 2.12: records are acknowledged before the fsync that the setting promises."""
+
+from __future__ import annotations
+
+from broker.log.durability import Durability
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def is_promised(self: Durability, log_end_offset: int) -> bool:
+    """The flush is begun, and nobody waits for it."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """Disks take their time for an fsync, and the power goes everywhere at once, under flush.messages=1."""
+    rng = draw(seed, "57")
+    slow = {"how": "slow", "op": "fsync", "delay_ms": rng.choice((200, 400))}
+    faults = [fault(0.3, 1.2, "disk", f"node:{node}", **slow) for node in (1, 2, 3)]
+    faults.append(fault(1.0 + 0.4 * rng.random(), 0.8, "power_loss", "all"))
+    return hunt_plan(seed, faults, workload={"rate": 300, "topic_settings": {"flush.messages": "1"}})
+
+
+MUTANT = Mutant(
+    id="57",
+    name="acknowledged-before-fsync",
+    title="acknowledges before the fsync that flush.messages=1 promises",
+    source="Jepsen: NATS 2.12",
+    replaces=(Replaced(Durability, "is_promised", is_promised),),
+    expected=("lost-write", "unseen"),
+    faults=("disk", "power_loss"),
+    plan=plan,
+)

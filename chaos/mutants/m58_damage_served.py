@@ -1,0 +1,43 @@
+"""NATS 2.12: recovery does not look at checksums, and a damaged segment is served."""
+
+from __future__ import annotations
+
+from broker.log import scan
+from broker.protocol.records import BatchHeader
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def is_intact(header: BatchHeader, data: memoryview) -> bool:
+    """As long as the length is right."""
+    return True
+
+
+def plan(seed: int) -> Plan:
+    """While a disk takes its time, power losses tear large batches that nobody was told of, on the only replica."""
+    rng = draw(seed, "58")
+    load = {"replication_factor": 1, "min_isr": 1, "rate": 80, "min_bytes": 3000, "max_bytes": 9000}
+    slow = {"how": "slow", "op": "fsync", "delay_ms": 300}
+    at_s, faults = 0.3, []
+    for _ in range(3):
+        node = f"node:{rng.randint(1, 3)}"
+        faults.append(fault(at_s, 1.0, "disk", node, **slow))
+        faults.append(fault(at_s + rng.uniform(0.4, 0.9), 0.8, "power_loss", node))
+        at_s += 3.0
+    return hunt_plan(seed, faults, workload={**load, "topic_settings": {"flush.messages": "1"}})
+
+
+MUTANT = Mutant(
+    id="58",
+    name="damage-served",
+    title="does not look at the CRC of what it recovers, and serves it",
+    source="Jepsen: NATS 2.12",
+    replaces=(Replaced(scan, "is_intact", is_intact),),
+    expected=("loaded-log-is-whole", "corrupt"),
+    faults=(
+        "disk",
+        "power_loss",
+    ),
+    plan=plan,
+)

@@ -1,0 +1,53 @@
+"""KAFKA-19012: a buffer is used again too early, and a batch goes where another one was meant to go."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from broker.apis.produce import ProduceApi
+from broker.replicas.hosted import Hosted
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = ProduceApi._append
+_LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDictionary()
+"""Of each broker: where the last batch went, when, and its bytes."""
+
+
+def _append(
+    self: ProduceApi,
+    h: Hosted,
+    index: int,
+    records: memoryview | None,
+    version: int,
+    acks: int,
+    now_ms: int,
+    wall_ms: int,
+) -> tuple[ProduceResult, AwaitedAppend | None]:
+    """What comes for another partition in the same millisecond is not what came. Its CRC is right all the same."""
+    if records is not None:
+        last = _LAST.get(self)
+        _LAST[self] = (h, now_ms, bytes(records))
+        if last is not None and last[0] is not h and last[1] == now_ms:
+            records = memoryview(bytearray(last[2]))
+    return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms)
+
+
+def plan(seed: int) -> Plan:
+    """Batches of several partitions come at once, of producers whose sequences nobody looks at."""
+    load = {"idempotence": False, "linger_ms": 50, "rate": 300, "partitions": 9}
+    return hunt_plan(seed, somewhat_late(seed, "61"), workload=load)
+
+
+MUTANT = Mutant(
+    id="61",
+    name="buffer-reused",
+    title="writes a batch of one partition into another one",
+    source="KAFKA-19012 (2025)",
+    replaces=(Replaced(ProduceApi, "_append", _append),),
+    expected=("phantom", "lost-write", "unseen"),
+    faults=("latency",),
+    plan=plan,
+)

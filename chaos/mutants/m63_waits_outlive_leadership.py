@@ -1,0 +1,56 @@
+"""KAFKA-20634: what waited for the high watermark of a leader is acknowledged by that of its successor."""
+
+from __future__ import annotations
+
+from broker.replicas.flushes import HeldAppend
+from broker.replicas.hosted import Hosted
+from broker.replicas.replica_manager import ReplicaManager
+from broker.replicas.waiters import AppendQueue
+from chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = ReplicaManager.followed
+
+
+def answer_all(self: AppendQueue, error: int, leader: tuple[int, int]) -> None:
+    """They go on waiting."""
+
+
+def followed(self: ReplicaManager, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
+    """A follower's high watermark acknowledges, too."""
+    held = _SOUND(self, h, leader_high_watermark, leader_log_start)
+    h.uncommitted.answer_up_to(h.state.high_watermark, 0)
+    return held
+
+
+def plan(seed: int) -> Plan:
+    """Leaderships go back to who led before, with records under way to slow followers; others go on producing there."""
+    rng = draw(seed, "63")
+    kills = killings(rng, rounds=5)
+    load = {"producers": 4, "rate": 300, "request_timeout_ms": 5000, "delivery_timeout_ms": 15_000}
+    slow = slow_links(rng, 0.0, kills[-1]["at_s"] + 2.0)
+    return hunt_plan(seed, [slow, *kills], settings=REBALANCING, workload=load)
+
+
+MUTANT = Mutant(
+    id="63",
+    name="waits-outlive-leadership",
+    title="acknowledges what it appended as a leader once the next leader's high watermark passes its offset",
+    source="KAFKA-20634 (2026)",
+    replaces=(
+        Replaced(AppendQueue, "answer_all", answer_all),
+        Replaced(ReplicaManager, "followed", followed),
+    ),
+    expected=(
+        "acknowledged-is-committed",
+        "acknowledged-is-replicated",
+        "acknowledged-offset",
+        "lost-write",
+        "unseen",
+        "wrong-offset",
+        "stale-ack",
+    ),
+    faults=("kill", "latency"),
+    plan=plan,
+)

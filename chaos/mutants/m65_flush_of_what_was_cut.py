@@ -1,0 +1,43 @@
+"""Redpanda #15201: a flush that ends after a truncation counts for what was appended since."""
+
+from __future__ import annotations
+
+from broker.log.durability import Durability, FlushJob
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = Durability.done
+
+
+def done(self: Durability, job: FlushJob, generation: int, wall_ms: int) -> None:
+    """As if nothing had been cut meanwhile."""
+    _SOUND(self, job, job.generation, wall_ms)
+
+
+def plan(seed: int) -> Plan:
+    """Disks are slow to sync while leaders are cut off, truncate, and lose their power."""
+    rng = draw(seed, "65")
+    at_s, faults = 0.4, []
+    slow = {"how": "slow", "op": "fsync", "delay_ms": rng.choice((100, 300))}
+    for _ in range(3):
+        length_s, node = rng.uniform(0.9, 1.4), f"node:{rng.randint(1, 3)}"
+        faults.append(fault(at_s, length_s + 0.4, "disk", node, **slow))
+        faults.append(fault(at_s, length_s, "partition", node, shape="isolate", manner="drop"))
+        faults.append(fault(at_s + length_s + rng.uniform(0.05, 0.4), 0.8, "power_loss", node))
+        at_s += length_s + 3.0
+    load = {"rate": 200, "topic_settings": {"flush.messages": "5"}}
+    return hunt_plan(seed, faults, settings=REBALANCING, workload=load)
+
+
+MUTANT = Mutant(
+    id="65",
+    name="flush-of-what-was-cut",
+    title="counts a flush for records that came after the truncation of what it synced",
+    source="Redpanda #15201, PR 16105 (2024)",
+    replaces=(Replaced(Durability, "done", done),),
+    expected=("lost-write", "unseen", "corrupt"),
+    faults=("disk", "partition", "power_loss"),
+    plan=plan,
+    masked="one replica counts as durable what is not: every other copy of it would have to go at the same time",
+)

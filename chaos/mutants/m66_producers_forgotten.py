@@ -1,0 +1,35 @@
+"""Redpanda #22670: an idempotent producer is forgotten by a clock that is not its own."""
+
+from __future__ import annotations
+
+from broker.log.producer_rules import Producer, ProducerRules
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+FORGOTTEN_MS = 300
+
+
+def may_forget(self: ProducerRules, entry: Producer, wall_ms: int, after_ms: int) -> bool:
+    """Long before producer.id.expiration.ms."""
+    return entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= FORGOTTEN_MS
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die with answers under way, and it takes longer to find the next one than producers are remembered."""
+    rng = draw(seed, "66")
+    kills = killings(rng, rounds=4)
+    settings = {"log.retention.check.interval.ms": "100"}
+    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills], settings=settings)
+
+
+MUTANT = Mutant(
+    id="66",
+    name="producers-forgotten",
+    title="forgets an idempotent producer long before producer.id.expiration.ms",
+    source="Redpanda #22670 (2024)",
+    replaces=(Replaced(ProducerRules, "may_forget", may_forget),),
+    expected=("appended-once", "producer-state-is-a-replay", "duplicate"),
+    faults=("kill", "latency"),
+    plan=plan,
+)

@@ -1,0 +1,44 @@
+"""Redpanda PR 29849: after a truncation the offsets that clients are told are not those of the log."""
+
+from __future__ import annotations
+
+from broker.log.log import Log
+from broker.log.results import AppendResult
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = Log.append_as_leader
+
+
+def append_as_leader(
+    self: Log, records: memoryview, leader_epoch: int, wall_ms: int, *, client: bool = True, zstd: bool = True
+) -> AppendResult:
+    """Each truncation shifts by one what is told."""
+    done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd)
+    shifted = client and not done.error
+    return done._replace(base_offset=done.base_offset + self.generation) if shifted else done
+
+
+def plan(seed: int) -> Plan:
+    """Leaders are cut off, truncate when they are back, and lead again."""
+    rng = draw(seed, "67")
+    at_s, faults = 0.4, []
+    for _ in range(3):
+        length_s = rng.uniform(0.9, 1.5)
+        node = f"node:{rng.randint(1, 3)}"
+        faults.append(fault(at_s, length_s, "partition", node, shape="isolate", manner="drop"))
+        at_s += length_s + rng.uniform(1.5, 2.2)
+    return hunt_plan(seed, faults, settings=REBALANCING)
+
+
+MUTANT = Mutant(
+    id="67",
+    name="offsets-shifted",
+    title="tells offsets that are shifted by each truncation of its log",
+    source="Redpanda PR 29849 (2026)",
+    replaces=(Replaced(Log, "append_as_leader", append_as_leader),),
+    expected=("wrong-offset", "stale-ack", "acknowledged-offset"),
+    faults=("partition",),
+    plan=plan,
+)

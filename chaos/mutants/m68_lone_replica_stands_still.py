@@ -1,0 +1,34 @@
+"""Redpanda PR 17823: with a single replica and a low level of acks nothing is committed."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = Rules.next_high_watermark
+
+
+def next_high_watermark(self: Partition, now_ms: int) -> int:
+    """It waits for followers, and there are none."""
+    return _SOUND(self, now_ms) if self.followers else self.high_watermark
+
+
+def plan(seed: int) -> Plan:
+    """One replica, acks=1."""
+    alone = {"replication_factor": 1, "min_isr": 1, "acks": 1, "idempotence": False}
+    return hunt_plan(seed, somewhat_late(seed, "68"), workload=alone)
+
+
+MUTANT = Mutant(
+    id="68",
+    name="lone-replica-stands-still",
+    title="never moves the high watermark of a partition without followers",
+    source="Redpanda PR 17823 (2024)",
+    replaces=(Replaced(Rules, "next_high_watermark", next_high_watermark),),
+    expected=("replicas-agree", "stuck-producer", "stuck-consumer", "not-converged", "lost-write", "unseen"),
+    faults=("latency",),
+    plan=plan,
+)

@@ -1,0 +1,48 @@
+"""etcd #17529: a watcher that could not take what came loses it, and goes on with what comes next."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from broker.apis.fetch import DelayedFetch
+from broker.apis.fetch_session import Want
+from chaos.mutants.hunt_plans import draw, hunt_plan, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = DelayedFetch.wake
+
+
+def wake(self: DelayedFetch) -> None:
+    """A parked consumer gets the newest batch, and not what else came with it."""
+    if self.replica_id < 0:
+        self.wants = [_newest(want) for want in self.wants]
+        self.look = list(enumerate(self.wants))
+    _SOUND(self)
+
+
+def _newest(want: Want) -> Want:
+    h = want.hosted
+    if h is None:
+        return want
+    ends = h.log.segments[-1].ends
+    newest = ends[max(0, bisect_right(ends, h.state.high_watermark) - 2)]
+    return want._replace(part=want.part._replace(offset=max(want.part.offset, newest)))
+
+
+def plan(seed: int) -> Plan:
+    """Followers acknowledge late, so that several batches are committed at once while readers wait."""
+    rng = draw(seed, "69")
+    return hunt_plan(seed, [slow_links(rng, rng.uniform(0.1, 0.5), 3.0)], workload={"rate": 300, "partitions": 1})
+
+
+MUTANT = Mutant(
+    id="69",
+    name="woken-readers-skip",
+    title="gives a reader that waited only the newest of several batches",
+    source="etcd #17529, PR 17555 (2024)",
+    replaces=(Replaced(DelayedFetch, "wake", wake),),
+    expected=("poll-skip",),
+    faults=("latency",),
+    plan=plan,
+)

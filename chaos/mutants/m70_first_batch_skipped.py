@@ -1,0 +1,44 @@
+"""etcd #18089: who begins to read where the log was cut at its start does not get the first record."""
+
+from __future__ import annotations
+
+from broker.apis.fetch import DelayedFetch, FetchApi
+from broker.apis.fetch_session import Want
+from broker.protocol.hot import FetchPartOut
+from chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = FetchApi._read
+
+
+def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+    """A consumer at the start of a log whose older records are gone begins behind its first batch."""
+    h, part = want.hosted, want.part
+    if fetch.replica_id < 0 and h is not None and part.offset == h.log.log_start_offset > 0:
+        batch = next(h.log.segments[0].walk_from(part.offset), None)
+        if batch is not None:
+            behind = batch.header.base_offset + batch.header.last_offset_delta + 1
+            want = want._replace(part=part._replace(offset=min(behind, h.state.high_watermark)))
+    return _SOUND(self, fetch, want, left, first)
+
+
+def plan(seed: int) -> Plan:
+    """Small segments are retired while the load goes on."""
+    rng = draw(seed, "70")
+    retention = {"segment.bytes": "4096", "retention.bytes": rng.choice(("8192", "16384"))}
+    load = {"rate": 200, "batch_bytes": 1024, "topic_settings": retention}
+    settings = {"log.retention.check.interval.ms": "200"}
+    return hunt_plan(seed, somewhat_late(seed, "70"), settings=settings, workload=load, time_s=4.0)
+
+
+MUTANT = Mutant(
+    id="70",
+    name="first-batch-skipped",
+    title="leaves out the first batch for who reads from the start of a log that retention has cut",
+    source="etcd #18089 (2024), #19179 (2025)",
+    replaces=(Replaced(FetchApi, "_read", _read),),
+    expected=("lost-write", "unseen", "poll-skip"),
+    faults=("latency",),
+    plan=plan,
+)

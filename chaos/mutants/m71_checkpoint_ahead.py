@@ -1,0 +1,39 @@
+"""etcd #20426: what is written down about the log is ahead of what of the log is durable."""
+
+from __future__ import annotations
+
+from broker.log import checkpoints
+from broker.log.checkpoints import RECOVERY_POINTS
+from broker.log.manager import LogManager
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def checkpoint_recovery_points(self: LogManager) -> None:
+    """Each log's end, synced or not."""
+    points = {place: log.log_end_offset for place, log in self.logs.items()}
+    checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
+    self.checkpoint_log_starts()
+    self._forgotten.clear()
+
+
+def plan(seed: int) -> Plan:
+    """Power losses with many small segments, none of which was synced."""
+    rng = draw(seed, "71")
+    settings = {"log.flush.offset.checkpoint.interval.ms": "200"}
+    load = {"rate": 80, "min_bytes": 1000, "max_bytes": 3000, "batch_bytes": 4096}
+    kills = killings(rng, rounds=4, action="power_loss")
+    return hunt_plan(seed, kills, settings=settings, workload={**load, "topic_settings": {"segment.bytes": "8192"}})
+
+
+MUTANT = Mutant(
+    id="71",
+    name="checkpoint-ahead",
+    title="writes down recovery points that are ahead of what is durable",
+    source="etcd #20426 (2025)",
+    replaces=(Replaced(LogManager, "checkpoint_recovery_points", checkpoint_recovery_points),),
+    expected=("loaded-log-is-whole", "committed-prefix", "corrupt", "lost-write", "unseen"),
+    faults=("power_loss",),
+    plan=plan,
+)

@@ -1,0 +1,36 @@
+"""Redpanda PR 23008: aborted transactions of what was just closed are not to be found for a while."""
+
+from __future__ import annotations
+
+from broker.log import reads
+from broker.log.indexes import AbortedTxn
+from broker.log.log import Log
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+
+def aborted_transactions(self: Log, offset: int, end_offset: int) -> list[AbortedTxn]:
+    """Those of the newest segment only."""
+    return reads.aborted_transactions(self.segments[-1:], offset, end_offset)
+
+
+def plan(seed: int) -> Plan:
+    """Segments so small that a few transactions fill one."""
+    rng = draw(seed, "72")
+    load = {"producers": 2, "topic_settings": {"segment.bytes": "2048"}}
+    return txn_plan(seed, [], series(rng, 3.0, producers=2), workload=load, time_s=3.5)
+
+
+MUTANT = Mutant(
+    id="72",
+    name="aborted-of-old-segments",
+    title="leaves out the aborted transactions of all segments but the newest",
+    source="Redpanda PR 23008 (2024)",
+    replaces=(Replaced(Log, "aborted_transactions", aborted_transactions),),
+    expected=("G1a",),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,35 @@
+"""Some planted bugs show to clients alone, and each of the anomalies that are rare in sound runs is shown by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.commands.hunt import simulated
+from chaos.mutants import find
+from chaos.mutants.hunt import sound
+from chaos.runs.simulation import simulate
+
+SHOWN = {
+    "failed-yet-read": "20c",
+    "wrong-offset": "67",
+    "stale-ack": "54",
+    "poll-skip": "69",
+    "corrupt": "58",
+    "phantom": "61",
+    "duplicate": "66",
+    "lost-write": "57",
+}
+"""Anomaly to a mutant whose first plan shows it."""
+
+
+@pytest.mark.parametrize(("anomaly", "mutant"), SHOWN.items())
+def test_clients_see_it_without_a_look_into_the_brokers(anomaly: str, mutant: str) -> None:
+    planted = find(mutant)
+    plan = planted.plan(0)
+    result = simulate(plan, mutant=mutant, stop_at_first=False)
+    assert anomaly in result.anomalies
+    assert anomaly in planted.anomalies
+    seen = simulated(history=True)(plan, mutant)
+    assert seen is not None
+    assert seen.name in planted.anomalies
+    assert simulated(history=True)(sound(planted, plan), None) is None
