@@ -42,7 +42,7 @@ MUTANT = Mutant(
         "metadata-commits-own-epoch",
         "metadata-leader-completeness",
         "metadata-committed-prefix",
-        "images-agree",
+        "image-is-a-replay",
         "lost-write",
         "unseen",
         "inconsistent-offset",

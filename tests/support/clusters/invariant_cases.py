@@ -10,6 +10,7 @@ from chaos.runtimes.sim.invariants.batches import Batch, Written
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.clusters.client_cases import ACK, READ
+from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 from tests.support.clusters.txn_cases import TXNS
@@ -469,8 +470,6 @@ DECISION: dict[str, list[Case]] = {
     ],
 }
 
-IMAGE: dict[str, list[Case]] = {"images-agree": [("they do", ((1, "a"), (1, "b")), ((1, "a"), (1, "a")))]}
-
 EPOCH: dict[str, list[Case]] = {"epoch-durable-before-append": [("one that is not", (3, (0, 2)), (2, (0, 2)))]}
 LOADED: dict[str, list[Case]] = {
     "loaded-log-is-whole": [
@@ -480,4 +479,4 @@ LOADED: dict[str, list[Case]] = {
 }
 
 OF_ONE = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL
-CASES = OF_ONE | BATCH | DECISION | IMAGE | QUORUM | ACK | READ | TXNS
+CASES = OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS

@@ -85,6 +85,8 @@ class Judge:
             known.void_from(
                 known.ledger.start if copy_or_none is None else copy_or_none.matched, now.leader_epoch, now.leader
             )
+            # Not before it leads: another decision may come first, and its high watermark is of an earlier life.
+            known.stale.add(now.leader)
 
     def settle(self, known: Known, changes: Sequence[Change]) -> None:
         """All news of this event is in: see what is committed now, and ask what must hold."""
@@ -117,6 +119,8 @@ class Judge:
 
     def commit(self, known: Known, view: View) -> None:
         """A leader's high watermark says what is committed."""
+        if view.leads and view.leader_epoch >= known.void_epoch:
+            known.stale.discard(view.node)
         if not known.counts(view):
             return
         ledger, copy = known.ledger, known.copies[view.node]

@@ -65,7 +65,21 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Kn
     return None
 
 
-@invariant("images-agree", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
-def images_agree(image: object, first: object) -> str | None:
-    """The images of two nodes at one offset of the metadata log are equal."""
-    return None if image == first else f"{image!r} is not {first!r}"
+@invariant("reassignment-ends-in-sync", When.DECISION, "KIP-455: a reassignment ends when its replicas are in sync")
+def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
+    and stays, is in it."""
+    if before is None or not before.adding:
+        return None
+    early = [each for each in before.adding if each in now.replicas and each not in now.adding + now.isr]
+    if not early:
+        return None
+    added, isr = list(before.adding), list(now.isr)
+    return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
+
+
+@invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
+def image_is_a_replay(image: object, replayed: object) -> str | None:
+    """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
+    any more, it is as the image that was seen there first.)"""
+    return None if image == replayed else f"{image!r} is not {replayed!r}"

@@ -89,7 +89,7 @@ def metadata_hw_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str 
 @invariant("metadata-committed-prefix", When.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
 def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
     """Below its high watermark a node's metadata log holds what the quorum has committed. (What is before its start
-    is in a snapshot: `images-agree` sees to that.)"""
+    is in a snapshot: `image-is-a-replay` sees to that.)"""
     copy = quorum.copies[now.node]
     if min(now.hw, now.log_end) <= copy.matched:
         return None

@@ -13,6 +13,7 @@ from chaos.runtimes.sim.invariants.promise import Promise
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
+    from chaos.runtimes.sim.invariants.decision_log import DecisionLog
 
 
 class Promises:
@@ -21,8 +22,9 @@ class Promises:
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], tuple[BrokerConfig, Promise]] = {}
 
-    def of(self, config: BrokerConfig, image: ClusterImage, topic: str) -> Promise:
+    def of(self, config: BrokerConfig, cluster: ClusterImage | DecisionLog, topic: str) -> Promise:
         """As `config`, a node's, and what was altered at run time have it."""
+        image: Any = cluster  # Both have settings and features.
         altered, own = altered_settings(image, config.node_id), image.configs.get((TOPIC_RESOURCE, topic), {})
         elr = elr_enabled(image)
         key = id(config), tuple(altered.items()), tuple(own.items()), elr

@@ -7,13 +7,14 @@ path (never through a handle: that would pass the incarnation's gate, and count 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.cluster.names import METADATA_TOPIC
 from broker.env import Buffer
 from broker.log.checkpoints import LEADER_EPOCHS
 from broker.log.segment import ABORTED_INDEX, LOG, file_name
+from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
 from chaos.runtimes.sim.invariants.batches import Batch, Copy, read
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.log.producer_rules import Producer
     from broker.replicas.hosted import Hosted
     from broker.replication import Partition
+    from chaos.runtimes.sim.invariants.decision_log import DecisionLog
 
 
 class Disk(Protocol):
@@ -187,6 +189,18 @@ def metadata_log(broker: Any) -> Log:
     return log
 
 
+def metadata_records(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[tuple[Batch, list[tuple[int, Any]]]]:
+    """The batches of the metadata log in [offset, limit), each with its records as (offset, message); none for those
+    that the quorum writes for itself. MalformedFrame for what cannot be read.
+    """
+    for batch, data in batches_from(log, disk, offset, limit):
+        found: list[tuple[int, Any]] = []
+        if not batch.is_control:
+            for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):
+                found.append((record.offset, decode_metadata_record(record.value or b"")))
+        yield batch, found
+
+
 def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:
     """The leader epochs in a log's checkpoint as a power loss would leave it; none where that is no such file."""
     path = f"{directory}/{LEADER_EPOCHS}".strip("/")
@@ -207,8 +221,8 @@ def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:
     return None
 
 
-def canonical(image: ClusterImage) -> object:
-    """An image as a value: equal for equal images."""
+def canonical(image: ClusterImage | DecisionLog) -> object:
+    """The cluster as a value: equal for equal images."""
     topics = sorted(image.topics_by_id.items())
     return (
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),
@@ -287,6 +301,24 @@ def copy_on_disk(disk: Disk, directory: str, journal: Journal | None = None) -> 
         if stop != len(data):
             break
     return copy
+
+
+def batches_from(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[tuple[Batch, memoryview]]:
+    """The sound batches from the one that `offset` is in, as far as they end at `limit` or before, with their bytes."""
+    for segment in log.segments:
+        if segment.next_offset <= offset or segment.base_offset >= limit:
+            continue
+        buffer = peek(disk, f"{log.directory}/{file_name(segment.base_offset, LOG)}")
+        if buffer is None:
+            return
+        at = bisect_right(segment.ends, offset) - 1
+        position = segment.stops[at] if at >= 0 else 0
+        for batch, stop in read(buffer, position, min(segment.size, len(buffer)), checked=True):
+            if batch.end > limit:
+                return
+            if batch.end > offset:
+                yield batch, memoryview(buffer)[position:stop]
+            position = stop
 
 
 def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:

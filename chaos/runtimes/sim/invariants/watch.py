@@ -15,25 +15,26 @@ from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.books import Change, Judge
+from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Cluster, Known
 from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from chaos.runtimes.sim.invariants.stuck import what_lacks
-from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
+from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from chaos.runtimes.sim.invariants.violation import Violation
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
+    from broker.config import BrokerConfig
     from broker.replicas.hosted import Hosted
+    from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
     from chaos.runtimes.sim.invariants.known import View
     from chaos.runtimes.sim.invariants.promise import Promise
 
 Place = tuple[bytes, int]
 LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
-MOST_IMAGES = 4096
-"""Offsets for which an image is kept to compare others with."""
 
 Glance = tuple[Any, int, int, list[tuple[Any, ...]]]
 """The seat in the quorum (`QuorumSnapshot`), the image's offset, how many topics, and each replica."""
@@ -169,8 +170,9 @@ class Watch:
         self._nodes: dict[str, _Node] = {}
         """By name."""
         self._by_name: dict[tuple[str, int], Known] = {}
-        self._images: dict[int, object] = {}
-        self._of_image = entered(When.IMAGE)
+        self.images = ImageWatch(self._report, self.cluster, self._decided)
+        self._config: Any = None
+        """Of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -295,27 +297,28 @@ class Watch:
         offset = image.offset
         if offset < 0:
             return
-        value = sight.canonical(image)
-        first = self._images.setdefault(offset, value)
-        for each in self._of_image:
-            wrong = each.check(value, first)
-            if wrong is not None:
-                self._report(each, wrong, seen.id, None, {"offset": offset})
-        if len(self._images) > MOST_IMAGES:
-            del self._images[next(iter(self._images))]
-        if offset <= self.cluster.offset:
+        self._config = seen.broker.config
+        if not self.images.moved(seen.id, image, sight.metadata_log(seen.broker), seen.sim.disk):
             return
         self.cluster.offset = offset
-        self.cluster.brokers = dict(image.brokers)
-        for topic, index, partition in image.partitions():
+        for topic, index, _ in image.partitions():
             known = self._known(topic.id, topic.name, index)
-            known.promise = self._promise or self._promises.of(seen.broker.config, image, topic.name)
-            if partition is not known.truth and partition != known.truth:
-                self._judge.decided(known, partition)
+            known.promise = self._promised(self._config, image, topic.name)
             touched.setdefault(known, [])
         for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
             gone = self.partitions.pop(place)
             touched.pop(gone, None)
+
+    def _decided(self, decided: Decided) -> None:
+        """One decision, while `images.log` is as it was left by that one."""
+        topic, index, partition = decided
+        known = self._known(topic.id, topic.name, index)
+        known.promise = self._promised(self._config, self.images.log, topic.name)
+        if partition != known.truth:
+            self._judge.decided(known, partition)
+
+    def _promised(self, config: BrokerConfig, image: ClusterImage | DecisionLog, topic: str) -> Promise:
+        return self._promise or self._promises.of(config, image, topic)
 
     def _known(self, topic_id: bytes, topic: str, index: int) -> Known:
         known = self.partitions.get((topic_id, index))

@@ -368,7 +368,7 @@ def test_two_images_at_one_offset_must_agree() -> None:
     world.nodes[2].node.feed.image.offset += 1
     world.nodes[3].node.feed.image.offset += 1
     world.look()
-    assert world.names == ["images-agree"]
+    assert world.names == ["image-is-a-replay"]
 
 
 def test_a_quorum_leader_to_which_nothing_happens_is_looked_at_all_the_same() -> None:

@@ -1,0 +1,195 @@
+"""What the records of the metadata log come to, decision by decision: made from them alone.
+
+It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker.cluster.image import TOPIC_RESOURCE, Broker, PartitionImage, Topic
+from broker.protocol.schema import metadata_records as records
+
+if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage
+
+LEADER_STAYS: Final = -2
+RECOVERY_STAYS: Final = -1
+
+
+class Decided(NamedTuple):
+    """One change of a partition, as one record has it."""
+
+    topic: Topic
+    partition: int
+    now: PartitionImage
+
+
+class DecisionLog:
+    """The cluster after each batch of the metadata log. Its attributes are named as those of `ClusterImage`."""
+
+    __slots__ = (
+        "_news",
+        "brokers",
+        "configs",
+        "end",
+        "epoch",
+        "features",
+        "next_producer_id",
+        "offset",
+        "topics_by_id",
+    )
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.offset, self.epoch = -1, -1
+        self.end = 0
+        """Where the next batch begins: behind all that was taken, records of the quorum itself included."""
+        self._news: list[Decided] = []
+
+    def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[Decided]:
+        """One more batch, whose records are (offset, message). What it decides of partitions, in order.
+
+        A controller writes what it decides at once as one batch: all or nothing of it counts.
+        """
+        self._news = []
+        for offset, record in found:
+            self.offset, self.epoch = offset, epoch
+            says = SAYS.get(type(record))
+            if says is not None:
+                says(self, record)
+        self.end = end
+        return self._news
+
+    def adopt(self, image: ClusterImage) -> list[Decided]:
+        """Begin anew at an image, where no log has the records before it. Its partitions as if decided just now."""
+        other = image.clone()
+        self.brokers, self.topics_by_id, self.configs = other.brokers, other.topics_by_id, other.configs
+        self.features, self.next_producer_id = other.features, other.next_producer_id
+        self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
+        return [Decided(topic, index, partition) for topic, index, partition in other.partitions()]
+
+    # --------------------------------------------------------------------------------------------------- each record
+
+    def _registered(self, record: records.RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = Broker(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            {point.name: (point.host, point.port) for point in record.end_points},
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.rack,
+            self.offset,
+            tuple(record.log_dirs),
+            tuple((each.name, each.min_supported_version, each.max_supported_version) for each in record.features),
+        )
+
+    def _unregistered(self, record: records.UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _fenced(self, record: records.FenceBrokerRecord | records.UnfenceBrokerRecord) -> None:
+        fenced = isinstance(record, records.FenceBrokerRecord)
+        self.brokers[record.id] = replace(self.brokers[record.id], fenced=fenced)
+
+    def _registration_changed(self, record: records.BrokerRegistrationChangeRecord) -> None:
+        before = self.brokers[record.broker_id]
+        fenced = before.fenced if not record.fenced else record.fenced == 1
+        leaving = before.in_controlled_shutdown or record.in_controlled_shutdown == 1
+        self.brokers[record.broker_id] = replace(before, fenced=fenced, in_controlled_shutdown=leaving)
+
+    def _topic(self, record: records.TopicRecord) -> None:
+        self.topics_by_id[record.topic_id] = Topic(record.name, record.topic_id)
+
+    def _topic_gone(self, record: records.RemoveTopicRecord) -> None:
+        gone = self.topics_by_id.pop(record.topic_id)
+        self.configs.pop((TOPIC_RESOURCE, gone.name), None)
+
+    def _partition(self, record: records.PartitionRecord) -> None:
+        now = PartitionImage(
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.leader_recovery_state,
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
+            tuple(record.adding_replicas or ()),
+            tuple(record.removing_replicas or ()),
+        )
+        self._decided(record.topic_id, record.partition_id, now)
+
+    def _partition_changed(self, record: records.PartitionChangeRecord) -> None:
+        before = self.topics_by_id[record.topic_id].partitions[record.partition_id]
+        changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
+        for name, value in (
+            ("replicas", record.replicas),
+            ("isr", record.isr),
+            ("elr", record.eligible_leader_replicas),
+            ("last_known_elr", record.last_known_elr),
+            ("adding", record.adding_replicas),
+            ("removing", record.removing_replicas),
+        ):
+            if value is not None:
+                changes[name] = tuple(value)
+        if record.leader != LEADER_STAYS:
+            changes["leader"], changes["leader_epoch"] = record.leader, before.leader_epoch + 1
+        if record.leader_recovery_state != RECOVERY_STAYS:
+            changes["leader_recovery_state"] = record.leader_recovery_state
+        self._decided(record.topic_id, record.partition_id, replace(before, **changes))
+
+    def _eligible_no_more(self, record: records.ClearElrRecord) -> None:
+        for topic in list(self.topics_by_id.values()):
+            if record.topic_name and record.topic_name != topic.name:
+                continue
+            for index, before in list(topic.partitions.items()):
+                # Where the ISR is empty the eligible ones are all that is left: they stay.
+                if before.isr and before.elr + before.last_known_elr:
+                    epoch = before.partition_epoch + 1
+                    self._decided(topic.id, index, replace(before, partition_epoch=epoch, elr=(), last_known_elr=()))
+
+    def _decided(self, topic_id: bytes, index: int, now: PartitionImage) -> None:
+        topic = self.topics_by_id[topic_id]
+        topic.partitions[index] = now
+        self._news.append(Decided(topic, index, now))
+
+    def _configured(self, record: records.ConfigRecord) -> None:
+        place = record.resource_type, record.resource_name
+        values = {**self.configs.get(place, {}), record.name: record.value}
+        kept = {name: value for name, value in values.items() if value is not None}
+        if kept:
+            self.configs[place] = kept
+        else:
+            self.configs.pop(place, None)
+
+    def _feature(self, record: records.FeatureLevelRecord) -> None:
+        levels = {**self.features, record.name: record.feature_level}
+        self.features = {name: level for name, level in levels.items() if level}
+
+    def _producer_ids(self, record: records.ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+
+SAYS: Final[dict[type[Any], Callable[[DecisionLog, Any], None]]] = {
+    records.RegisterBrokerRecord: DecisionLog._registered,
+    records.UnregisterBrokerRecord: DecisionLog._unregistered,
+    records.FenceBrokerRecord: DecisionLog._fenced,
+    records.UnfenceBrokerRecord: DecisionLog._fenced,
+    records.BrokerRegistrationChangeRecord: DecisionLog._registration_changed,
+    records.TopicRecord: DecisionLog._topic,
+    records.RemoveTopicRecord: DecisionLog._topic_gone,
+    records.PartitionRecord: DecisionLog._partition,
+    records.PartitionChangeRecord: DecisionLog._partition_changed,
+    records.ClearElrRecord: DecisionLog._eligible_no_more,
+    records.ConfigRecord: DecisionLog._configured,
+    records.FeatureLevelRecord: DecisionLog._feature,
+    records.ProducerIdsRecord: DecisionLog._producer_ids,
+}
+"""What each kind of record says."""

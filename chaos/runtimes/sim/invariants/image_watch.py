@@ -1,0 +1,75 @@
+"""Looking at the images that nodes have of the cluster: each is what its records come to, and every decision counts.
+
+Several decisions can be committed, and replayed, in one event. Each of them is taken from the log, and judged in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.errors import MalformedFrame
+from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
+from chaos.runtimes.sim.invariants.table import When, entered
+
+if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage
+    from broker.log.log import Log
+    from chaos.runtimes.sim.invariants.books import Report
+    from chaos.runtimes.sim.invariants.known import Cluster
+
+MOST_IMAGES = 4096
+"""Offsets for which the cluster is kept as its records had it, to compare images with."""
+
+
+class ImageWatch:
+    """The books of the metadata log's records."""
+
+    def __init__(self, report: Report, cluster: Cluster, decided: Callable[[Decided], None]) -> None:
+        """`decided` takes each decision of a partition, while `cluster` and `log` are as the decision left them."""
+        self._report, self._cluster, self._decided = report, cluster, decided
+        self._checks = entered(When.IMAGE)
+        self.log = DecisionLog()
+        """The cluster as of the newest record that any image has."""
+        self._values: dict[int, object] = {}
+        """By offset of a batch's last record."""
+        self.blind = 0
+        """How often no log had the records that an image came from."""
+
+    def moved(self, node: int, image: ClusterImage, log: Log, disk: Any) -> bool:
+        """A node's image has moved. True if that was news."""
+        is_news = image.offset > self.log.offset
+        if is_news:
+            self._read_on(image, log, disk)
+        value = sight.canonical(image)
+        replayed = self._values.setdefault(image.offset, value)
+        for each in self._checks:
+            wrong = each.check(value, replayed)
+            if wrong is not None:
+                self._report(each, wrong, node, None, {"offset": image.offset})
+        while len(self._values) > MOST_IMAGES:
+            del self._values[next(iter(self._values))]
+        return is_news
+
+    def _read_on(self, image: ClusterImage, log: Log, disk: Any) -> None:
+        """Take the records up to the image's from the log of the node that has it."""
+        decisions = self.log
+        try:
+            for batch, records in sight.metadata_records(log, disk, decisions.end, image.offset + 1):
+                if batch.base > decisions.end:
+                    break
+                news = decisions.take(batch.end, batch.epoch, records)
+                self._cluster.brokers = dict(decisions.brokers)
+                for decided in news:
+                    self._decided(decided)
+                if records:
+                    self._values[decisions.offset] = sight.canonical(decisions)
+        except (MalformedFrame, KeyError):
+            pass  # Bits rot here, or a record contradicts those before it: then nobody can say what they come to.
+        if decisions.offset != image.offset:
+            self.blind += 1
+            news = decisions.adopt(image)
+            self._cluster.brokers = dict(decisions.brokers)
+            for decided in news:
+                self._decided(decided)
