@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.squall import ROOT, ended, start
-
-LIMIT_S = 100
-SMALL = ("--vary", "runtime=sim", "--time", "8", "--faults", "kill", "--jobs", "1", "--no-report")
-
-
-def nightly(*words: str | Path) -> tuple[int, str, str]:
-    """Its exit code, and what it printed on each stream."""
-    return ended(start("nightly", *words), LIMIT_S)
-
-
-def results(night: Path) -> list[dict[str, Any]]:
-    """The whole lines of results.jsonl."""
-    file = night / "results.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def until_one_has_ended(night: Path, process: subprocess.Popen[str]) -> None:
-    """Wait for the first line of results.jsonl."""
-    deadline = time.monotonic() + LIMIT_S
-    while not results(night):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "no run has ended"
-        time.sleep(0.02)
+from tests.support.nights.played import LIMIT_S, SMALL, nightly, results, until_one_has_ended
+from tests.support.squall import ROOT, start
 
 
 def runs_of(folder: Path) -> list[str]:
@@ -55,7 +31,9 @@ def runs_of(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_night_that_was_ended_goes_on_where_it_stopped(number: signal.Signals, tmp_path: Path) -> None:
     night = tmp_path / "night"
-    process = start("nightly", *SMALL, "--vary", "acks=all,1", "--seeds", "2", "--seed", "1", "--out", night)
+    process = start(
+        "nightly", *SMALL, "--no-report", "--vary", "acks=all,1", "--seeds", "2", "--seed", "1", "--out", night
+    )
     until_one_has_ended(night, process)
     process.send_signal(number)
     out, _ = process.communicate(timeout=LIMIT_S)
@@ -138,7 +116,7 @@ def test_a_night_that_proves_too_little_has_exit_code_2(tmp_path: Path) -> None:
 
 def test_a_selection_is_pytests(tmp_path: Path) -> None:
     night = tmp_path / "night"
-    words = (*SMALL, "--vary", "acks=all,1", "--seed", "1", "--out", night)
+    words = (*SMALL, "--no-report", "--vary", "acks=all,1", "--seed", "1", "--out", night)
     code, out, errors = nightly(*words, "-k", "acks and not nothing")
     assert code == 0, errors
     assert "1 of 1 run played" in out
