@@ -43,7 +43,8 @@ def _vary(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Axes
         axis, equals, values = each.partition("=")
         if not equals:
             raise click.BadParameter(f"{each!r}: AXIS=VALUE,VALUE is wanted, as in --vary acks=all,1")
-        axes[axis.strip()] = tuple(value.strip() for value in values.split(",") if value.strip())
+        axis, told = axis.strip(), tuple(value.strip() for value in values.split(",") if value.strip())
+        axes[axis] = (*axes.get(axis, ()), *told)
     return axes
 
 
@@ -100,7 +101,9 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     metavar="S",
     help="With --vary alone: seconds of load of each run. [default: 30]",
 )
-@click.option("--seeds", type=click.IntRange(1), metavar="N", help="Seeds for each configuration and mix of faults.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), metavar="N", help="Seeds for each configuration and mix of faults."
+)
 @click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="First seed. [default: the matrix's, else of the date]"
 )
@@ -260,6 +263,7 @@ def _list(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
 
 def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
     from chaos.nights.budget import MIB
+    from chaos.nights.items import idle
     from chaos.nights.outcome import many
 
     cells = {each.configuration for each in chosen}
@@ -275,6 +279,8 @@ def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Foreca
         say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
     for each in opened.excluded:
         say.print(f"excluded: {each['what']}: {each['why']}", markup=False, soft_wrap=True)
+    for where in idle(opened.matrix, chosen):
+        say.print(f"no run has {where}: what is expected there cannot fail this night", markup=False, soft_wrap=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- playing

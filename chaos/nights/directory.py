@@ -19,6 +19,8 @@ from checkers.nights.results import Attempt, parse
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")
 """What is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay: reports are made of them."""
+STORIES = ("trace.jsonl", "broker.log")
+"""Of each node of a valid run that found what is permitted: `squall explain` tells of brokers by these."""
 
 
 class NightDirectory:
@@ -129,10 +131,14 @@ def nights_beside(path: Path) -> list[NightDirectory]:
     return [NightDirectory(each) for each in sorted(folders, key=lambda each: each.name, reverse=True)]
 
 
-def thin(run: Path) -> None:
-    """Remove what nobody reads of a valid run."""
-    for name in GOES:
-        place = run / name
+def thin(run: Path, *, found: bool = False) -> None:
+    """Remove what nobody reads of a valid run. found: it has findings, all of them permitted, which have stories."""
+    goes = [run / name for name in GOES]
+    if found and (run / "nodes").is_dir():
+        goes = [each for each in goes if each.name != "nodes"]
+        goes += [each for node in (run / "nodes").iterdir() if node.is_dir() for each in node.iterdir()
+                 if each.name not in STORIES]  # fmt: skip
+    for place in goes:
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place, ignore_errors=True)
         else:

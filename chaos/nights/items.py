@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
@@ -90,6 +90,16 @@ def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Pla
                 else:
                     items.setdefault(made.item, made)  # parts of a matrix may overlap
     return Planned(tuple(items.values()), tuple(excluded))
+
+
+def idle(matrix: Matrix, items: Iterable[Item]) -> list[str]:
+    """Expectations that none of these runs meets, in words: a night cannot fail by them."""
+    cells = [each.cell for each in items]
+    return [
+        " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in each.where.items())
+        for each in matrix.expect
+        if not any(meets(each.where, cell) for cell in cells)
+    ]
 
 
 def _cells(matrix: Matrix, runs: Runs, excluded: dict[Excluded, None]) -> Iterator[Cell]:

@@ -199,7 +199,8 @@ def make_matrix(values: Mapping[str, Any]) -> Matrix:
 
 
 def _lines(error: ValidationError) -> list[str]:
-    found = []
+    found: list[str] = []
+    spoilt = {each["loc"][:1] for each in error.errors() if len(each["loc"]) > 1}
     for each in error.errors():
         where = ".".join(str(part) for part in each["loc"])
         message = str(each["msg"]).removeprefix("Value error, ")
@@ -207,10 +208,17 @@ def _lines(error: ValidationError) -> list[str]:
             message = f"there is no such setting{_near(each['loc'])}"
         elif each["type"] == "missing":
             message = "is missing"
+        elif each["type"] == "too_short":
+            if each["loc"] in spoilt:
+                continue  # it is short because what is in it is wrong, which is told
+            message = "names none, and needs one"
+        elif len(each["loc"]) > 1 and each["loc"][-1] in ("str", "bool", "int"):
+            # Of a value that is none of three types pydantic tells three times.
+            where, message = ".".join(map(str, each["loc"][:-2])), f"{each['input']!r} is neither a word nor a number"
         elif where and not isinstance(given := each.get("input"), dict | list) and repr(given) not in message:
             message = f"{message} (given: {given!r})"
         found += [f"{where}: {line}" if where else line for line in message.splitlines()]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _near(loc: tuple[int | str, ...]) -> str:

@@ -25,6 +25,7 @@ from chaos.nights.directory import NightDirectory, bytes_of, thin
 from chaos.nights.items import Item
 from chaos.nights.matrix import Matrix, meets
 from chaos.runtimes.real.processes.child import PACKAGES, TETHER
+from checkers.anomalies.registry import LOSS
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
@@ -216,7 +217,7 @@ class Player:
         verdict = judged(written, code, ended_by_us=child.asked is not None)
         unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, told)
         if run is not None and verdict == VALID and not unexpected:
-            thin(run)
+            thin(run, found=bool(told.get("anomalies")))
         log = self.directory.logs / f"{label(child.item, child.number)}.txt"
         return Attempt(
             item=child.item.item,
@@ -236,6 +237,8 @@ class Player:
 
     def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
         never = {name for each in self.matrix.expect if meets(each.where, cell) for name in each.never}
+        if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
+            never.update(LOSS)
         anomalies = told.get("anomalies")
         listed = anomalies if isinstance(anomalies, list) else []
         found = [str(each["name"]) for each in listed if each.get("permitted")]

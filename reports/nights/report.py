@@ -253,9 +253,9 @@ def report_of(
 
 def _as_the_night_has_it(run: Row) -> Row:
     """A run as its night counts it: by what the night's matrix forbids as well, as its exit code and summary do."""
-    if not run["unexpected"] or run["verdict"] != VALID:
+    if not run["unexpected"] or run["verdict"] == INVALID:
         return run
-    why = f"valid by its configuration, but this night forbids {', '.join(run['unexpected'])}"
+    why = f"permitted by the configuration, not by this night: {', '.join(run['unexpected'])}"
     return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (why, run["why"])))}
 
 

@@ -22,6 +22,22 @@ def test_a_list_says_what_would_run_and_writes_nothing(tmp_path: Path, capsys: p
     assert not night.exists()
 
 
+def test_an_axis_that_is_named_twice_has_the_values_of_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--vary", "acks=all", "--vary", "acks=1,0", "--out", str(tmp_path / "night"), "--list"]
+    assert cli.run(words) == 0
+    assert "3 runs over 3 configurations" in capsys.readouterr().out
+
+
+def test_a_list_says_which_expectation_no_run_meets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "m.toml"
+    runs = '[[runs]]\naxes = { runtime = "sim", acks = ["all", "0"] }\n'
+    matrix.write_text(runs + "".join(f'[[expect]]\nwhere = {{ acks = {n} }}\nnever = ["unseen"]\n' for n in (0, 1)))
+    assert cli.run(["nightly", "--matrix", str(matrix), "--out", str(tmp_path / "night"), "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "no run has acks=1: what is expected there cannot fail this night" in out
+    assert "no run has acks=0" not in out
+
+
 def test_a_list_says_what_the_budget_leaves_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

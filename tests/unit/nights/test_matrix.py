@@ -90,6 +90,20 @@ def test_what_is_wrong_is_said_with_its_line(wrong: str, right: str, said: str, 
     assert any(line.startswith(f"{file}: {said}: ") and right in line for line in lines), lines
 
 
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"runs": []}, ["runs: names none, and needs one"]),
+        ({"runs": [{"axes": {"min-isr": [1.5]}}]}, ["runs.0.axes.min-isr: 1.5 is neither a word nor a number"]),
+        ({"runs": [{}], "expect": [{"never": []}]}, ["expect.0.never: names none, and needs one"]),
+    ],
+)
+def test_what_is_wrong_is_said_once_and_in_words_of_people(broken: dict[str, object], said: list[str]) -> None:
+    with pytest.raises(MatrixError) as refused:
+        make_matrix(broken)
+    assert str(refused.value).splitlines() == said
+
+
 def test_times_are_read_as_people_write_them() -> None:
     assert [seconds(each) for each in (90, "90s", "20m", "1.5h")] == [90, 90, 1200, 5400]
 

@@ -39,8 +39,12 @@ run = runs / f"20260704T010000-{label}"
 (run / "nodes/1").mkdir(parents=True)
 (run / "nodes/1/trace.jsonl").write_text("x" * 1000)
 (run / "history.jsonl").write_text("y" * 500)
-found = [{"name": "lost-write", "permitted": True, "count": 1}] if verdict == "lossy" else []
-word = "valid" if verdict == "lossy" else verdict
+(run / "nodes/1/broker.log").write_text("z")
+(run / "nodes/1/data").mkdir()
+(run / "nodes/1/data/00.log").write_text("z")
+losses = {"lossy": "lost-write", "lossy at the tail": "unseen"}
+found = [{"name": losses[verdict], "permitted": True, "count": 1}] if verdict in losses else []
+word = "valid" if verdict in losses else verdict
 reasons = [] if word == "valid" else ["for a reason"]
 (run / "verdict.json").write_text(json.dumps({"verdict": word, "reasons": reasons, "anomalies": found}))
 sys.exit(codes.get(str(seed), {"valid": 0, "invalid": 1}.get(word, 2)))
@@ -117,6 +121,20 @@ def test_what_an_expectation_forbids_fails_the_night_though_the_run_permits_it(t
     assert elsewhere is not None
     assert [each.unexpected for each in played(elsewhere)[1]] == [()]
     assert outcome(elsewhere).exit == 0
+
+
+@pytest.mark.parametrize("forbidden", ["lost-write", "unseen"])
+def test_a_night_that_forbids_one_name_of_a_loss_forbids_the_other(forbidden: str, tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["lossy"], 2: ["lossy at the tail"]}, expect=[{"never": [forbidden]}])
+    found = {seed: attempts[0].unexpected for seed, attempts in played(player).items()}
+    assert found == {1: ("lost-write",), 2: ("unseen",)}
+
+
+def test_what_tells_the_story_of_a_permitted_finding_stays(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["lossy"]})
+    run = tmp_path / played(player)[1][0].run
+    kept = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
+    assert kept == ["history.jsonl", "nodes/1/broker.log", "nodes/1/trace.jsonl", "verdict.json"]
 
 
 def test_valid_runs_are_thinned_and_others_stay_whole(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_an_invalid_run_whose_findings_cannot_be_read_is_wrong_all_the_same() ->
 def test_a_run_that_shows_what_the_night_forbids_is_invalid_in_tiles_trends_and_its_row() -> None:
     told = report([run(unexpected=["lost-write"])], [finding(permitted=True, unexpected=True)])
     assert (told.verdicts["valid"], told.verdicts["invalid"], told.trends.nights[-1].invalid) == (0, 1, 1)
-    assert told.runs[0]["why"] == "valid by its configuration, but this night forbids lost-write"
+    assert told.runs[0]["why"] == "permitted by the configuration, not by this night: lost-write"
     assert told.unread == ()
 
 
@@ -69,7 +69,7 @@ def test_what_the_night_forbade_stays_wrong_when_the_run_directory_is_gone() -> 
     told = report([run("gone", **gone), run("two")])
     assert (told.word, told.headline) == ("invalid", "1 invalid run")
     assert told.sentences == ["What they found cannot be read any more: begin with the red runs below."]
-    assert told.runs[0]["why"].endswith("forbids lost-write; its run directory is gone")
+    assert told.runs[0]["why"].endswith("this night: lost-write; its run directory is gone")
 
 
 def test_beside_findings_it_says_how_many_invalid_runs_cannot_be_read() -> None:
