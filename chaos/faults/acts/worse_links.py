@@ -70,13 +70,15 @@ class Measured:
     during: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
     after: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
 
-    def proves(self, proof: Proof) -> bool | None:
-        """None: the measurements are not usable. Both sides (before and after) must prove the fault; one side is enough
-        if company may hide the fault on the other side.
+    def proves(self, proof: Proof, *, noise: bool = True) -> bool | None:
+        """None: the measurements are not usable. Both sides (before and after) must prove the fault, because noise may
+        begin or end with it. One side is enough if company may hide the fault on the other side, or without noise.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
             return False if False in sides else None
+        if not noise:
+            return True
         hidden = [bool(quiet) and all(company for company, _ in quiet) for quiet in (self.before, self.after)]
         return True if all(shown or hid for shown, hid in zip(sides, hidden, strict=True)) else None
 
@@ -168,7 +170,7 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
         **{when: [_shortest(getattr(seen[link], when)) for link in links] for when in ("before", "during", "after")},
         **proof.told,
     }
-    proven = [seen[link].proves(proof) for link in whole]
+    proven = [seen[link].proves(proof, noise=stage.runtime.noise_ms > 0) for link in whole]
     p.evidence["proven"] = [str(link) for link, shown in zip(whole, proven, strict=True) if shown]
     p.landed = True in proven and False not in proven
     if not p.landed:

@@ -79,6 +79,23 @@ def test_a_link_that_was_not_measured_on_both_sides_says_nothing(missing: str) -
     assert found.proves(proof(80)) is None
 
 
+@pytest.mark.parametrize("missing", ["before", "after"])
+def test_one_side_is_enough_where_nothing_else_makes_a_link_slow(missing: str) -> None:
+    found = measured([10], [100], [10])
+    getattr(found, missing).clear()
+    assert found.proves(proof(80), noise=False) is True
+    swallowed = measured([10], [11], [10])
+    getattr(swallowed, missing).clear()
+    assert swallowed.proves(proof(80), noise=False) is False
+    assert measured([], [100], []).proves(proof(80), noise=False) is None
+
+
+def test_without_noise_too_what_another_fault_adds_is_not_taken_for_this_one() -> None:
+    another = frozenset({7})
+    found = Measured([(NOBODY, Probe(True, 10))], [(another, Probe(True, 200))], [(NOBODY, Probe(True, 10))])
+    assert found.proves(proof(80), noise=False) is None
+
+
 def test_what_another_fault_adds_is_not_taken_for_this_one() -> None:
     another = frozenset({7})
     found = Measured([(NOBODY, Probe(True, 10))], [(another, Probe(True, 200))], [(NOBODY, Probe(True, 10))])
