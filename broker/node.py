@@ -17,10 +17,12 @@ from broker.apis.fetch import FetchApi
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.metadata import MetadataHandler, TopicCreator
 from broker.apis.produce import ProduceApi
+from broker.apis.record_gate import RecordGate
 from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
 from broker.apis.transactions import TransactionApis
 from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
+from broker.apis.unpacking import Unpacking
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
@@ -186,13 +188,15 @@ class Node:
         creator = TopicCreator(self.control, nursery)
         metadata = MetadataHandler(context, creator)
         image, timeout_ms = self.feed.image, config.request_timeout_ms
-        produce = ProduceApi(env, self.replicas, self.timers, self._gate(nursery))
+        unpacking = Unpacking(env)
+        records = RecordGate(env, self.replicas, unpacking, nursery.start_soon)
+        produce = ProduceApi(env, self.replicas, self.timers, self._gate(nursery), records)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         for_clients = {
-            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas)),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), unpacking),
             **coordinator_routes(transactions, CoordinatorFinder(image, config, creator)),
             **admin_routes(context, metadata, self.control),
         }

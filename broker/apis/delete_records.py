@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.net.later import Later
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.delete_records import (
     DeleteRecordsPartitionResult,
@@ -61,8 +62,10 @@ class DeleteRecordsApi:
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env, self._replicas = env, replicas
 
-    async def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse:
-        """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most."""
+    def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse | Later:
+        """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most. What follows on
+        the connection sees the new starts.
+        """
         delayed = DelayedDeletions()
         topics = [
             DeleteRecordsTopicResult(
@@ -71,12 +74,17 @@ class DeleteRecordsApi:
             for topic in request.topics
         ]
         self._replicas.log_starts_moved()
-        if delayed.waiting:
-            slot.parked = delayed
+        if not delayed.waiting:
+            return DeleteRecordsResponse(topics=topics)
+        slot.parked = delayed
+
+        async def wait() -> DeleteRecordsResponse:
             with self._env.timeout(max(0, request.timeout_ms) / 1000):
                 await delayed.done.wait()
             delayed.abandon()
-        return DeleteRecordsResponse(topics=topics)
+            return DeleteRecordsResponse(topics=topics)
+
+        return Later(wait)
 
     def _delete(
         self, name: str, asked: DeleteRecordsPartition, delayed: DelayedDeletions

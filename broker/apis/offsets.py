@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+from broker.net.later import Later
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -15,9 +17,18 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from broker.protocol.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from broker.protocol.timestamps import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 
 if TYPE_CHECKING:
+    from broker.apis.unpacking import Unpacking
+    from broker.log.lookups import Candidate, Lookup
     from broker.net.connection import Slot
     from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -29,11 +40,27 @@ _EPOCHS_FROM = 4
 _NOT_AVAILABLE_FROM = 5
 
 
-class OffsetApis:
-    """Answers questions about offsets; never waits."""
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""First version of ListOffsets that knows a special value."""
+Part = ListOffsetsPartitionResponse
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+
+class _Search(NamedTuple):
+    """A partition's answer that depends on a look-up by time."""
+
+    part: Part
+    hosted: Hosted
+    leader_epoch: int
+    lookup: Lookup
+    may_fail: bool
+    """True where it is not known what is committed: then it is no answer that nothing was found."""
+
+
+class OffsetApis:
+    """Answers questions about offsets; waits only where a packed batch has to be searched."""
+
+    def __init__(self, replicas: ReplicaManager, unpacking: Unpacking) -> None:
+        self._replicas, self._unpacking = replicas, unpacking
 
     def _find(self, name: str, index: int) -> Hosted | None:
         return self._replicas.by_name.get(name.encode(), {}).get(index)
@@ -42,34 +69,54 @@ class OffsetApis:
         known = self._replicas.knows(name.encode(), index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse:
-        """Offsets by timestamp or by the special values -1 to -5; consumers see up to HW, or at read_committed up to
+    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
+        """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to
         LSO, followers up to LEO (KIP-207).
         """
-        topics = []
+        topics: list[ListOffsetsTopicResponse] = []
+        left: list[tuple[_Search, Candidate]] = []
         for topic in request.topics:
-            parts = [
-                self._list_one(topic.name, p, request.replica_id, request.isolation_level) for p in topic.partitions
-            ]
-            for part in parts:
-                if slot.version < _EPOCHS_FROM:
-                    part.leader_epoch = -1
-                if slot.version < _NOT_AVAILABLE_FROM and part.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
-                    # Clients from before KIP-207 do not know OFFSET_NOT_AVAILABLE; they retry after this error.
-                    part.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+            parts: list[Part] = []
+            for asked in topic.partitions:
+                found = self._list_one(topic.name, asked, request.replica_id, request.isolation_level, slot.version)
+                if isinstance(found, _Search):
+                    candidate = _go_on(found)
+                    if candidate is not None:
+                        left.append((found, candidate))
+                    found = found.part
+                parts.append(found)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
-        return ListOffsetsResponse(topics=topics)
+        response = ListOffsetsResponse(topics=topics)
+        if left:
+            return Later(partial(self._search, left, response, slot), holds=True)
+        return _in_words_of(response, slot.version)
+
+    async def _search(
+        self, left: list[tuple[_Search, Candidate]], response: ListOffsetsResponse, slot: Slot
+    ) -> ListOffsetsResponse:
+        for search, first in left:
+            candidate: Candidate | None = first
+            while candidate is not None and not slot.conn.closed:
+                search.lookup.take(candidate, await self._unpacking.run(candidate.search))
+                state = search.hosted.state
+                if not state.is_leader or state.leader_epoch != search.leader_epoch:
+                    _refuse(search.part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    break
+                candidate = _go_on(search)
+        return _in_words_of(response, slot.version)
 
     def _list_one(
-        self, name: str, asked: ListOffsetsPartition, replica_id: int, isolation: int
-    ) -> ListOffsetsPartitionResponse:
+        self, name: str, asked: ListOffsetsPartition, replica_id: int, isolation: int, version: int
+    ) -> Part | _Search:
         index = asked.partition_index
+        part = Part(partition_index=index, error_code=0, timestamp=-1, offset=-1, leader_epoch=-1)
         h = self._find(name, index)
         error = self._absent(name, index) if h is None else h.state.check_leader_epoch(asked.current_leader_epoch)
         if error or h is None:
-            return ListOffsetsPartitionResponse(
-                partition_index=index, error_code=int(error), timestamp=-1, offset=-1, leader_epoch=-1
-            )
+            return _refuse(part, error)
+        wanted = asked.timestamp
+        if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(wanted, 0):
+            return _refuse(part, ErrorCode.UNSUPPORTED_VERSION)
         state, log = h.state, h.log
         limit = state.log_end_offset
         if replica_id == _CONSUMER:
@@ -77,34 +124,19 @@ class OffsetApis:
         # A new leader's high watermark may be lower than one that clients already heard from the old leader. It is
         # safe to tell once it has reached the start of the new leader's epoch.
         settled = replica_id != _CONSUMER or state.latest_offset_available()
-        timestamp, offset, epoch = -1, -1, -1
-        if asked.timestamp == LATEST:
-            offset, epoch = limit, state.leader_epoch
-        elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-            settled = True
-            offset = log.log_start_offset
-            found_epoch = log.epochs.epoch_for_offset(offset)
-            epoch = -1 if found_epoch is None else found_epoch
-        elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
-            by_time = asked.timestamp >= 0
-            found = log.offset_for_timestamp(asked.timestamp, limit) if by_time else log.offset_of_max_timestamp(limit)
-            if found is not None:
-                timestamp, offset, epoch = found
-                settled = True
-        elif asked.timestamp != LATEST_TIERED:
-            return ListOffsetsPartitionResponse(
-                partition_index=index,
-                error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-                timestamp=-1,
-                offset=-1,
-                leader_epoch=-1,
-            )
-        error = ErrorCode.NONE if settled else ErrorCode.OFFSET_NOT_AVAILABLE
-        if error:
-            timestamp, offset, epoch = -1, -1, -1
-        return ListOffsetsPartitionResponse(
-            partition_index=index, error_code=int(error), timestamp=timestamp, offset=offset, leader_epoch=epoch
-        )
+        if wanted >= 0 or wanted == MAX_TIMESTAMP:
+            lookup = log.offset_for_timestamp(None if wanted == MAX_TIMESTAMP else wanted, limit)
+            return _Search(part, h, state.leader_epoch, lookup, not settled)
+        if wanted in (EARLIEST, EARLIEST_LOCAL):
+            part.offset = log.log_start_offset
+            found_epoch = log.epochs.epoch_for_offset(part.offset)
+            part.leader_epoch = -1 if found_epoch is None else found_epoch
+        elif wanted == LATEST:
+            if not settled:
+                return _refuse(part, ErrorCode.OFFSET_NOT_AVAILABLE)
+            part.offset, part.leader_epoch = limit, state.leader_epoch
+        # What is in tiered storage, or on its way there, is nothing: -1.
+        return part
 
     def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, slot: Slot) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends here. A follower truncates by it, a consumer resumes by it (KIP-101, KIP-320). Only
@@ -128,3 +160,34 @@ class OffsetApis:
                 )
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
         return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _go_on(search: _Search) -> Candidate | None:
+    """Search until a batch comes that takes long: that one. None where the answer is known."""
+    lookup, part = search.lookup, search.part
+    while (candidate := lookup.next()) is not None:
+        if not candidate.is_quick:
+            return candidate
+        lookup.take(candidate, candidate.search())
+    if lookup.found is not None:
+        part.timestamp, part.offset, part.leader_epoch = lookup.found
+    elif search.may_fail:
+        _refuse(part, ErrorCode.OFFSET_NOT_AVAILABLE)
+    return None
+
+
+def _refuse(part: Part, error: ErrorCode) -> Part:
+    part.error_code, part.timestamp, part.offset, part.leader_epoch = int(error), -1, -1, -1
+    return part
+
+
+def _in_words_of(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
+    """The answer as clients of a version know it."""
+    for topic in response.topics:
+        for part in topic.partitions:
+            if version < _EPOCHS_FROM:
+                part.leader_epoch = -1
+            if version < _NOT_AVAILABLE_FROM and part.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
+                # Clients from before KIP-207 do not know OFFSET_NOT_AVAILABLE; they retry after this error.
+                part.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    return response

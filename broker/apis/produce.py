@@ -16,11 +16,14 @@ from broker.protocol.hot import decode_produce, encode_produce_response
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
+    from broker.apis.record_gate import CheckedBatches, RecordGate
     from broker.apis.txn_gate import Refused, TxnGate
     from broker.env import Env
+    from broker.log.results import AppendResult
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
     from broker.protocol.hot import ProduceIn, ProducePartOut
+    from broker.protocol.record_walk import Checked
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
@@ -35,6 +38,8 @@ _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
+NOTHING_CHECKED: CheckedBatches = {}
+
 Results = list[tuple[bytes, list[ProduceResult]]]
 """By topic, as the request names it."""
 
@@ -42,19 +47,26 @@ Results = list[tuple[bytes, list[ProduceResult]]]
 class ProduceApi:
     """Handles Produce requests."""
 
-    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, gate: TxnGate) -> None:
-        self._env, self._replicas, self.timers, self._gate = env, replicas, timers, gate
+    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, gate: TxnGate, records: RecordGate) -> None:
+        self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version)
-        if request.transactional_id is not None:
-            by_ids = slot.version >= _TOPIC_IDS_FROM
-            if self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request)):
-                return
-        self._append_all(slot, request, None)
+        by_ids = slot.version >= _TOPIC_IDS_FROM
+        if not self._records.holds(slot, request, by_ids, partial(self._checked, slot, request)):
+            self._checked(slot, request, NOTHING_CHECKED)
 
-    def _append_all(self, slot: Slot, request: ProduceIn, refused: Refused | None) -> None:
+    def _checked(self, slot: Slot, request: ProduceIn, checked: CheckedBatches) -> None:
+        """Every batch that has to be read has been."""
+        transactional_id = request.transactional_id
+        if transactional_id is not None:
+            by_ids = slot.version >= _TOPIC_IDS_FROM
+            if self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
+                return
+        self._append_all(slot, request, checked, None)
+
+    def _append_all(self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None) -> None:
         """`refused`: batches that must not be appended, with the reason."""
         acks, now = request.acks, self._env.mono()
         now_ms, wall_ms = int(now * 1000), self._env.wall_ms()
@@ -78,7 +90,8 @@ class ProduceApi:
                 elif refused and (key, index) in refused:
                     out.append(ProduceResult(index, refused[key, index], log_start_offset=h.log.log_start_offset))
                 else:
-                    result, awaited = self._append(h, index, records, slot.version, acks, now_ms, wall_ms)
+                    found = checked.get((key, index)) if checked else None
+                    result, awaited = self._append(h, index, records, slot.version, acks, now_ms, wall_ms, found)
                     out.append(result)
                     if awaited is not None:
                         parked.append(awaited)
@@ -90,7 +103,15 @@ class ProduceApi:
             self.reply(slot, results)
 
     def _append(
-        self, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, now_ms: int, wall_ms: int
+        self,
+        h: Hosted,
+        index: int,
+        records: memoryview | None,
+        version: int,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        checked: Checked | AppendResult | None,
     ) -> tuple[ProduceResult, AwaitedAppend | None]:
         """Append one partition's batch. Returns its result, and what must happen before the acknowledgement:
         replication, or a flush with acks=1. The second is None if the batch can be acknowledged at once.
@@ -102,9 +123,12 @@ class ProduceApi:
             return ProduceResult(index, _NOT_ENOUGH_REPLICAS, log_start_offset=log.log_start_offset), None
         if records is None:
             return ProduceResult(index, _INVALID_RECORD, message="no records"), None
-        done = log.append_as_leader(records, state.leader_epoch, wall_ms, zstd=version >= _ZSTD_FROM)
+        zstd = version >= _ZSTD_FROM
+        done = log.append_as_leader(records, state.leader_epoch, wall_ms, zstd=zstd, checked=checked)
         if done.error:
-            return ProduceResult(index, done.error, -1, -1, log.log_start_offset, done.message), None
+            refusal = ProduceResult(index, done.error, -1, -1, log.log_start_offset, done.message)
+            refusal.faults = done.faults
+            return refusal, None
         if not done.duplicate:
             self._replicas.appended(h, now_ms, wall_ms)
         result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
@@ -145,4 +169,4 @@ class ProduceApi:
 
 
 def _on_the_wire(r: ProduceResult) -> ProducePartOut:
-    return r.index, r.error, r.base_offset, r.append_time_ms, r.log_start_offset, r.message, r.leader
+    return r.index, r.error, r.base_offset, r.append_time_ms, r.log_start_offset, r.message, r.leader, r.faults

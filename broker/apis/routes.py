@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.apis.produce import ProduceApi
     from broker.apis.transactions import TransactionApis
     from broker.apis.txn_markers import TxnMarkersApi
+    from broker.apis.unpacking import Unpacking
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
     from broker.replicas.replica_manager import ReplicaManager
@@ -38,9 +39,10 @@ def data_routes(
     produce: ProduceApi,
     fetch: FetchApi,
     deletions: DeleteRecordsApi,
+    unpacking: Unpacking,
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
-    offsets = OffsetApis(replicas)
+    offsets = OffsetApis(replicas, unpacking)
     return _table(
         Route(ApiKey.PRODUCE, hot=produce.handle),
         Route(ApiKey.FETCH, hot=fetch.handle),
@@ -48,7 +50,7 @@ def data_routes(
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
         Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
         Route(ApiKey.DESCRIBE_PRODUCERS, plain=lambda request, slot: describe_producers(replicas, request)),
-        Route(ApiKey.DELETE_RECORDS, waits=deletions.delete_records),
+        Route(ApiKey.DELETE_RECORDS, plain=deletions.delete_records),
     )
 
 

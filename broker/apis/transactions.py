@@ -127,7 +127,7 @@ class TransactionApis:
                 return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)
             return InitProducerIdResponse(producer_id=ids.take(), producer_epoch=0)
 
-        return Later(wait)
+        return Later(wait, holds=True)
 
     # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
 

@@ -57,6 +57,7 @@ class TopicConfig:
     segment_index_bytes: int = integer(10 << 20, low=4)
     segment_jitter_ms: int = long(0, low=0)
     segment_ms: int = long(604_800_000, low=1)
+    squall_record_validation_enable: bool = flag(False)
     unclean_leader_election_enable: bool = flag(False)
 
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +99,7 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     "segment.index.bytes": ("log.index.size.max.bytes", "log_index_size_max_bytes"),
     "segment.jitter.ms": ("log.roll.jitter.ms", "roll_jitter_ms"),
     "segment.ms": ("log.roll.ms", "roll_ms"),
+    "squall.record.validation.enable": ("squall.record.validation.enable", "squall_record_validation_enable"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "unclean_leader_election_enable"),
 }
 

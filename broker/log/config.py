@@ -27,6 +27,8 @@ class LogConfig:
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * 86_400_000
+    squall_decompressed_batch_max_bytes: int = 64 << 20
+    squall_record_validation_enable: bool = False
     transaction_partition_verification_enable: bool = False
     """The one default that is not Kafka's: who appends for clients must know how to ask a coordinator."""
 
@@ -42,11 +44,20 @@ class LogConfig:
         """True where only the last value of each key need be kept: offsets have gaps and every record has a key."""
         return "compact" in self.cleanup_policy
 
+    @property
+    def checks_records(self) -> bool:
+        """True where a leader reads each record of a client's batch before it takes it."""
+        return self.squall_record_validation_enable or self.compacted
+
 
 _NAMES = tuple(field.name for field in fields(LogConfig))
 
 
 def of_broker(config: object) -> dict[str, Any]:
     """The settings of a log that a broker has for all of its topics at once."""
-    names = ("producer_id_expiration_ms", "transaction_partition_verification_enable")
+    names = (
+        "producer_id_expiration_ms",
+        "squall_decompressed_batch_max_bytes",
+        "transaction_partition_verification_enable",
+    )
     return {name: getattr(config, name) for name in names}

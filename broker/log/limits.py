@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from broker.log.config import LONG_MAX, LogConfig
+from broker.protocol.records import SMALLEST_RECORD
 
 
 class Limits:
     """Bytes and ms."""
 
-    __slots__ = ("after_ms", "append_time", "batch_bytes", "before_ms", "compacted", "segment_bytes", "segment_ms")
+    __slots__ = (
+        "after_ms",
+        "append_time",
+        "batch_bytes",
+        "before_ms",
+        "checks_records",
+        "compacted",
+        "most_records",
+        "segment_bytes",
+        "segment_ms",
+    )
 
     def __init__(self, config: LogConfig) -> None:
         self.compacted = config.compacted
+        self.checks_records = config.checks_records
+        self.most_records = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
+        """In one batch, however small it is packed."""
         self.segment_bytes = config.segment_bytes
         self.segment_ms = config.segment_ms
         self.batch_bytes = min(config.max_message_bytes, config.segment_bytes)

@@ -1,8 +1,7 @@
 """One partition's log: append, slice, truncate, flush (L1). Batches stay as clients packed them (L3).
 
 The hot path is `append_as_leader`, `append_as_follower` and `slice`: the first unpacks 61 bytes, checks one CRC and
-writes once; the last is two binary searches in memory. Nothing here looks at single records, except for control
-batches, compacted topics and look-ups by timestamp.
+writes once; the last is two binary searches in memory. Nothing here looks at single records but where a topic asks.
 """
 
 from __future__ import annotations
@@ -21,24 +20,28 @@ from broker.log.durability import Durability, FlushJob
 from broker.log.epochs import EpochCache
 from broker.log.indexes import AbortedTxn
 from broker.log.limits import Limits
+from broker.log.lookups import Lookup
 from broker.log.markers import Marker, encode_marker
 from broker.log.producer_answers import answer_to, marker_answer
 from broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
-from broker.log.reads import Found, segment_at
+from broker.log.reads import segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
 from broker.log.retention import useless
 from broker.log.scan import Placed
 from broker.log.segment import NEVER, Segment
 from broker.log.slices import FileSlice
-from broker.log.validation import ORDINARY, refusal, stamp_append_time
+from broker.log.validation import ORDINARY, look_closer, stamped
+from broker.protocol.compression import MOST_UNPACKED
 from broker.protocol.errors import ErrorCode
+from broker.protocol.record_walk import Checked
 from broker.protocol.records import (
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    TIMESTAMP_TYPE_BIT,
+    SMALLEST_RECORD,
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
@@ -123,35 +126,40 @@ class Log:
     # ------------------------------------------------------------------------------------------------- appending
 
     def append_as_leader(
-        self, records: memoryview, leader_epoch: int, wall_ms: int, *, client: bool = True, zstd: bool = True
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        wall_ms: int,
+        *,
+        client: bool = True,
+        zstd: bool = True,
+        checked: Checked | AppendResult | None = None,
     ) -> AppendResult:
-        """Append one batch at the end, with its base offset and leader epoch written into `records` itself.
+        """Append one batch at the end, with its base offset and leader epoch written into `records` itself. One that
+        may not be appended is answered with an error, a known one with its first offsets.
 
         `client`: False for what the broker itself writes, which may be control batches. `zstd`: False for requests too
-        old to carry it. A batch that may not be appended is answered with an error, a known one with its first offsets.
+        old to carry it. `checked`: what `check_batch` has found, if it was asked before.
         """
         size, limits = len(records), self._limits
         if size < HEADER_SIZE:
             return AppendResult.refused(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
         header = HEADER.unpack_from(records)
-        _, length, _, magic, crc, attributes, delta, first_time, timestamp, producer_id, epoch, sequence, n = header
+        offset, length, _, magic, crc, attributes, delta, first, timestamp, producer_id, epoch, sequence, n = header
         if (
-            length + LENGTH_OVERHEAD != size
-            or magic != 2
-            or size > limits.batch_bytes
-            or delta != n - 1
+            (length + LENGTH_OVERHEAD != size or magic != 2 or size > limits.batch_bytes or delta != n - 1)
             or attributes not in ORDINARY
-            or timestamp - wall_ms > limits.after_ms
-            or wall_ms - first_time > limits.before_ms
-            or limits.compacted
-            or not zstd
-            or not client
+            or (timestamp - wall_ms > limits.after_ms or wall_ms - first > limits.before_ms)
+            or not -1 <= first <= timestamp
+            or n * SMALLEST_RECORD > (size - HEADER_SIZE) * MOST_UNPACKED[attributes & CODEC_MASK]
+            or (n > limits.most_records or offset or limits.checks_records or not zstd or not client)
             or (sequence | epoch < 0 if producer_id >= 0 else attributes & TRANSACTIONAL_BIT)
             or crc32c(records[CRC_FROM:]) != crc
         ):
-            refused = refusal(records, self.config, wall_ms, client=client, zstd=zstd)
-            if refused is not None:
-                return refused
+            looked = look_closer(records, self.config, wall_ms, client=client, zstd=zstd, checked=checked)
+            if isinstance(looked, AppendResult):
+                return looked
+            records, timestamp = looked
         if producer_id >= 0:
             entry = self.producers.entries.get(producer_id)
             # In order, which is nearly always the case, is seen at a glance; and that no transaction begins or is left.
@@ -161,25 +169,21 @@ class Log:
                 answer = self._answer_to(BatchHeader._make(header), records, client)
                 if answer is not None:
                     return answer
-        if limits.append_time or attributes & TIMESTAMP_TYPE_BIT:
-            records, timestamp = stamp_append_time(records, wall_ms, limits.append_time)
+        if limits.append_time:
+            records, timestamp = stamped(records, wall_ms, True), wall_ms
         elif records.readonly:
             records = memoryview(bytearray(records))
         base = self.log_end_offset
-        last = base + delta
-        segment = self._active
+        last, segment = base + delta, self._active
         if (
-            segment.size + size > limits.segment_bytes
-            or timestamp - segment.roll_timestamp > limits.segment_ms
-            or last > segment.offset_limit
-            or segment.full
+            (segment.size + size > limits.segment_bytes or timestamp - segment.roll_timestamp > limits.segment_ms)
+            or (last > segment.offset_limit or segment.full)
         ) and segment.size:
             segment = self.roll()
-        epochs = self.epochs
-        if leader_epoch != epochs.latest:
-            epochs.assign(leader_epoch, base)
-        if epochs.dirty:
-            epochs.flush()
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        if self.epochs.dirty:
+            self.epochs.flush()
         assert segment.next_offset == base
         PLACE.pack_into(records, 0, base, length, leader_epoch)
         segment.append(records)
@@ -194,12 +198,10 @@ class Log:
 
     def _answer_to(self, header: BatchHeader, batch: memoryview, client: bool) -> AppendResult | None:
         verify = client and self.config.transaction_partition_verification_enable
-        answer = answer_to(self.producers, header, batch, self.log_end_offset, verify=verify)
-        if answer is None:
-            return None
-        if answer.error:
-            return answer._replace(message=f"{answer.message} in {self.topic}-{self.partition}")
-        return answer if self._limits.append_time else answer._replace(log_append_time_ms=-1)
+        place = f"{self.topic}-{self.partition}"
+        answer = answer_to(self.producers, header, batch, self.log_end_offset, place, verify=verify)
+        plain = answer is None or answer.error or self._limits.append_time
+        return answer if answer is None or plain else answer._replace(log_append_time_ms=-1)
 
     def end_transaction(
         self, producer_id: int, epoch: int, marker: Marker, transaction_version: int, leader_epoch: int, wall_ms: int
@@ -313,13 +315,9 @@ class Log:
         """Header and bytes of each batch from the one `offset` is in, below `limit` entirely."""
         return reads.read_batches(self.segments, offset, limit)
 
-    def offset_for_timestamp(self, timestamp: int, limit: int) -> Found | None:
-        """The first record below `limit` whose timestamp (ms) is at least that: (timestamp, offset, leader epoch)."""
-        return reads.find_timestamp(self.segments, timestamp, self.log_start_offset, limit)
-
-    def offset_of_max_timestamp(self, limit: int) -> Found | None:
-        """The first record below `limit` with the largest timestamp."""
-        return reads.find_max_timestamp(self.segments, self.log_start_offset, limit)
+    def offset_for_timestamp(self, timestamp: int | None, limit: int) -> Lookup:
+        """The search for the first record below `limit` that is not earlier (ms), or (None) that is the latest one."""
+        return Lookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """What a reader of committed data must drop from the batches in `offset` .. `end_offset` - 1."""
@@ -336,19 +334,16 @@ class Log:
         """After loading: which transactions have ended whose markers `high_watermark` has not passed (R5). Snapshots do
         not say, so the batches are asked.
         """
-        known = self.producers
-        if high_watermark >= self.log_end_offset or not known.have_ended():
-            return
-        start, end = self.segments[0].base_offset, self.log_end_offset
-        found = reads.producers_at(self._fs, self.directory, self.segments, start, end, since=high_watermark)
-        found.first_unstable_offset(high_watermark)
-        known.undecided = found.undecided
+        if high_watermark < self.log_end_offset and self.producers.have_ended():
+            start, end = self.segments[0].base_offset, self.log_end_offset
+            found = reads.producers_at(self._fs, self.directory, self.segments, start, end, since=high_watermark)
+            found.first_unstable_offset(high_watermark)
+            self.producers.undecided = found.undecided
 
     # ------------------------------------------------------------------------------------------------ truncating
 
     def truncate_to(self, offset: int) -> bool:
         """Drop the batches at and behind `offset`, with the one it is in. Durable on return. True if any were dropped.
-
         An epoch that begins at the end goes in any case: it was assigned under a leadership that wrote nothing.
         """
         assert offset >= 0
@@ -395,9 +390,8 @@ class Log:
         self._check()
 
     def _lower(self, offset: int) -> None:
-        """Lower recovery point and log start, before what is beyond goes.
-
-        Else, after new appends and a crash, recovery would trust bytes that were never synced, or refuse the new ones.
+        """Lower recovery point and log start, before what is beyond goes. Else, after new appends and a crash,
+        recovery would trust bytes that were never synced, or refuse the new ones.
         """
         if offset < self.recovery_point or offset < self.log_start_offset:
             self.durability.lower(offset)
@@ -427,9 +421,8 @@ class Log:
         return True
 
     def delete_old_segments(self, wall_ms: int, high_watermark: int) -> list[int]:
-        """Remove the oldest segments that retention or the log's start make useless, below `high_watermark` only.
-
-        Their base offsets. The log start moves to the first one left.
+        """Remove the oldest segments that retention or the log's start make useless, below `high_watermark` only. Their
+        base offsets. The log start moves to the first one left.
         """
         doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
@@ -464,7 +457,6 @@ class Log:
 
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
         """What must be done for all that is in the log now to be durable; None where it is. See `finish_flush`.
-
         The active segment's indexes only on demand: recovery makes them again from the batches.
         """
         return self.durability.job(

@@ -15,11 +15,12 @@ def answer_to(
     header: BatchHeader,
     batch: memoryview,
     log_end_offset: int,
+    place: str,
     *,
     verify: bool,
 ) -> AppendResult | None:
-    """None: append it. A known batch is answered with its offsets of then. `verify`: a transaction begins here only if
-    its coordinator has agreed.
+    """None: append it. A known batch is answered with its offsets of then. `place`: topic and partition, for messages.
+    `verify`: a transaction begins here only if its coordinator has agreed.
     """
     if header.attributes & CONTROL_BIT:
         try:
@@ -37,10 +38,8 @@ def answer_to(
         return AppendResult(0, verdict.base_offset, verdict.last_offset, verdict.timestamp, True, None)
     entry = producers.entries.get(header.producer_id)
     known = "nothing is known" if entry is None else f"expected {entry.next_sequence} of epoch {entry.epoch}"
-    return AppendResult.refused(
-        verdict,
-        f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}; {known}",
-    )
+    who = f"producer {header.producer_id} epoch {header.producer_epoch}"
+    return AppendResult.refused(verdict, f"{who} sent sequence {header.base_sequence}; {known} in {place}")
 
 
 def marker_answer(verdict: ErrorCode, log_end_offset: int) -> AppendResult:

@@ -1,4 +1,4 @@
-"""Reading a log's segments: batches, timestamps, aborted transactions, and producers' states as of an offset."""
+"""Reading a log's segments: batches, aborted transactions, and producers' states as of an offset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from broker.env import Fs
 from broker.log.indexes import AbortedTxn
@@ -14,21 +13,12 @@ from broker.log.producer_rules import WINDOW, Sent
 from broker.log.producers import ProducerStates, load_snapshot
 from broker.log.scan import walk
 from broker.log.segment import Segment
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader, decode_batch
+from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
 
 REFILL_BYTES = 1 << 20
 """How far before a snapshot the batches are looked for that it does not hold: only each producer's last is in it."""
 
 _base = attrgetter("base_offset")
-
-
-class Found(NamedTuple):
-    """A record found by its timestamp (ms)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
@@ -49,56 +39,6 @@ def read_batches(segments: Sequence[Segment], offset: int, limit: int) -> Iterat
     """As `headers`, with the batches' bytes."""
     for segment, header, position, stop in headers(segments, offset, limit):
         yield header, segment.file.pread(stop - position, position)
-
-
-def find_timestamp(segments: Sequence[Segment], timestamp: int, start: int, limit: int) -> Found | None:
-    """The first record from offset `start`, below `limit`, that is not earlier than `timestamp`."""
-    for segment in segments[segment_at(segments, start) :]:
-        if segment.max_timestamp < timestamp:
-            continue
-        from_offset = max(start, segment.base_offset + segment.time_index.offset_before(timestamp))
-        for header, position, stop in segment.walk_from(from_offset):
-            if header.base_offset >= limit:
-                return None
-            if header.max_timestamp < timestamp:
-                continue
-            found = _in_batch(header, segment.file.pread(stop - position, position), timestamp, start, limit)
-            if found is not None:
-                return found
-    return None
-
-
-def find_max_timestamp(segments: Sequence[Segment], start: int, limit: int) -> Found | None:
-    """The first of the records with the largest timestamp (ListOffsets -3, KIP-734)."""
-    best: tuple[BatchHeader, Segment, int, int] | None = None
-    for segment in segments[segment_at(segments, start) :]:
-        if segment.max_timestamp <= (-1 if best is None else best[0].max_timestamp):
-            continue
-        whole = start <= segment.max_timestamp_offset and segment.next_offset <= limit
-        # Where the largest one may not be among those asked for, all are looked at.
-        for header, position, stop in segment.walk_from(segment.max_timestamp_offset if whole else start):
-            if header.base_offset >= limit:
-                break
-            if header.max_timestamp > (-1 if best is None else best[0].max_timestamp):
-                best = header, segment, position, stop
-            if whole:
-                break
-    if best is None:
-        return None
-    header, segment, position, stop = best
-    return _in_batch(header, segment.file.pread(stop - position, position), header.max_timestamp, start, limit)
-
-
-def _in_batch(header: BatchHeader, data: bytes, timestamp: int, start: int, limit: int) -> Found | None:
-    """The first record that is not earlier than `timestamp`; the batch itself where it cannot be unpacked."""
-    try:
-        for record in decode_batch(header, memoryview(data)):
-            if record.timestamp >= timestamp and start <= record.offset < limit:
-                return Found(record.timestamp, record.offset, header.leader_epoch)
-    except MalformedFrame:
-        # What the producer packed wrongly is stored as it came: the batch's own bounds are all that is known.
-        return Found(header.max_timestamp, max(start, header.base_offset), header.leader_epoch)
-    return None
 
 
 def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: int) -> list[AbortedTxn]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.protocol.record_walk import Fault
+
 
 class AppendResult(NamedTuple):
     """What became of a batch. `error` is an ErrorCode; 0 where the batch is in the log."""
@@ -16,11 +18,13 @@ class AppendResult(NamedTuple):
     duplicate: bool
     """True where the batch was in the log before: the offsets are those of then."""
     message: str | None
+    faults: tuple[Fault, ...] = ()
+    """The records that are wrong, if the error is about some of them."""
 
     @classmethod
-    def refused(cls, error: int, message: str) -> AppendResult:
+    def refused(cls, error: int, message: str, faults: tuple[Fault, ...] = ()) -> AppendResult:
         """Not appended, and why."""
-        return cls(int(error), -1, -1, -1, False, message)
+        return cls(int(error), -1, -1, -1, False, message, faults)
 
 
 class FollowerAppend(NamedTuple):

@@ -1,4 +1,9 @@
-"""Which batches a leader takes, and what it answers (kafka-wire.md section 2, KIP-98, KIP-937)."""
+"""Which batches a leader takes, and what it answers (kafka-wire.md section 2, KIP-98, KIP-937).
+
+The header is always checked: a batch must not claim more than its bytes can hold. Its records are read only where the
+topic asks for it (`squall.record.validation.enable`), or where each record needs a key, because that costs as much as
+all the rest of an append (docs/broker.md).
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,21 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
+from broker.log.config import LONG_MAX, LogConfig
 from broker.log.results import AppendResult
+from broker.protocol.compression import MOST_UNPACKED
 from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.record_walk import Checked, check_records
 from broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
     HEADER,
     HEADER_SIZE,
+    SMALLEST_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    decode_batch,
 )
 
 ZSTD = 4
@@ -43,9 +50,72 @@ def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: boo
         or _too_large(header, config, client)
         or _corrupt(records, header)
         or _not_for_clients(header, client, zstd)
+        or (_overfull(header, config) if client else None)
         or _untimely(header, config, wall_ms)
-        or (_keyless(header, records) if config.compacted and client else None)
     )
+
+
+def holds_too_many(header: BatchHeader) -> bool:
+    """True where a batch claims more records than its bytes can unpack to."""
+    packed = header.size - HEADER_SIZE
+    return header.record_count * SMALLEST_RECORD > packed * MOST_UNPACKED[header.attributes & CODEC_MASK]
+
+
+def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked | AppendResult:
+    """What the records of a client's batch say, whose header is right; or why not to append them. It may unpack
+    squall.decompressed.batch.max.bytes: run it off the event loop where that is much.
+    """
+    header = BatchHeader._make(HEADER.unpack_from(records))
+    free = config.message_timestamp_type == "LogAppendTime"
+    earliest = -LONG_MAX if free else wall_ms - config.message_timestamp_before_max_ms
+    latest = LONG_MAX if free else wall_ms + config.message_timestamp_after_max_ms
+    try:
+        found = check_records(
+            header,
+            records,
+            config.squall_decompressed_batch_max_bytes,
+            earliest=earliest,
+            latest=latest,
+            needs_keys=config.compacted,
+        )
+    except MalformedFrame as problem:
+        return _invalid(str(problem))
+    if found.untimely:
+        why = "One or more records have been rejected due to invalid timestamp"
+        return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, why, found.untimely)
+    if found.keyless:
+        why = f"One or more records have been rejected due to {len(found.keyless)} record errors in total"
+        return AppendResult.refused(ErrorCode.INVALID_RECORD, why, found.keyless)
+    return found
+
+
+def look_closer(
+    records: memoryview,
+    config: LogConfig,
+    wall_ms: int,
+    *,
+    client: bool,
+    zstd: bool,
+    checked: Checked | AppendResult | None,
+) -> AppendResult | tuple[memoryview, int]:
+    """Why not to append a batch; or the batch, and its largest timestamp. One that is below the records' own is set to
+    that, as Kafka sets it; without a look at the records, the first one's is known.
+    """
+    refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
+    if refused is not None:
+        return refused
+    header = BatchHeader._make(HEADER.unpack_from(records))
+    now = header.max_timestamp
+    if not client:
+        return records, now
+    if config.checks_records and checked is None:
+        checked = check_batch(records, config, wall_ms)
+    if isinstance(checked, AppendResult):
+        return checked
+    largest = max(header.base_timestamp, now) if checked is None else checked.max_timestamp
+    if largest == now or config.message_timestamp_type == "LogAppendTime":
+        return records, now
+    return stamped(records, largest, False), largest
 
 
 def _misshapen(header: BatchHeader, size: int) -> AppendResult | None:
@@ -91,6 +161,8 @@ def _not_for_clients(header: BatchHeader, client: bool, zstd: bool) -> AppendRes
         return None
     if header.attributes & CONTROL_BIT:
         return _invalid("clients do not write control records")
+    if header.base_offset:
+        return _invalid(f"a client's batch begins at offset 0, not at {header.base_offset}")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         return _invalid(f"producer {header.producer_id} without epoch or sequence")
     if header.producer_id < 0 and header.attributes & TRANSACTIONAL_BIT:
@@ -100,8 +172,12 @@ def _not_for_clients(header: BatchHeader, client: bool, zstd: bool) -> AppendRes
 
 def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendResult | None:
     """The header's bounds stand for the records: base and max timestamp are the first and the largest one's."""
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, "producers do not set the type LogAppendTime")
     if config.message_timestamp_type == "LogAppendTime":
         return None
+    if min(header.base_timestamp, header.max_timestamp) < -1:
+        return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {header.base_timestamp} on")
     ahead, behind = header.max_timestamp - wall_ms, wall_ms - header.base_timestamp
     if ahead > config.message_timestamp_after_max_ms:
         return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, f"a timestamp {ahead} ms ahead of the broker's clock")
@@ -110,33 +186,27 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
     return None
 
 
-def _keyless(header: BatchHeader, records: memoryview) -> AppendResult | None:
-    try:
-        without = next((record for record in decode_batch(header, records) if record.key is None), None)
-    except MalformedFrame as problem:
-        return AppendResult.refused(ErrorCode.CORRUPT_MESSAGE, str(problem))
-    return None if without is None else _invalid("a record without a key in a compacted topic")
+def _overfull(header: BatchHeader, config: LogConfig) -> AppendResult | None:
+    """More records than there can be: one such batch would move the log's end by 2^31."""
+    most = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
+    if not holds_too_many(header) and header.record_count <= most:
+        return None
+    return _invalid(f"{header.record_count} records in a batch of {header.size} bytes")
 
 
 def _invalid(message: str) -> AppendResult:
     return AppendResult.refused(ErrorCode.INVALID_RECORD, message)
 
 
-def stamp_append_time(records: memoryview, wall_ms: int, append_time: bool) -> tuple[memoryview, int]:
-    """Set the timestamp type that the topic wants, and with it the largest timestamp; the CRC anew.
-
-    The batch, in place unless it cannot be written to, and the largest timestamp, which then holds for every record.
+def stamped(records: memoryview, timestamp: int, append_time: bool) -> memoryview:
+    """The batch with another largest timestamp, which holds for every record if it is the time of the append; the CRC
+    anew. In place unless it cannot be written to.
     """
     if records.readonly:
         records = memoryview(bytearray(records))
     attributes = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0]
-    timestamp: int = _MAX_TIMESTAMP.unpack_from(records, _MAX_TIMESTAMP_AT)[0]
-    if append_time:
-        timestamp = wall_ms
-        attributes |= TIMESTAMP_TYPE_BIT
-    else:
-        attributes &= ~TIMESTAMP_TYPE_BIT
+    attributes = attributes | TIMESTAMP_TYPE_BIT if append_time else attributes & ~TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(records, _ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(records, _MAX_TIMESTAMP_AT, timestamp)
     _CRC.pack_into(records, _CRC_AT, crc32c(records[CRC_FROM:]))
-    return records, timestamp
+    return records

@@ -15,3 +15,7 @@ class Later(NamedTuple):
 
     wait: Callable[[], Awaitable[Any]]
     """Await this once, in a task of its own, to get the answer."""
+    holds: bool = False
+    """True where the request takes effect only on the way: then nothing more is taken from its connection until it is
+    answered. False where it has taken effect, and only its answer waits.
+    """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from struct import Struct
+from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -33,12 +34,13 @@ _IDLE_SWEEP_S = 5.0
 FIRST_PRODUCE = 3
 _NEVER = 1 << 15
 """In place of a version."""
-OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError)
+OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 
 class Route:
     """How one API is served: versions, and a handler. A hot one gets raw bytes; a plain one the decoded message, which
-    it answers at once or with a `Later`; one that waits has a task of its own.
+    it answers at once or with a `Later`; one that waits has a task of its own, and takes effect somewhere on the way:
+    what follows it on its connection waits for its answer.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -133,7 +135,7 @@ class Server:
                 for frame in burst:
                     if not conn.closed:
                         self._dispatch(conn, routes, frame)
-                        if conn.held is not None:
+                        while conn.held is not None:
                             self.settle()
                             await conn.held.wait()
                 self.settle()
@@ -161,6 +163,7 @@ class Server:
         self._dirty[conn] = None
 
     def _dispatch(self, conn: Connection, routes: dict[int, Route], frame: memoryview) -> None:
+        assert conn.held is None
         size = len(frame)
         if size < _HEADER_SIZE:
             raise MalformedFrame(f"request header needs {_HEADER_SIZE} bytes, frame has {size}")
@@ -193,16 +196,21 @@ class Server:
             try:
                 answer = route.plain(request, slot)
                 if isinstance(answer, Later):
-                    self._nursery.start_soon(self._answer_later, answer.wait, slot)
+                    self._begin(answer.wait, slot, holds=answer.holds)
                 else:
                     slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
             except OUR_BUGS as bug:
                 self._handler_failed(slot, bug)
         else:
             assert route.waits is not None
-            self._nursery.start_soon(self._answer_later, partial(route.waits, request, slot), slot)
+            self._begin(partial(route.waits, request, slot), slot, holds=True)
 
-    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot) -> None:
+    def _begin(self, wait: Callable[[], Awaitable[Any]], slot: Slot, *, holds: bool) -> None:
+        if holds:
+            slot.conn.hold()
+        self._nursery.start_soon(self._answer_later, wait, slot, holds)
+
+    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool) -> None:
         try:
             answer = await wait()
             slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
@@ -211,6 +219,9 @@ class Server:
             slot.conn.close()
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
+        finally:
+            if holds:
+                slot.conn.release()
         self.settle()
 
     def _handler_failed(self, slot: Slot, bug: Exception) -> None:

@@ -1,11 +1,12 @@
 """The four codecs of record batches, each in the framing that every Kafka client reads (L3).
 
-The native library is imported on first use: a broker never unpacks what it stores. Unpacking is bounded: output grows
+The native library is imported on first use: a broker seldom unpacks what it stores. Unpacking is bounded: output grows
 in steps up to the caller's limit, so that a small batch that claims much costs little.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct, error
 from typing import Any, Final
 
@@ -17,6 +18,10 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Default bound of what one batch may unpack to."""
 
+MOST_UNPACKED: Final = (1, 1100, 32, 256, 33_000, 0, 0, 0)
+"""By codec: more bytes than one packed byte can ever make."""
+FIRST_STEP_BYTES: Final = 64 << 10
+
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _BIG: Final = Struct(">i")
@@ -26,8 +31,6 @@ _LITTLE: Final = Struct("<I")
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK: Final = 64 << 10
 _LZ4_STORED: Final = 1 << 31
-# A snappy element makes at most 64 bytes of 3.
-_SNAPPY_RATIO: Final = 32
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -62,11 +65,45 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_B
     raise MalformedFrame(f"no codec {codec}")
 
 
+def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
+    """As `decompress`, also of what is not packed."""
+    return bytes(data) if codec == NONE else decompress(codec, data, max_bytes)
+
+
+def unpacked_stepwise(codec: int, data: memoryview, max_bytes: int) -> Iterator[tuple[bytes | bytearray, bool]]:
+    """Longer and longer beginnings of what `data` was packed from, each with whether it is everything.
+
+    Whoever finds what it looks for in an early one has not paid for the rest. Raises as `decompress`.
+    """
+    import cramjam
+
+    match codec:
+        case 0:
+            yield bytes(data), True
+        case 1:
+            yield from _growing(cramjam.gzip, data, max_bytes, FIRST_STEP_BYTES)
+        case 2:
+            yield _snappy(data, max_bytes), True
+        case 3:
+            yield from _growing(cramjam.lz4, data, max_bytes, FIRST_STEP_BYTES)
+        case 4:
+            yield from _growing(cramjam.zstd, data, max_bytes, FIRST_STEP_BYTES)
+        case _:
+            raise MalformedFrame(f"no codec {codec}")
+
+
 def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
+    for body, whole in _growing(library, data, max_bytes, max(FIRST_STEP_BYTES, 4 * len(data))):
+        if whole:
+            return bytes(body)
+    raise AssertionError("unpacking ended without an end")
+
+
+def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Iterator[tuple[bytearray, bool]]:
     """Unpack into a buffer that is made four times larger while it is too small."""
     import cramjam
 
-    size = min(max_bytes, max(64 << 10, 4 * len(data)))
+    size = min(max_bytes, size)
     while True:
         out = bytearray(size)
         try:
@@ -76,9 +113,13 @@ def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
                 raise MalformedFrame(f"compressed records: {problem}") from problem
             if size == max_bytes:
                 raise MalformedFrame(f"a batch that unpacks to more than {max_bytes} bytes") from problem
-            size = min(max_bytes, 4 * size)
-            continue
-        return bytes(memoryview(out)[:written])
+        else:
+            del out[written:]
+            yield out, True
+            return
+        yield out, False
+        del out
+        size = min(max_bytes, 4 * size)
 
 
 def _snappy(data: memoryview, max_bytes: int) -> bytes:
@@ -106,7 +147,7 @@ def _raw_snappy(data: memoryview, max_bytes: int) -> bytes:
 
     try:
         claimed = cramjam.snappy.decompress_raw_len(data)
-        if claimed > max_bytes or claimed > _SNAPPY_RATIO * len(data):
+        if claimed > max_bytes or claimed > MOST_UNPACKED[SNAPPY] * len(data):
             raise MalformedFrame(f"{len(data)} bytes of snappy that claim to unpack to {claimed}, limit {max_bytes}")
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as problem:

@@ -293,13 +293,13 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
             timestamp, offset = base_timestamp + _ZIGZAG[stamp_delta], base_offset + _ZIGZAG[delta]
             at += 5
         else:
-            size, at = _varint(body, at)
+            size, at = read_varint(body, at)
             if size < 0:
                 raise MalformedFrame(f"a record of {size} bytes")
             end = at + size
-            delta, at = _varint(body, at + 1)
+            delta, at = read_varint(body, at + 1)
             timestamp = base_timestamp + delta
-            delta, at = _varint(body, at)
+            delta, at = read_varint(body, at)
             offset = base_offset + delta
             size = body[at]
         if end > limit:
@@ -330,7 +330,7 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
 
 
 def _read_headers(body: bytes, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    count, at = _varint(body, at)
+    count, at = read_varint(body, at)
     if not 0 <= count <= (end - at) // 2:
         raise MalformedFrame(f"a record with {count} headers in {end - at} bytes")
     headers: list[tuple[str, bytes | None]] = []
@@ -349,7 +349,7 @@ def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
         at += 1
         size = size >> 1 ^ -(size & 1)
     else:
-        size, at = _varint(body, at)
+        size, at = read_varint(body, at)
     if size < 0:
         if size != -1:
             raise MalformedFrame(f"a record's field of length {size}")
@@ -360,7 +360,7 @@ def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return body[at:stop], stop
 
 
-def _varint(view: bytes, at: int) -> tuple[int, int]:
+def read_varint(view: bytes | bytearray, at: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes."""
     byte = view[at]
     at += 1

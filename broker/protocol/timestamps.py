@@ -14,3 +14,5 @@ EARLIEST_LOCAL: Final = -4
 """The first offset that is not in tiered storage alone (KIP-405): here the log's start."""
 LATEST_TIERED: Final = -5
 """The last offset in tiered storage (KIP-1005): here there is none."""
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""The first offset that is to be copied to tiered storage (KIP-1023): here there is none."""

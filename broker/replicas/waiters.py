@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from broker.protocol.schema.delete_records import DeleteRecordsPartitionResult
     from broker.replication.partition import Partition
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class ProduceResult:
     """One partition's part of a Produce reply."""
 
-    __slots__ = ("append_time_ms", "base_offset", "error", "index", "leader", "log_start_offset", "message")
+    __slots__ = ("append_time_ms", "base_offset", "error", "faults", "index", "leader", "log_start_offset", "message")
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class ProduceResult:
         self.message = message
         self.leader = leader
         """(id, epoch) of the leader to ask instead."""
+        self.faults: Sequence[tuple[int, str]] = ()
+        """Place in the batch and fault of each record that is wrong."""
 
     def refuse(self, error: int) -> None:
         """Turn the result into an error. The records may exist all the same."""

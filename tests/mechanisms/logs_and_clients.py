@@ -82,12 +82,24 @@ LOGS = (
     ),
     Mechanism(
         id="L3",
-        rule="Clients compress whole batches; the broker stores and sends them as they came.",
+        rule="Clients compress whole batches; the broker stores and sends them as they came. What it must unpack, it"
+        " unpacks off the event loop, no further than needed, and up to `squall.decompressed.batch.max.bytes`.",
         source="KIP-98 (batch format); KIP-110",
         tests={
             at.LEADER_APPENDS: (
                 "test_compressed_batches_are_stored_as_they_came",
                 "test_zstd_is_refused_where_the_request_is_too_old_for_it",
+                "test_a_batch_does_not_move_the_logs_end_further_than_its_bytes_can_hold",
+            ),
+            at.RETENTION: ("test_a_batch_is_searched_no_further_than_its_limit_and_then_stands_for_its_records",),
+            at.OFFSETS: (
+                "test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on_its_connection",
+            ),
+            "tests/unit/protocol/test_record_walk.py": (
+                "test_a_record_at_the_front_costs_little_of_a_batch_that_unpacks_to_gigabytes",
+            ),
+            "tests/unit/apis/test_record_gate.py": (
+                "test_a_packed_batch_is_appended_once_it_has_been_read_and_nothing_behind_it_before",
             ),
             "tests/unit/workloads/test_producer.py": ("test_every_codec_arrives_as_it_was_sent",),
         },
@@ -103,8 +115,40 @@ LOGS = (
                 "takes zstd from clients that cannot read it",
                 at.LOG,
                 "Log.append_as_leader",
-                piece="            or not zstd\n",
+                piece=" or not zstd",
                 by="",
+            ),
+            Removal(
+                "believes any number of records that a batch claims",
+                at.VALIDATION,
+                "_overfull",
+                body="return None",
+            ),
+            Removal(
+                "unpacks whatever comes out",
+                "broker/log/lookups.py",
+                "Lookup.__init__",
+                piece="config.squall_decompressed_batch_max_bytes",
+                by="1 << 30",
+            ),
+            Removal(
+                "searches packed batches on the event loop",
+                "broker/log/lookups.py",
+                "Candidate.is_quick",
+                body="return True",
+            ),
+            Removal(
+                "unpacks a whole batch to find its first record",
+                "broker/protocol/compression.py",
+                "unpacked_stepwise",
+                piece="yield from _growing(cramjam.zstd, data, max_bytes, FIRST_STEP_BYTES)",
+                by="yield _bounded(cramjam.zstd, data, max_bytes), True",
+            ),
+            Removal(
+                "appends batches that were to be read before",
+                "broker/apis/record_gate.py",
+                "RecordGate.holds",
+                body="return False",
             ),
             Removal(
                 "packs with no codec but gzip",

@@ -11,6 +11,7 @@ FETCHER_LOOP, MANAGER = "broker/replicas/fetcher.py", "broker/replicas/replica_m
 LOG, EPOCH_CACHE, RECOVERY = "broker/log/log.py", "broker/log/epochs.py", "broker/log/recovery.py"
 
 PRODUCER_RULES, PRODUCERS = "broker/log/producer_rules.py", "broker/log/producers.py"
+VALIDATION = "broker/log/validation.py"
 MARKERS_API, TXN_GATE = "broker/apis/txn_markers.py", "broker/apis/txn_gate.py"
 
 ISR = "tests/unit/replication/test_isr.py"
@@ -35,5 +36,6 @@ RETENTION, RECOVERING = "tests/unit/log/test_flush_and_retention.py", "tests/uni
 ENDING, TRANSACTIONS = "tests/unit/coordinators/test_ending.py", "tests/unit/coordinators/test_transactions.py"
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"
 MARKERS, READ_COMMITTED = "tests/unit/apis/test_txn_markers.py", "tests/unit/apis/test_read_committed.py"
+ONE_ORDER = "tests/sim/world/test_one_order.py"
 GATE = "tests/unit/apis/test_txn_gate.py"
 LOG_TRANSACTIONS = "tests/unit/log/test_transactions.py"

@@ -225,7 +225,8 @@ REPLICAS = (
     ),
     Mechanism(
         id="R8",
-        rule="A request that waits is answered when what it waits for has come, or when its time is over.",
+        rule="A request that waits is answered when what it waits for has come, or when its time is over. Requests of"
+        " one connection take effect in the order in which they came.",
         source="Kafka's request purgatories",
         tests={
             at.PRODUCE: (
@@ -238,10 +239,21 @@ REPLICAS = (
                 "test_a_long_poll_ends_empty_when_its_time_is_over",
                 "test_a_fetch_waits_until_min_bytes_are_there",
             ),
+            at.ONE_ORDER: (
+                "test_of_pipelined_changes_of_a_setting_the_last_one_stays",
+                "test_a_look_at_the_logs_start_behind_delete_records_sees_the_new_start",
+            ),
         },
         removals=(
             Removal("lets a Produce wait for ever", at.DELAYED_APPENDS, "DelayedAppends.expire", body="return"),
             Removal("waits for clients that are gone", at.DELAYED_APPENDS, "DelayedAppends.abandon", body="return"),
+            Removal(
+                "takes the next request before one that waits has taken effect",
+                "broker/net/server.py",
+                "Server._begin",
+                piece="if holds:",
+                by="if False:",
+            ),
             Removal("lets a Fetch wait for ever", at.FETCH_API, "DelayedFetch.expire", body="return"),
             Removal(
                 "wakes no follower by an append",

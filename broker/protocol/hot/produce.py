@@ -34,7 +34,7 @@ _p_i: Final = Struct(">i").pack
 _p_ii: Final = Struct(">ii").pack
 _PRODUCED_3: Final = Struct(">ihqq").pack
 _PRODUCED_5: Final = Struct(">ihqqq").pack
-_PRODUCED_9: Final = Struct(">ihqqqB").pack
+_PRODUCED_9: Final = Struct(">ihqqq").pack
 _PRODUCED_9_WELL: Final = Struct(">ihqqq3s").pack
 _NOTHING_MORE: Final = b"\x01\0\0"
 """No record errors, no message, no tagged fields."""
@@ -168,11 +168,14 @@ def encode_produce_response(
             out.append(UVARINT[len(topic) + 1])
         out.append(topic)
         out.append(UVARINT[len(parts) + 1])
-        for index, error, base_offset, append_time_ms, start_offset, message, leader in parts:
-            if message is None and leader is None:
+        for index, error, base_offset, append_time_ms, start_offset, message, leader, faults in parts:
+            if message is None and leader is None and not faults:
                 out.append(_PRODUCED_9_WELL(index, error, base_offset, append_time_ms, start_offset, _NOTHING_MORE))
                 continue
-            out.append(_PRODUCED_9(index, error, base_offset, append_time_ms, start_offset, 1))
+            count = UVARINT[len(faults) + 1]
+            out.append(_PRODUCED_9(index, error, base_offset, append_time_ms, start_offset))
+            out.append(count)
+            out += [_p_i(place) + compact_nullable_string(why) + b"\0" for place, why in faults]
             out.append(compact_nullable_string(message))
             if leader is None or version < 10:
                 out.append(b"\0")
@@ -190,13 +193,14 @@ def _produced_classic(
     out = [_p_i(len(topics))]
     for topic, parts in topics:
         out += (_p_h(len(topic)), topic, _p_i(len(parts)))
-        for index, error, base_offset, append_time_ms, start_offset, message, _ in parts:
+        for index, error, base_offset, append_time_ms, start_offset, message, _, faults in parts:
             if version < 5:
                 out.append(_PRODUCED_3(index, error, base_offset, append_time_ms))
                 continue
             out.append(_PRODUCED_5(index, error, base_offset, append_time_ms, start_offset))
             if version >= 8:
-                out.append(b"\0\0\0\0")
+                out.append(_p_i(len(faults)))
+                out += [_p_i(place) + nullable_string(why) for place, why in faults]
                 out.append(nullable_string(message))
     out.append(_p_i(throttle_ms))
     return b"".join(out)

@@ -14,8 +14,9 @@ Topic = bytes
 """UTF-8 name, or 16-byte id where the version carries ids."""
 ProducePart = tuple[int, memoryview | None]
 """Partition index, records."""
-ProducePartOut = tuple[int, int, int, int, int, str | None, tuple[int, int] | None]
-"""index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch)."""
+ProducePartOut = tuple[int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str]]]
+"""index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch),
+record_errors (place in the batch, message): none without a message."""
 NodeEndpoint = tuple[int, str, int, str | None]
 """id, host, port, rack."""
 

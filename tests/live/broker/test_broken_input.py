@@ -2,129 +2,53 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from struct import pack
+from struct import calcsize, pack
+from struct import error as StructError
 
 import pytest
+from crc32c import crc32c
 
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
 
 pytestmark = pytest.mark.timeout(120)
 MAX_FRAME = 1 << 20
 RECEIVE_LIMIT = 24 << 20
+DECOMPRESSED_LIMIT = 32 << 20
 MAX_CONNECTIONS = 60
-READY_S = 30.0
 
 
-class Broker:
-    """One node as a process."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.trace = folder / "trace.jsonl"
-        settings = {
-            "node.id": "1",
-            "listeners": f"CLIENT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.port}",
-            "log.dirs": str(folder / "data"),
-            "socket.request.max.bytes": str(MAX_FRAME),
-            "message.max.bytes": str(MAX_FRAME - 1000),
-            "queued.max.request.bytes": str(RECEIVE_LIMIT),
-            "max.connections": str(MAX_CONNECTIONS),
-            "connections.max.idle.ms": "4000",
-            "squall.connection.parked.max.requests": "200",
-            "squall.connection.parked.max.bytes": str(4 << 20),
-            "squall.trace.path": str(self.trace),
-        }
-        config = folder / "broker.properties"
-        config.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
-        self.log = folder / "broker.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(config)],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
-        self.wait_for(lambda: any(e["e"] == "node_ready" for e in self.events()))
-
-    def events(self) -> list[dict[str, object]]:
-        text = self.trace.read_text() if self.trace.exists() else ""
-        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
-
-    def wait_for(self, holds: object, limit_s: float = READY_S) -> None:
-        deadline = time.monotonic() + limit_s
-        while not holds():  # type: ignore[operator]
-            assert self.process.poll() is None, f"the broker ended: {self.log.read_text()[-2000:]}"
-            assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.02)
-
-    def rss_mb(self) -> float:
-        return int(Path(f"/proc/{self.process.pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 10)
-
-    def assert_serves(self) -> None:
-        """Another client gets an answer, and the process is still the same one."""
-        with self.connect() as client:
-            answer = ask(client, MetadataRequest(topics=None), MetadataResponse, 12)
-        assert [broker.node_id for broker in answer.brokers] == [1]
-        assert self.process.poll() is None
-
-
-def ask(client: socket.socket, request: object, response: object, version: int) -> object:
-    key = request.API_KEY  # type: ignore[attr-defined]
-    client.sendall(encode_request(key, version, 7, "test", request.encode(version)))  # type: ignore[attr-defined]
-    frame = memoryview(receive_frame(client))
-    correlation_id, at = decode_response_header(frame, key, version)
-    assert correlation_id == 7
-    return response.decode(frame, at, version)[0]  # type: ignore[attr-defined]
-
-
-def receive_frame(client: socket.socket) -> bytes:
-    def exactly(n: int) -> bytes:
-        data = b""
-        while len(data) < n:
-            more = client.recv(n - len(data))
-            assert more, "the broker closed the connection"
-            data += more
-        return data
-
-    return exactly(int.from_bytes(exactly(4), "big"))
-
-
-def is_closed(client: socket.socket, limit_s: float = 10.0) -> bool:
-    """The broker ended this connection, by FIN or RST."""
-    client.settimeout(limit_s)
-    try:
-        while client.recv(65536):
-            pass
-    except ConnectionError:
-        return True
-    except TimeoutError:
-        return False
-    return True
+LIMITS = {
+    "socket.request.max.bytes": str(MAX_FRAME),
+    "message.max.bytes": str(MAX_FRAME - 1000),
+    "queued.max.request.bytes": str(RECEIVE_LIMIT),
+    "squall.decompressed.batch.max.bytes": str(DECOMPRESSED_LIMIT),
+    "max.connections": str(MAX_CONNECTIONS),
+    "connections.max.idle.ms": "4000",
+    "squall.connection.parked.max.requests": "200",
+    "squall.connection.parked.max.bytes": str(4 << 20),
+}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    made = Broker(tmp_path_factory.mktemp("broken-input"))
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    made = BrokerProcess(tmp_path_factory.mktemp("broken-input"), LIMITS)
     try:
         with made.connect() as client:
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
@@ -133,12 +57,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield made
         assert made.process.poll() is None, f"the broker ended: {made.log.read_text()[-2000:]}"
     finally:
-        made.process.terminate()
-        made.process.wait(20)
+        made.stop()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_garbage_ends_its_connection_only(broker: Broker, seed: int) -> None:
+def test_garbage_ends_its_connection_only(broker: BrokerProcess, seed: int) -> None:
     with broker.connect() as client:
         client.sendall(b"\x7f" + random.Random(seed).randbytes(5000))
         assert is_closed(client)
@@ -146,7 +69,7 @@ def test_garbage_ends_its_connection_only(broker: Broker, seed: int) -> None:
 
 
 @pytest.mark.parametrize("length", [-1, MAX_FRAME + 1, 2**31 - 1])
-def test_an_impossible_frame_length_ends_its_connection_only(broker: Broker, length: int) -> None:
+def test_an_impossible_frame_length_ends_its_connection_only(broker: BrokerProcess, length: int) -> None:
     with broker.connect() as client:
         client.sendall(pack(">i", length) + b"x" * 100)
         assert is_closed(client)
@@ -154,7 +77,7 @@ def test_an_impossible_frame_length_ends_its_connection_only(broker: Broker, len
 
 
 @pytest.mark.parametrize("key", [0, 1, 2, 3, 18, 19, 20, 22, 23, 32, 37, 44, 60])
-def test_truncated_requests_end_their_connection_only(broker: Broker, key: int) -> None:
+def test_truncated_requests_end_their_connection_only(broker: BrokerProcess, key: int) -> None:
     from broker.protocol.apis import APIS, request_class
 
     version = APIS[key].max_version
@@ -167,7 +90,7 @@ def test_truncated_requests_end_their_connection_only(broker: Broker, key: int) 
     broker.assert_serves()
 
 
-def test_mutated_requests_never_end_the_broker(broker: Broker) -> None:
+def test_mutated_requests_never_end_the_broker(broker: BrokerProcess) -> None:
     from broker.net.served import SERVED
     from broker.protocol.apis import APIS, request_class
 
@@ -184,7 +107,7 @@ def test_mutated_requests_never_end_the_broker(broker: Broker) -> None:
     broker.assert_serves()
 
 
-def test_unknown_apis_and_versions_end_their_connection_and_api_versions_falls_back(broker: Broker) -> None:
+def test_unknown_apis_and_versions_end_their_connection_and_api_versions_falls_back(broker: BrokerProcess) -> None:
     for key, version in [(999, 0), (-5, 0), (3, 99), (0, 2), (52, 0)]:
         with broker.connect() as client:
             client.sendall(pack(">ihhih", 10, key, version, 1, -1))
@@ -198,7 +121,7 @@ def test_unknown_apis_and_versions_end_their_connection_and_api_versions_falls_b
     broker.assert_serves()
 
 
-def test_half_open_connections_cost_little_and_are_ended_when_idle(broker: Broker) -> None:
+def test_half_open_connections_cost_little_and_are_ended_when_idle(broker: BrokerProcess) -> None:
     before = broker.rss_mb()
     half_open = [broker.connect() for _ in range(40)]
     for client in half_open:
@@ -210,7 +133,7 @@ def test_half_open_connections_cost_little_and_are_ended_when_idle(broker: Broke
         client.close()
 
 
-def test_more_connections_than_allowed_are_refused_and_those_there_are_served(broker: Broker) -> None:
+def test_more_connections_than_allowed_are_refused_and_those_there_are_served(broker: BrokerProcess) -> None:
     first = broker.connect()
     crowd = [broker.connect() for _ in range(MAX_CONNECTIONS + 20)]
     answer = ask(first, MetadataRequest(topics=None), MetadataResponse, 12)
@@ -221,7 +144,98 @@ def test_more_connections_than_allowed_are_refused_and_those_there_are_served(br
     broker.wait_for(lambda: _try(broker))
 
 
-def _try(broker: Broker) -> bool:
+def zstd_bomb(unpacked: int, newest_ms: int) -> bytes:
+    """A batch of a few hundred bytes that unpacks to `unpacked`: two records, of which the second is only claimed to be
+    late. So whoever looks for a late record has to read all of it.
+    """
+    now = newest_ms - 60_000
+    batch = bytearray(encode_batch([Record(0, now, None, bytes(unpacked)), Record(1, now, None, b"")], codec=4))
+    batch[35:43] = pack(">q", newest_ms)
+    batch[17:21] = pack(">I", crc32c(memoryview(batch)[21:]))
+    return bytes(batch)
+
+
+def produce(client: socket.socket, batch: bytes) -> int:
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    done = ask(client, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), ProduceResponse, 9)
+    return int(done.responses[0].partition_responses[0].error_code)  # type: ignore[attr-defined]
+
+
+def look_up(timestamp: int) -> bytes:
+    """The frame of a ListOffsets request."""
+    part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    return encode_request(2, 7, 7, "test", request.encode(7))
+
+
+def test_bombs_of_packed_zeroes_hold_nobody_up_and_take_bounded_memory(broker: BrokerProcess) -> None:
+    """725 bytes once cost 2 s of the event loop and 149 MB. Now several connections look into bombs at once."""
+    newest = int(time.time() * 1000) + 3_000_000
+    with broker.connect() as client:
+        bombs = [zstd_bomb(size << 20, newest) for size in (16, 200)]
+        assert max(map(len, bombs)) < 8_000
+        for bomb in bombs:
+            assert produce(client, bomb) == 0
+    before = broker.rss_mb()
+    lookers = [broker.connect() for _ in range(8)]
+    for looker in lookers:
+        looker.settimeout(60)
+        looker.sendall(look_up(newest))
+    slowest = 0.0
+    for _ in range(20):
+        began = time.monotonic()
+        broker.assert_serves()
+        slowest = max(slowest, time.monotonic() - began)
+        assert broker.rss_mb() < before + 2 * DECOMPRESSED_LIMIT / (1 << 20) + 60
+    assert slowest < 2
+    for looker in lookers:
+        frame = memoryview(receive_frame(looker))
+        answer, _ = ListOffsetsResponse.decode(frame, decode_response_header(frame, 2, 7)[1], 7)
+        [part] = answer.topics[0].partitions
+        assert part.error_code == 0
+        looker.close()
+
+
+def test_a_record_at_the_front_of_a_bomb_is_found_without_unpacking_it(broker: BrokerProcess) -> None:
+    now = int(time.time() * 1000) + 3_200_000
+    with broker.connect() as client:
+        records = [Record(0, now, None, b"first"), Record(1, now, None, bytes(200 << 20))]
+        assert produce(client, encode_batch(records, codec=4)) == 0
+        before = broker.rss_mb()
+        client.sendall(look_up(now))
+        frame = memoryview(receive_frame(client))
+        answer, _ = ListOffsetsResponse.decode(frame, decode_response_header(frame, 2, 7)[1], 7)
+        assert answer.topics[0].partitions[0].timestamp == now
+    assert broker.rss_mb() < before + 20
+
+
+def test_what_headers_claim_moves_no_log_and_ends_no_connection(broker: BrokerProcess) -> None:
+    fields = {23: ">i", 35: ">q", 43: ">q", 51: ">h", 53: ">i", 57: ">i"}
+    values = (-(2**31), -2, -1, 0, 1, 2**15 - 1, 2**31 - 1, 2**63 - 1, -(2**63))
+    with broker.connect() as client:
+        end = log_end(client)
+        for at, form in fields.items():
+            for value in values:
+                batch = bytearray(encode_batch([Record(0, int(time.time() * 1000), None, b"v")]))
+                try:
+                    batch[at : at + calcsize(form)] = pack(form, value)
+                except StructError:
+                    continue
+                batch[17:21] = pack(">I", crc32c(memoryview(batch)[21:]))
+                error = produce(client, bytes(batch))
+                end += error == 0
+                assert log_end(client) == end, (at, value, error)
+    broker.assert_serves()
+
+
+def log_end(client: socket.socket) -> int:
+    part = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    answer = ask(client, request, ListOffsetsResponse, 7)
+    return int(answer.topics[0].partitions[0].offset)  # type: ignore[attr-defined]
+
+
+def _try(broker: BrokerProcess) -> bool:
     try:
         broker.assert_serves()
     except (AssertionError, OSError):
@@ -229,7 +243,7 @@ def _try(broker: Broker) -> bool:
     return True
 
 
-def test_a_client_that_never_reads_is_not_read_for_ever(broker: Broker) -> None:
+def test_a_client_that_never_reads_is_not_read_for_ever(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for n in range(20):
             value = os.urandom(40_000)

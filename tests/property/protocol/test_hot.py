@@ -47,6 +47,7 @@ def topics(version: int, parts: st.SearchStrategy[Any]) -> st.SearchStrategy[lis
 
 
 pairs = st.tuples(int64, int64)
+faults = st.lists(st.tuples(int32, text), max_size=3)
 leaders = st.one_of(st.none(), st.tuples(int32, int32))
 endpoints = few(st.tuples(int32, text, int32, st.one_of(st.none(), text)))
 
@@ -93,7 +94,7 @@ def test_records_of_a_produce_request_are_views_of_the_receive_buffer() -> None:
 @settings(max_examples=15 * EFFORT)
 @given(data=st.data())
 def test_produce_responses_are_written_as_the_generated_class_does(version: int, data: st.DataObject) -> None:
-    part = st.tuples(int32, int16, int64, int64, int64, st.one_of(st.none(), text), leaders)
+    part = st.tuples(int32, int16, int64, int64, int64, st.one_of(st.none(), text), leaders, faults)
     answers = data.draw(topics(version, part))
     throttle_ms, nodes = data.draw(int32), data.draw(endpoints)
     wanted = produce.ProduceResponse(
@@ -119,6 +120,7 @@ def _produced(
     start: int,
     message: str | None,
     leader: tuple[int, int] | None,
+    faults: list[tuple[int, str]],
 ) -> produce.PartitionProduceResponse:
     return produce.PartitionProduceResponse(
         index=index,
@@ -126,6 +128,7 @@ def _produced(
         base_offset=base_offset,
         log_append_time_ms=time_ms,
         log_start_offset=start if version >= 5 else -1,
+        record_errors=[produce.BatchIndexAndErrorMessage(*fault) for fault in faults] if version >= 8 else [],
         error_message=message if version >= 8 else None,
         current_leader=produce.LeaderIdAndEpoch(*leader) if leader and version >= 10 else produce.LeaderIdAndEpoch(),
     )

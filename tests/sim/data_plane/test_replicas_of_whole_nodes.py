@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from broker.apis.delete_records import DeleteRecordsApi
+from broker.net.later import Later
 from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.replicas.hosted import Hosted
 from tests.support.brokers.memory_env import FakeEnv
@@ -227,7 +228,9 @@ async def test_deleted_records_stay_deleted_though_every_replica_is_killed_at_on
         leader = room.cluster.running()[4]
         slot: Any = SimpleNamespace(parked=None)
         handler = DeleteRecordsApi(leader.env, leader.replicas)
-        answer = await handler.delete_records(DeleteRecordsRequest([topic], 10_000), slot)
+        answer = handler.delete_records(DeleteRecordsRequest([topic], 10_000), slot)
+        if isinstance(answer, Later):
+            answer = await answer.wait()
         assert answer.topics[0].partitions[0].low_watermark == 7
         for broker in (4, 5):
             await room.cluster.kill(broker, lose_power=True)

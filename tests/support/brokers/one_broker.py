@@ -12,8 +12,10 @@ import trio
 from broker.apis.fetch import FetchApi
 from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
+from broker.apis.record_gate import RecordGate
 from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
+from broker.apis.unpacking import Unpacking
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
 from broker.control.orders import orders_of
@@ -21,6 +23,7 @@ from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.net.connection import Connection, Slot
 from broker.net.deadlines import TICK_MS, Timers
+from broker.net.later import Later
 from broker.net.server import Server
 from broker.protocol.apis import ApiKey, response_class, response_header_version
 from broker.protocol.errors import ErrorCode
@@ -163,7 +166,9 @@ class OneBroker:
         self.timers = Timers()
         self.coordinators = PlayedCoordinators()
         gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon)
-        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate)
+        self.unpacking = Unpacking(self.env)
+        records = RecordGate(self.env, self.replicas, self.unpacking, self.start_soon)
+        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
         self._correlation_id = 0
@@ -181,6 +186,10 @@ class OneBroker:
         tasks, self.started[:] = list(self.started), []
         for function, args in tasks:
             trio.run(function, *args)
+
+    def run_to_end(self, wait: Callable[[], Any]) -> Any:
+        """What a task answers that has nobody to wait for."""
+        return trio.run(wait)
 
     # ------------------------------------------------------------------------------------------------ the controller
 
@@ -401,5 +410,8 @@ def listed(
     topic = ListOffsetsTopic(name=name, partitions=[part])
     request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=[topic])
     slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, version)
-    [found] = OffsetApis(room.replicas).list_offsets(request, slot).topics
+    answer = OffsetApis(room.replicas, room.unpacking).list_offsets(request, slot)
+    if isinstance(answer, Later):
+        answer = room.run_to_end(answer.wait)
+    [found] = answer.topics
     return found.partitions[0]

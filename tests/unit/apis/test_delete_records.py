@@ -9,6 +9,7 @@ import trio.testing
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from broker.net.connection import Connection
+from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.delete_records import (
@@ -40,7 +41,9 @@ async def delete(
     slot = room.slot(conn or room.client(), ApiKey.DELETE_RECORDS, 2)
     asked = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
     request = DeleteRecordsRequest(topics=[asked], timeout_ms=timeout_ms)
-    response = await DeleteRecordsApi(room.env, room.replicas).delete_records(request, slot)
+    response = DeleteRecordsApi(room.env, room.replicas).delete_records(request, slot)
+    if isinstance(response, Later):
+        response = await response.wait()
     [[part]] = [topic.partitions for topic in response.topics]
     return part
 

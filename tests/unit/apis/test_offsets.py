@@ -8,7 +8,11 @@ import pytest
 
 from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
 from broker.net.connection import Slot
+from broker.net.later import Later
+from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.records import Record, encode_batch
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -25,7 +29,7 @@ def slot_of(version: int) -> Slot:
 def epoch_end(room: OneBroker, asked: int, *, current: int = -1) -> Any:
     part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[part])])
-    [topic] = OffsetApis(room.replicas).offset_for_leader_epoch(request, slot_of(4)).topics
+    [topic] = OffsetApis(room.replicas, room.unpacking).offset_for_leader_epoch(request, slot_of(4)).topics
     return topic.partitions[0]
 
 
@@ -66,6 +70,60 @@ def test_a_timestamp_is_looked_for_below_the_high_watermark_only() -> None:
     for replica in (2, 3):
         room.follower_has(replica, 2)
     assert listed(room, first_ms + 50).offset == 1
+
+
+def request_for(*timestamps: int) -> ListOffsetsRequest:
+    parts = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in timestamps]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
+
+
+def room_with_a_packed_batch() -> tuple[OneBroker, int]:
+    """A room, and the time of the second of three records that are packed in one batch."""
+    room = OneBroker()
+    room.give()
+    now = room.env.wall_ms()
+    packed = encode_batch([Record(n, now + n, None, b"v") for n in range(3)], codec=1)
+    room.produce(room.client(), ("t", 0, packed), acks=1)
+    for replica in (2, 3):
+        room.follower_has(replica, 3)
+    return room, now + 1
+
+
+def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on_its_connection() -> None:
+    room, second_ms = room_with_a_packed_batch()
+    apis = OffsetApis(room.replicas, room.unpacking)
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    later = apis.list_offsets(request_for(LATEST, second_ms, MAX_TIMESTAMP), slot)
+    assert isinstance(later, Later)
+    assert later.holds
+    response = room.run_to_end(later.wait)
+    assert [(part.error_code, part.offset) for part in response.topics[0].partitions] == [(0, 3), (0, 1), (0, 2)]
+    assert not isinstance(apis.list_offsets(request_for(LATEST, EARLIEST), slot), Later)
+
+
+def test_a_leader_that_is_replaced_while_it_searches_does_not_answer() -> None:
+    room, second_ms = room_with_a_packed_batch()
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    later = OffsetApis(room.replicas, room.unpacking).list_offsets(request_for(second_ms), slot)
+    assert isinstance(later, Later)
+    room.give(leader=2, epoch=6, partition_epoch=11)
+    [part] = room.run_to_end(later.wait).topics[0].partitions
+    assert (part.error_code, part.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(MAX_TIMESTAMP, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_special_timestamps_are_known_from_their_versions_on(timestamp: int, since: int) -> None:
+    room = room_with(1, committed=1)
+    assert listed(room, timestamp, version=since).error_code == ErrorCode.NONE
+    assert listed(room, timestamp, version=since - 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert listed(room, -7, version=11).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_nothing_is_in_tiered_storage_or_on_its_way_there() -> None:
+    room = room_with(3, committed=1)
+    for timestamp in (-5, -6):
+        part = listed(room, timestamp, version=11)
+        assert (part.error_code, part.timestamp, part.offset) == (ErrorCode.NONE, -1, -1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.protocol.errors import ErrorCode
-from broker.protocol.records import HEADER_SIZE, check_crc, decode_records, read_header
+from broker.protocol.records import HEADER_SIZE, Record, check_crc, decode_records, encode_batch, read_header
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log, stable_offset
@@ -35,9 +35,9 @@ def log() -> Log:
 
 
 def test_offsets_follow_one_another(log: Log) -> None:
-    assert log.append_as_leader(batch(3), 0, WALL_MS) == (0, 0, 2, -1, False, None)
-    assert log.append_as_leader(batch(1), 0, WALL_MS) == (0, 3, 3, -1, False, None)
-    assert log.append_as_leader(batch(2), 1, WALL_MS) == (0, 4, 5, -1, False, None)
+    assert log.append_as_leader(batch(3), 0, WALL_MS)[:6] == (0, 0, 2, -1, False, None)
+    assert log.append_as_leader(batch(1), 0, WALL_MS)[:6] == (0, 3, 3, -1, False, None)
+    assert log.append_as_leader(batch(2), 1, WALL_MS)[:6] == (0, 4, 5, -1, False, None)
     assert log.log_end_offset == 6
     assert log.epochs.entries == [(0, 0), (1, 4)]
 
@@ -124,24 +124,128 @@ def test_a_timestamp_too_far_ahead_is_refused() -> None:
 def test_log_append_time_goes_over_the_producers_timestamps() -> None:
     log = open_log(MemoryFs(), config=LogConfig(message_timestamp_type="LogAppendTime"))
     sent = batch(3, timestamp=5, pid=1, seq=0)
-    assert log.append_as_leader(sent, 0, WALL_MS) == (0, 0, 2, WALL_MS, False, None)
+    assert log.append_as_leader(sent, 0, WALL_MS)[:6] == (0, 0, 2, WALL_MS, False, None)
     [(header, stored)] = log.read_batches(0, 3)
     assert header.timestamp_type == 1
     assert header.max_timestamp == WALL_MS
     assert [record.timestamp for record in decode_records(memoryview(stored))] == [WALL_MS] * 3
-    assert log.append_as_leader(batch(3, timestamp=5, pid=1, seq=0), 0, WALL_MS + 9) == (0, 0, 2, WALL_MS, True, None)
+    assert log.append_as_leader(batch(3, timestamp=5, pid=1, seq=0), 0, WALL_MS + 9)[:6] == (
+        0,
+        0,
+        2,
+        WALL_MS,
+        True,
+        None,
+    )
 
 
-def test_a_producer_cannot_claim_log_append_time_where_timestamps_are_its_own(log: Log) -> None:
-    assert log.append_as_leader(patched(21, ">h", 0x08), 0, WALL_MS).log_append_time_ms == -1
-    [(header, stored)] = log.read_batches(0, 2)
-    assert header.timestamp_type == 0
+@pytest.mark.parametrize("config", [BIG, LogConfig(message_timestamp_type="LogAppendTime")])
+def test_a_producer_cannot_claim_log_append_time(config: LogConfig) -> None:
+    log = open_log(MemoryFs(), config=config)
+    claimed = log.append_as_leader(patched(21, ">h", 0x08), 0, WALL_MS)
+    assert (claimed.error, log.log_end_offset) == (ErrorCode.INVALID_TIMESTAMP, 0)
+
+
+@pytest.mark.parametrize("largest", [-1, 999])
+def test_a_largest_timestamp_below_the_first_records_is_set_to_that_as_kafka_sets_it(log: Log, largest: int) -> None:
+    sent = patched(35, ">q", largest, count=1)
+    assert log.append_as_leader(sent, 0, WALL_MS).error == 0
+    [(header, stored)] = log.read_batches(0, 1)
+    assert (header.base_timestamp, header.max_timestamp) == (1_000, 1_000)
     assert check_crc(memoryview(stored), 0, len(stored))
+
+
+def test_timestamps_below_none_are_refused(log: Log) -> None:
+    assert log.append_as_leader(patched(35, ">q", -2), 0, WALL_MS).error == ErrorCode.INVALID_TIMESTAMP
+    assert log.append_as_leader(patched(27, ">q", -(2**63)), 0, WALL_MS).error == ErrorCode.INVALID_TIMESTAMP
+
+
+def claiming(count: int, codec: int = 0, size: int = 20) -> memoryview:
+    """A batch of one record that says it has `count`."""
+    data = batch(1, codec=codec, size=size)
+    pack_into(">i", data, 23, count - 1)
+    pack_into(">i", data, 57, count)
+    pack_into(">I", data, 17, crc32c(data[21:]))
+    return data
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("count", [2**31 - 1, 200_000_000])
+def test_a_batch_does_not_move_the_logs_end_further_than_its_bytes_can_hold(log: Log, codec: int, count: int) -> None:
+    refused = log.append_as_leader(claiming(count, codec), 0, WALL_MS)
+    assert (refused.error, log.log_end_offset) == (ErrorCode.INVALID_RECORD, 0)
+    assert str(count) in str(refused.message)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_as_many_records_as_fit_are_taken_however_well_they_pack(log: Log, codec: int) -> None:
+    sent = encode_batch([Record(n, 5, None, b"") for n in range(20_000)], codec=codec)
+    assert log.append_as_leader(memoryview(bytearray(sent)), 0, WALL_MS).last_offset == 19_999
+
+
+def test_a_clients_batch_begins_at_offset_0(log: Log) -> None:
+    assert log.append_as_leader(patched(0, ">q", 7), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    assert log.append_as_leader(patched(0, ">q", 7), 0, WALL_MS, client=False).error == 0
+
+
+# -------------------------------------------------------------------------------------------- record by record
+
+CHECKED = LogConfig(squall_record_validation_enable=True, message_timestamp_after_max_ms=100)
+
+
+def damaged(codec: int) -> memoryview:
+    """A batch whose CRC is right and whose records are garbage."""
+    data = batch(2, codec=codec)
+    data[61:] = bytes(255 - byte for byte in data[61:])
+    pack_into(">I", data, 17, crc32c(data[21:]))
+    return data
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_garbage_and_wrong_codecs_are_refused_where_records_are_checked(codec: int) -> None:
+    log = open_log(MemoryFs(), config=CHECKED)
+    assert log.append_as_leader(damaged(codec), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    wrong = batch(2, codec=codec)
+    pack_into(">h", wrong, 21, (codec + 1) % 5)
+    pack_into(">I", wrong, 17, crc32c(wrong[21:]))
+    assert log.append_as_leader(wrong, 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    assert log.append_as_leader(claiming(3, codec), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    assert log.append_as_leader(batch(2, codec=codec), 0, WALL_MS).error == 0
+    assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_which_records_are_untimely_is_told_where_records_are_checked(codec: int) -> None:
+    log = open_log(MemoryFs(), config=CHECKED)
+    late = [Record(n, WALL_MS + 99 * n, b"k", b"v") for n in range(3)]
+    sent = memoryview(bytearray(encode_batch(late, codec=codec)))
+    pack_into(">q", sent, 35, WALL_MS)
+    pack_into(">I", sent, 17, crc32c(sent[21:]))
+    refused = log.append_as_leader(sent, 0, WALL_MS)
+    assert (refused.error, [place for place, _ in refused.faults]) == (ErrorCode.INVALID_TIMESTAMP, [2])
+
+
+def test_a_wrong_largest_timestamp_is_set_right_where_records_are_checked() -> None:
+    log = open_log(MemoryFs(), config=CHECKED)
+    assert log.append_as_leader(patched(35, ">q", WALL_MS + 50, count=3), 0, WALL_MS).error == 0
+    [(header, stored)] = log.read_batches(0, 3)
+    assert header.max_timestamp == 1_002
+    assert check_crc(memoryview(stored), 0, len(stored))
+
+
+def test_a_batch_that_unpacks_to_too_much_is_refused_where_records_are_checked() -> None:
+    config = LogConfig(squall_record_validation_enable=True, squall_decompressed_batch_max_bytes=1 << 20)
+    log = open_log(MemoryFs(), config=config)
+    bomb = encode_batch([Record(0, 5, None, bytes(2 << 20))], codec=4)
+    assert log.append_as_leader(memoryview(bytearray(bomb)), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    small = encode_batch([Record(0, 5, None, bytes(1 << 19))], codec=4)
+    assert log.append_as_leader(memoryview(bytearray(small)), 0, WALL_MS).error == 0
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     log = open_log(MemoryFs(), config=LogConfig(cleanup_policy=("compact",)))
-    assert log.append_as_leader(batch(2, key=None), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
+    refused = log.append_as_leader(batch(2, key=None), 0, WALL_MS)
+    assert (refused.error, [place for place, _ in refused.faults]) == (ErrorCode.INVALID_RECORD, [0, 1])
     assert log.append_as_leader(batch(2, key=None, codec=1), 0, WALL_MS).error == ErrorCode.INVALID_RECORD
     assert log.append_as_leader(batch(2), 0, WALL_MS).error == 0
 
@@ -300,7 +404,7 @@ def test_a_full_disk_leaves_log_and_producers_as_they_were() -> None:
         log.append_as_leader(batch(1, pid=1, seq=1), 0, WALL_MS)
     fs.fail = None
     assert log.log_end_offset == 1
-    assert log.append_as_leader(batch(1, pid=1, seq=1), 0, WALL_MS) == (0, 1, 1, -1, False, None)
+    assert log.append_as_leader(batch(1, pid=1, seq=1), 0, WALL_MS)[:6] == (0, 1, 1, -1, False, None)
 
 
 def test_segments_are_rolled_by_size_time_and_index_size() -> None:

@@ -10,6 +10,7 @@ from crc32c import crc32c
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.protocol.records import Record, encode_batch
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import DIRECTORY, open_log, small_chunks, stored_batches
@@ -167,7 +168,7 @@ def test_deleted_records_stay_deleted() -> None:
     assert log.increment_log_start(4)
     assert not log.increment_log_start(3)
     assert log.log_start_offset == 4
-    assert log.offset_for_timestamp(0, 9) == (1_040, 4, 0)
+    assert log.offset_for_timestamp(0, 9).run() == (1_040, 4, 0)
 
 
 def test_a_slice_of_a_removed_segment_can_still_be_read() -> None:
@@ -185,22 +186,32 @@ def test_a_slice_of_a_removed_segment_can_still_be_read() -> None:
 
 def test_timestamps_are_looked_up_over_segments_and_batches() -> None:
     log = filled(LogConfig(segment_bytes=3 * ONE))
-    assert log.offset_for_timestamp(0, 9) == (1_000, 0, 0)
-    assert log.offset_for_timestamp(1_041, 9) == (1_050, 5, 0)
-    assert log.offset_for_timestamp(1_080, 9) == (1_080, 8, 0)
-    assert log.offset_for_timestamp(1_080, 8) is None
-    assert log.offset_for_timestamp(1_081, 9) is None
-    assert log.offset_of_max_timestamp(9) == (1_080, 8, 0)
-    assert log.offset_of_max_timestamp(8) == (1_070, 7, 0)
-    assert open_log(MemoryFs()).offset_of_max_timestamp(0) is None
+    assert log.offset_for_timestamp(0, 9).run() == (1_000, 0, 0)
+    assert log.offset_for_timestamp(1_041, 9).run() == (1_050, 5, 0)
+    assert log.offset_for_timestamp(1_080, 9).run() == (1_080, 8, 0)
+    assert log.offset_for_timestamp(1_080, 8).run() is None
+    assert log.offset_for_timestamp(1_081, 9).run() is None
+    assert log.offset_for_timestamp(None, 9).run() == (1_080, 8, 0)
+    assert log.offset_for_timestamp(None, 8).run() == (1_070, 7, 0)
+    assert open_log(MemoryFs()).offset_for_timestamp(None, 0).run() is None
+
+
+def test_a_batch_is_searched_no_further_than_its_limit_and_then_stands_for_its_records() -> None:
+    records = [Record(0, 500, None, bytes(2 << 20)), Record(1, 600, None, b"v")]
+    packed = encode_batch(records, codec=4)
+    for limit, found in ((1 << 20, (600, 0, 3)), (4 << 20, (600, 1, 3))):
+        log = open_log(MemoryFs(), config=LogConfig(squall_decompressed_batch_max_bytes=limit))
+        log.append_as_leader(memoryview(bytearray(packed)), 3, 1_000)
+        assert log.offset_for_timestamp(600, 2).run() == found
+        assert log.offset_for_timestamp(500, 2).run() == (500, 0, 3)
 
 
 def test_the_offset_is_that_of_the_record_inside_of_its_batch() -> None:
     log = open_log(MemoryFs())
     log.append_as_leader(batch(10, timestamp=500, codec=1), 3, 1_000)
-    assert log.offset_for_timestamp(506, 10) == (506, 6, 3)
+    assert log.offset_for_timestamp(506, 10).run() == (506, 6, 3)
     log.increment_log_start(8)
-    assert log.offset_for_timestamp(506, 10) == (508, 8, 3)
+    assert log.offset_for_timestamp(506, 10).run() == (508, 8, 3)
 
 
 def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
@@ -209,7 +220,7 @@ def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
     sent[70:] = bytes(len(sent) - 70)
     pack_into(">I", sent, 17, crc32c(sent[21:]))
     assert log.append_as_leader(sent, 3, 1_000).error == 0
-    assert log.offset_for_timestamp(500, 2) == (501, 0, 3)
+    assert log.offset_for_timestamp(500, 2).run() == (501, 0, 3)
 
 
 def test_truncated_timestamps_are_forgotten() -> None:
@@ -217,10 +228,10 @@ def test_truncated_timestamps_are_forgotten() -> None:
     log.append_as_leader(batch(1, timestamp=5_000), 0, 5_000)
     log.append_as_leader(batch(1, timestamp=2_000), 0, 5_000)
     log.truncate_to(9)
-    assert log.offset_of_max_timestamp(9) == (1_080, 8, 0)
+    assert log.offset_for_timestamp(None, 9).run() == (1_080, 8, 0)
     log.append_as_leader(batch(1, timestamp=1_500), 0, 5_000)
-    assert log.offset_of_max_timestamp(10) == (1_500, 9, 0)
-    assert log.offset_for_timestamp(1_501, 10) is None
+    assert log.offset_for_timestamp(None, 10).run() == (1_500, 9, 0)
+    assert log.offset_for_timestamp(1_501, 10).run() is None
 
 
 # ----------------------------------------------------------------------------------------------------------- slices

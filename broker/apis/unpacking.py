@@ -1,0 +1,30 @@
+"""Work on packed batches that may take long: off the event loop, and one at a time.
+
+A batch may unpack to squall.decompressed.batch.max.bytes. One at a time, that bounds the memory of all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.env import Env
+
+T = TypeVar("T")
+
+
+class Unpacking:
+    """Whoever unpacks clients' batches waits for its turn here."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._turn = trio.Lock()
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """The result of `work`, which touches nothing that the event loop changes."""
+        async with self._turn:
+            return await self._env.cpu(work, *args)

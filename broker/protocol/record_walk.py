@@ -1,0 +1,127 @@
+"""Walking over a batch's records without making objects of them: look-ups by time, and the full check of a batch.
+
+Both unpack no more than they must and never more than a limit, because a batch of a few hundred bytes can claim to hold
+gigabytes. Both take long for large batches: run them off the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.protocol.compression import unpacked, unpacked_stepwise
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import HEADER_SIZE, TIMESTAMP_TYPE_BIT, BatchHeader, read_varint
+
+MOST_FAULTS: Final = 100
+"""How many bad records of a batch are named."""
+
+LONG_MAX: Final = 2**63 - 1
+
+Bytes = bytes | bytearray
+
+
+def record_since(
+    header: BatchHeader, batch: memoryview, timestamp: int, start: int, limit: int, max_bytes: int
+) -> tuple[int, int] | None:
+    """Timestamp and offset of the first record at `start` or behind it, below `limit`, that is not earlier than
+    `timestamp`. Raises only MalformedFrame, also for a batch in which no such record comes within `max_bytes`.
+    """
+    stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    at, left = 0, header.record_count
+    for body, whole in unpacked_stepwise(header.codec, batch[HEADER_SIZE:], max_bytes):
+        while left > 0:
+            try:
+                size, place = read_varint(body, at)
+                delta, place_behind = read_varint(body, place + 1)
+                offset_delta, _ = read_varint(body, place_behind)
+            except IndexError as problem:
+                if whole:
+                    raise MalformedFrame(f"a batch that ends {left} records before its end") from problem
+                break
+            if size < 0:
+                raise MalformedFrame(f"a record of {size} bytes")
+            stamp = header.base_timestamp + delta if stamped is None else stamped
+            offset = header.base_offset + offset_delta
+            if stamp >= timestamp and start <= offset < limit:
+                return _representable(stamp), offset
+            at = place + size
+            left -= 1
+        if left <= 0:
+            break
+    return None
+
+
+def _representable(timestamp: int) -> int:
+    """MalformedFrame for a timestamp that no answer and no header can carry: a delta may be any number."""
+    if not -1 <= timestamp <= LONG_MAX:
+        raise MalformedFrame(f"a record with the timestamp {timestamp}")
+    return timestamp
+
+
+class Fault(NamedTuple):
+    """What is wrong with one record."""
+
+    place: int
+    """In the batch, from 0."""
+    message: str
+
+
+class Checked(NamedTuple):
+    """What a batch holds, as its records say."""
+
+    max_timestamp: int
+    untimely: tuple[Fault, ...] = ()
+    keyless: tuple[Fault, ...] = ()
+
+
+def check_records(
+    header: BatchHeader, batch: memoryview, max_bytes: int, *, earliest: int, latest: int, needs_keys: bool
+) -> Checked:
+    """Read every record of a batch. Raises MalformedFrame for bytes that are not as many records as the header says,
+    with offsets that ascend one by one, or that unpack to more than `max_bytes`.
+    """
+    body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)
+    base, at, newest = header.base_timestamp, 0, -1
+    untimely: list[Fault] = []
+    keyless: list[Fault] = []
+    try:
+        for index in range(header.record_count):
+            delta, has_key, at = _check_record(body, at, index)
+            stamp = base + delta
+            newest = max(newest, _representable(stamp))
+            if stamp != -1 and not earliest <= stamp <= latest and len(untimely) < MOST_FAULTS:
+                why = f"Timestamp {stamp} of message with offset {index} is out of range."
+                untimely.append(Fault(index, f"{why} The timestamp should be within [{earliest}, {latest}]"))
+            if needs_keys and not has_key and len(keyless) < MOST_FAULTS:
+                keyless.append(Fault(index, "Compacted topic cannot accept message without key"))
+    except IndexError as problem:
+        raise MalformedFrame(f"record {index} ends behind its batch") from problem
+    if at != len(body):
+        raise MalformedFrame(f"{len(body) - at} bytes behind the last record of a batch")
+    return Checked(newest, tuple(untimely), tuple(keyless))
+
+
+def _check_record(body: Bytes, at: int, index: int) -> tuple[int, bool, int]:
+    """Timestamp delta, whether there is a key, and where the next record begins. IndexError behind the bytes' end."""
+    size, at = read_varint(body, at)
+    end = at + size
+    if size < 0 or end > len(body):
+        raise MalformedFrame(f"record {index} of {size} bytes, {len(body) - at} are left")
+    delta, at = read_varint(body, at + 1)
+    offset_delta, at = read_varint(body, at)
+    if offset_delta != index:
+        raise MalformedFrame(f"record {index} has the offset delta {offset_delta}")
+    key, at = read_varint(body, at)
+    value, at = read_varint(body, at + max(0, key))
+    headers, at = read_varint(body, at + max(0, value))
+    if key < -1 or value < -1 or not 0 <= headers <= size:
+        raise MalformedFrame(f"record {index} has a key of {key} bytes, a value of {value}, and {headers} headers")
+    for _ in range(headers):
+        name, at = read_varint(body, at)
+        content, at = read_varint(body, at + max(0, name))
+        if name < 0 or content < -1:
+            raise MalformedFrame(f"record {index} has a header's name of {name} bytes and content of {content}")
+        at += max(0, content)
+    if at != end:
+        raise MalformedFrame(f"the fields of record {index} end {end - at} bytes before the record")
+    return delta, key >= 0, end
