@@ -13,7 +13,7 @@ from chaos.plans.plan import Plan
 def _on_the_wire(r: ProduceResult) -> ProducePartOut:
     """Whatever offset it has."""
     offset = -1 if r.error else 0
-    return r.index, r.error, offset, r.append_time_ms, r.log_start_offset, r.message, r.leader
+    return r.index, r.error, offset, r.append_time_ms, r.log_start_offset, r.message, r.leader, r.faults
 
 
 def plan(seed: int) -> Plan:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from broker.apis.produce import ProduceApi
+from broker.log.results import AppendResult
+from broker.protocol.record_walk import Checked
 from broker.replicas.hosted import Hosted
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
@@ -25,6 +27,7 @@ def _append(
     acks: int,
     now_ms: int,
     wall_ms: int,
+    checked: Checked | AppendResult | None,
 ) -> tuple[ProduceResult, AwaitedAppend | None]:
     """What comes for another partition in the same millisecond is not what came. Its CRC is right all the same."""
     if records is not None:
@@ -32,7 +35,7 @@ def _append(
         _LAST[self] = (h, now_ms, bytes(records))
         if last is not None and last[0] is not h and last[1] == now_ms:
             records = memoryview(bytearray(last[2]))
-    return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms)
+    return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms, checked)
 
 
 def plan(seed: int) -> Plan:
