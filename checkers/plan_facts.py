@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -97,7 +97,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
     asked = [dict(fault.get("params", {})) for fault in plan.get("faults", [])]
     return RunConfiguration(
         acks=_acks(workload.get("acks", -1)),
-        min_isr=int(topic.get("min.insync.replicas", workload.get("min_isr", 1))),
+        min_isr=min([int(topic.get("min.insync.replicas", workload.get("min_isr", 1))), *_lowered(asked)]),
         replication_factor=int(workload.get("replication_factor", 1)),
         idempotence=bool(workload.get("idempotence", True)),
         max_in_flight=int(workload.get("max_in_flight", 5)),
@@ -110,6 +110,11 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         requests_doubled=any(params.get("act") == "duplicate" for params in asked),
         marks_of_several_moments=plan.get("target", OURS) != OURS,
     )
+
+
+def _lowered(asked: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Values that min.insync.replicas is given while brokers run: a topic promises what the lowest one does."""
+    return [int(params.get("value", 1)) for params in asked if params.get("how") == "min_isr"]
 
 
 def _acks(value: Any) -> int:

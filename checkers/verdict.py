@@ -219,7 +219,9 @@ def _too_little(case: Case) -> list[str]:
         lacking.append("the history names no partition")
     told = case.metrics.get("partitions", {})
     for partition in case.partitions:
-        if not told.get(partition.name, {}).get("acked", 0):
+        if partition.deleted:
+            continue
+        if not partition.added and not told.get(partition.name, {}).get("acked", 0):
             lacking.append(f"no write to {partition.name} was acknowledged")
         if partition.cover_t0 < 0:
             reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"

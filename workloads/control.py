@@ -11,8 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workloads.client.cluster import Address
+    from workloads.client.new_topic import NewTopic
+    from workloads.recorder import Recorder
 
 
 @dataclass(slots=True)
@@ -171,8 +179,21 @@ class Handle:
         changed.set()
 
 
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What an administrator needs who changes topics while they are used: judging has to know what was asked for."""
+
+    topics: Sequence[NewTopic]
+    """The workload's."""
+    recorder: Recorder
+    bootstrap: Sequence[Address]
+
+
 class Controls:
     """A workload's clients, by their numbers."""
+
+    desk: Desk | None = None
+    """None: of a load that nobody records."""
 
     def __init__(self, producers: int, readers: int, transactional: int = 0) -> None:
         """`transactional`: so many of the producers, the first ones, have a transactional id."""

@@ -99,7 +99,7 @@ class Recorder:
         self._next_process = 0
         self._parts: dict[tuple[str, int], int] = {}
         self.partitions: Mapping[tuple[str, int], int] = self._parts
-        """(topic, partition index) -> dense id, in order of declaration."""
+        """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
         self._places: list[tuple[str, int]] = []
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
@@ -121,7 +121,7 @@ class Recorder:
     def process(
         self, role: str, version: str, settings: Mapping[str, Any], *, client: str = "squall", zone: str = ""
     ) -> int:
-        """Declare a logical process and get its id. `role`: producer, reader or final."""
+        """Declare a logical process and get its id. `role`: producer, reader, final or admin."""
         process = self._next_process
         self._next_process += 1
         line = {"e": "p", "p": process, "role": role, "client": client, "version": version, "zone": zone}
@@ -129,19 +129,35 @@ class Recorder:
         return process
 
     def partition(
-        self, topic: str, index: int, *, cleanup: str = "delete", retention_ms: int = -1, retention_bytes: int = -1
+        self,
+        topic: str,
+        index: int,
+        *,
+        cleanup: str = "delete",
+        retention_ms: int = -1,
+        retention_bytes: int = -1,
+        added: bool = False,
     ) -> int:
-        """Declare a partition, once, and get its dense id. Retention: as configured; -1: none."""
+        """Declare a partition, once, and get its dense id. Retention: as configured; -1: none. added: it comes while
+        the load runs.
+        """
         known = self._parts.get((topic, index))
         if known is not None:
             return known
-        part = self._parts[topic, index] = len(self._parts)
+        part = self._parts[topic, index] = len(self._places)
         self._places.append((topic, index))
         line = {"e": "t", "part": part, "topic": topic, "index": index}
-        # Written only where it is set: most topics have none.
+        # Written only where it is so: most topics have none, and are there from the beginning.
         size = {"retention_bytes": retention_bytes} if retention_bytes >= 0 else {}
-        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms, **size})
+        came = {"added": True} if added else {}
+        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms, **size, **came})
         return part
+
+    def deletes(self, process: int, topic: str) -> None:
+        """A topic's deletion is asked for now: what has its name next is another one, with partitions of its own."""
+        for place in [place for place in self._parts if place[0] == topic]:
+            op = self.invoke(process, "admin", {"what": "delete_topic", "part": self._parts.pop(place)})
+            self.complete(op, Status.OK)
 
     def invoke_send(
         self, process: int, part: int, value: int, key: str | None, digest: int, size: int, txn: int = -1

@@ -272,12 +272,14 @@ class Scenario(BaseModel, ABC):
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
-        """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does."""
+        """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does.
+
+        Partitions and topics that were added during the load are read, too; topics that were deleted are not.
+        """
         from workloads.final_reads import final_reads
 
-        return await final_reads(
-            env, bootstrap, self.places(), recorder, timeout_s=limit_s, counters=counters, zone=zone
-        )
+        places = list(recorder.partitions)
+        return await final_reads(env, bootstrap, places, recorder, timeout_s=limit_s, counters=counters, zone=zone)
 
     # ------------------------------------------------------------------------------------------- how it is drawn
 

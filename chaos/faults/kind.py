@@ -285,7 +285,7 @@ class Draw:
     """The same for a cluster that somebody else runs."""
     swarm: str = ""
     """Which draw of a swarm's kinds it belongs to. "first"; "newer": drawn separately, so that seeds without it keep
-    their old plans; empty: none.
+    their old plans; "beside": at any time beside all others; empty: none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
     """In `squall run`: parameters under which it strikes, from the seed and the requests in flight."""

@@ -186,6 +186,23 @@ def led_anew(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if any(error in ("", "ELECTION_NOT_NEEDED") for error in answers.values()) else "the controller refused"
 
 
+def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """What an administrator asked for, as it was carried out."""
+    match params.get("how"):
+        case "churn":
+            ids = texts(seen.get("ids"))
+            known = [each for each in ids if each.strip("0")]
+            return "" if len(set(known)) == len(ids) > 1 else "no topic followed another of its name"
+        case "partitions":
+            return "" if integer(seen.get("partitions")) > 1 else "it does not say how many partitions there are"
+        case "delete_records":
+            deleted = [mapping(each) for each in mapping(seen.get("deleted")).values()]
+            done = [integer(each.get("low_watermark")) >= integer(each.get("before")) >= 0 for each in deleted]
+            return "" if done and all(done) else "not all replicas have deleted what was asked for"
+    known_value = seen.get("value") is not None and seen.get("seen") == seen.get("value")
+    return "" if seen.get("setting") and known_value else "no broker has the value that was asked for"
+
+
 def of_a_client(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """A process that has a successor, or operations before and after a gap."""
     if params.get("how") == "crash":

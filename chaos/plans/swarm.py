@@ -14,6 +14,7 @@ from chaos.draws import rng_for
 from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Trait
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import minority_size
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.landing import landing
 from chaos.plans.late_scenes import LATE_SCENES
 from chaos.plans.parts import FAST_FAILOVER
@@ -28,7 +29,9 @@ KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 say the same."""
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
 """Kinds that some seeds have as well. They are drawn separately, so that the other seeds keep their old plans."""
-NEWER_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.1, 0.08
+BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
+"""Kinds that hold nothing and keep nobody from anything: some seeds have them at any time, whatever else is on."""
+NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
@@ -79,6 +82,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
     faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places))
+    faults = (*faults, *_beside(seed, len(aimed), time_s))
     return {
         "seed": seed,
         "runtime": "sim",
@@ -143,6 +147,20 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
     except FaultError:  # The load is too short for any fault.
         return ()
     return _with_quiet(seed, found, time_s)
+
+
+def _beside(seed: int, first: int, time_s: float) -> list[Fault]:
+    """Faults that are drawn apart from the others, in some seeds. first: the id of the first one."""
+    rng = rng_for(seed, "swarm", "beside")
+    if rng.random() >= BESIDE_SHARE or time_s < TIME_S:
+        return []
+    found = []
+    for number in range(rng.choice((1, 1, 2, 3))):
+        kind, at_s = rng.choice(BESIDE), round(rng.uniform(1.0, time_s - 8.0), 2)
+        params = kind.draw.params(rng)
+        target = kind.draw.target(rng, params) if kind.draw.target is not None else None
+        found.append(make_fault(first + number, at_s, round(rng.uniform(1, 4), 2), kind.name, target or "all", params))
+    return found
 
 
 def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:

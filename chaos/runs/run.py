@@ -37,7 +37,7 @@ from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
 from checkers.history import seal
 from workloads.afterwards import Written, write_afterwards
-from workloads.control import Controls
+from workloads.control import Controls, Desk
 from workloads.counters import Counters
 from workloads.final_reads import FinalRead
 from workloads.libraries import Driver, Zone
@@ -259,6 +259,7 @@ class Run:
         """All that the workload's readers live through: the load, the healing, and the writes after it."""
         counters = Counters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
+        around.controls.desk = Desk(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
         sight = self.progress.sight
         sight.load, sight.faults, sight.coming = counters, tuple(nemesis.played), nemesis.coming

@@ -34,6 +34,7 @@ from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.uncounted import counted
 from chaos.runtimes.sim.world import World
 from checkers.in_memory import Judgement, judge_bytes
+from checkers.plan_facts import facts_of
 from checkers.verdict import INVALID, UNKNOWN
 from workloads import payload
 
@@ -60,7 +61,8 @@ class _Sim:
 
     def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]) -> None:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
-        self.acks, self.min_isr = plan.workload.traffic().acks, plan.workload.min_isr
+        self.acks = plan.workload.traffic().acks
+        self.min_isr = facts_of(plan.model_dump(mode="json", exclude={"operations"})).configuration.min_isr
         self.world = World(plan.seed)
         self.world.frames_matter = messages or any(Trait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
         if messages:

@@ -232,6 +232,12 @@ class Partition:
     """Retention or a delete-records request may remove records from its beginning."""
     transactional: bool = False
     """Transactions wrote to it."""
+    removable_to: int = -1
+    """Records were deleted by request, and none that asked for more than those before this offset; -1: whatever."""
+    added: bool = False
+    """It came while the load ran: only what an administrator did has to do with it."""
+    deleted: bool = False
+    """Its topic was deleted by request: nobody can read it any more, and it keeps nothing."""
     log_start: int = -1
     """Highest log start that any answer told."""
     seen: int = -1
@@ -257,7 +263,16 @@ class Partition:
     @property
     def judged_from(self) -> int:
         """Below this offset, never negative, nothing counts as lost or elsewhere: it was removed, as configured."""
-        return max(self.log_start, 0) if self.deletable else 0
+        if not self.deletable:
+            return 0
+        start = max(self.log_start, 0)
+        return start if self.removable_to < 0 else min(start, self.removable_to)
+
+    def asked_to_remove(self, to: int) -> None:
+        """A request: records before this offset may go. -1: any."""
+        bounded = to >= 0 and (not self.deletable or self.removable_to >= 0)
+        self.removable_to = max(self.removable_to, to) if bounded else -1
+        self.deletable = True
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from chaos.runtimes.sim.wires import Carried, Wire
 from checkers.fault_classes import not_landed
 from tests.sim.world.test_every_kind import drawn, plan_of
 from tests.unit.faults import test_acts
-from workloads.client import admin
+from workloads.client import admin, topics
 from workloads.control import Handle, Haunt
 from workloads.transactions.process import Process
 from workloads.transactions.writer import Writer
@@ -210,6 +210,29 @@ def deaf_controller(patch: Patch) -> None:
     patch.setattr(admin, "unseat_controller", unmoved)
 
 
+def deaf_to_topics(patch: Patch) -> None:
+    """Topics stay as they are, and no other comes, whatever is accepted."""
+    create_topics = admin.create_topics
+
+    async def not_made(client: Any, asked: Any, *more: Any) -> dict[str, str]:
+        of_the_fault = asked[0].name.startswith("passing")
+        return await (each_accepted if of_the_fault else create_topics)(client, asked, *more)
+
+    async def accepted(*given: Any, **more: Any) -> str:
+        return ""
+
+    async def each_accepted(client: Any, asked: Any, *more: Any) -> dict[str, str]:
+        return {getattr(each, "name", each): "" for each in asked}
+
+    async def not_deleted(*given: Any, **more: Any) -> tuple[str, int]:
+        return "", 0
+
+    patch.setattr(admin, "create_topics", not_made)
+    patch.setattr(topics, "add_partitions", accepted)
+    patch.setattr(topics, "alter_topics", each_accepted)
+    patch.setattr(topics, "delete_records", not_deleted)
+
+
 def immortal_client(patch: Patch) -> None:
     """The client's process goes on."""
     patch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
@@ -286,6 +309,10 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
     "leadership": tuple(
         Swallowed(f"accepted-{how}", deaf_controller, {"how": how}, "controller" if how == "resign" else "")
         for how in ("preferred", "move", "resign")
+    ),
+    "topics": tuple(
+        Swallowed(f"accepted-{how}", deaf_to_topics, {"how": how, "value": value})
+        for how, value in (("churn", 0), ("partitions", 0), ("delete_records", 0), ("min_isr", 1), ("retention", 1000))
     ),
     "client": (
         Swallowed("immortal", immortal_client, {"how": "crash"}, "producer"),

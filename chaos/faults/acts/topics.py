@@ -1,0 +1,217 @@
+"""What an administrator does to topics while they are used: makes, deletes and makes them again, adds partitions,
+alters settings, deletes records.
+
+Each request stands in the history before it is sent, where judging depends on it. It is repeated until it is accepted,
+also after the fault's time: another fault may have the controller, or the leader, for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import trio
+
+from broker.protocol.timestamps import EARLIEST, LATEST
+from broker.protocol.wire import ZERO_UUID
+from chaos.errors import HarnessError
+from chaos.faults.proofs import changed_topics
+from chaos.faults.stage import Played, Stage
+from chaos.faults.targets import Unresolved
+from workloads.client import admin, topics
+from workloads.client.cluster import Place
+from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from workloads.client.new_topic import NewTopic
+from workloads.client.outcomes import Status
+from workloads.control import Desk
+from workloads.passing import write_to
+
+AGAIN_S, PATIENCE_S = 0.5, 30.0
+"""Pause between two requests if the first one is refused; how much longer than the fault lasts one is repeated."""
+ASK_MS = 1_000
+PARTITIONS = 2
+"""Of a topic that is made, deleted and made again."""
+MADE = ("", "TOPIC_ALREADY_EXISTS")
+GONE = ("", "UNKNOWN_TOPIC_OR_PARTITION")
+GROWN = ("", "INVALID_PARTITIONS")
+"""Answers to a request, also to one that is repeated because nobody knew whether it had been carried out."""
+SETTINGS = {"min_isr": "min.insync.replicas", "retention": "retention.ms", "segment": "segment.bytes"}
+REMOVES = ("retention",)
+"""Settings that let records go."""
+
+Ask = Callable[[], Awaitable[str]]
+
+
+async def change(stage: Stage, p: Played) -> None:
+    """One of these, as the parameter `how` says. Evidence is what was asked for and what the cluster answered."""
+    stage.begun(p)
+    desk = None if stage.clients is None else stage.clients.desk
+    if desk is None:
+        raise Unresolved("there is no workload")
+    how = str(p.fault.params["how"])
+    if how == "churn":
+        await _churn(stage, p, desk)
+    elif how == "partitions":
+        await _grow(stage, p, desk)
+    elif how == "delete_records":
+        await _delete_records(stage, p, desk)
+    else:
+        await _alter(stage, p, desk, how)
+    await trio.sleep(max(0.0, stage.left_s(p)))
+    p.ended = stage.now_ns()
+    p.error = changed_topics(p.evidence, p.fault.params, ()) or None
+    p.landed = p.error is None
+
+
+async def _insist(stage: Stage, p: Played, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
+    """Ask until the answer is one of `fine`. Raises HarnessError once patience is over, with the last answer."""
+    told = ""
+    while True:
+        try:
+            told = await ask()
+        except UnsupportedApi as failure:
+            raise HarnessError(str(failure)) from None
+        except RequestFailed as failure:
+            told = str(failure)
+        else:
+            if told in fine:
+                return told
+        if stage.left_s(p) + PATIENCE_S <= 0:
+            raise HarnessError(f"the cluster refused: {told}")
+        await trio.sleep(AGAIN_S)
+
+
+# --------------------------------------------------------------------------------------------- topics and partitions
+
+
+async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
+    """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays."""
+    client, like = stage.cluster.client, desk.topics[0]
+    topic = NewTopic(f"passing-{p.fault.id}", PARTITIONS, like.replication_factor, like.configs)
+    places = [(topic.name, index) for index in range(PARTITIONS)]
+    process, ids = desk.recorder.process("admin", VERSION, {}), list[bytes]()
+    p.evidence = {"topic": topic.name, "ids": [], "acknowledged": []}
+
+    async def make() -> str:
+        return (await admin.create_topics(client, [topic], ASK_MS))[topic.name]
+
+    async def delete() -> str:
+        return (await admin.delete_topics(client, [topic.name], ASK_MS))[topic.name]
+
+    while True:
+        await _insist(stage, p, make, MADE)
+        for place in places:
+            _declare(desk, topic, place)
+        env = stage.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
+        topic_id, acknowledged = await write_to(env, desk.bootstrap, places, desk.recorder, set(ids), PATIENCE_S)
+        ids.append(topic_id)
+        p.evidence["ids"].append(topic_id.hex())
+        p.evidence["acknowledged"].append(acknowledged)
+        if len(ids) > 1 and stage.left_s(p) <= 0:
+            return
+        desk.recorder.deletes(process, topic.name)
+        desk.recorder.flush()
+        await _insist(stage, p, delete, GONE)
+        await trio.sleep(AGAIN_S)
+
+
+async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
+    """Add a partition to a topic of the workload, and write to it."""
+    client, topic = stage.cluster.client, _drawn(stage, p, desk)
+    count = 1 + sum(name == topic.name for name, _ in desk.recorder.partitions)
+    await _insist(stage, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
+    place = topic.name, count - 1
+    _declare(desk, topic, place)
+    env = stage.runtime.env(f"passing-{p.fault.id}")
+    topic_id, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, set(), PATIENCE_S)
+    if topic_id != ZERO_UUID:
+        p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
+
+
+def _drawn(stage: Stage, p: Played, desk: Desk) -> NewTopic:
+    return stage.rng(p, "topic").choice(desk.topics)
+
+
+def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
+    """Tell the history of a partition that has come."""
+    cleanup = topic.configs.get("cleanup.policy", "delete")
+    age, size = (int(topic.configs.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
+    desk.recorder.partition(*place, cleanup=cleanup, retention_ms=age, retention_bytes=size, added=True)
+
+
+# ------------------------------------------------------------------------------------------------ settings, records
+
+
+async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
+    """Alter a setting of a topic of the workload, and give it its old value when the fault ends."""
+    client, topic, name = stage.cluster.client, _drawn(stage, p, desk), SETTINGS[how]
+    before, now = topic.configs.get(name), str(int(p.fault.params["value"]))
+    process = desk.recorder.process("admin", VERSION, {})
+
+    async def alter(value: str | None) -> None:
+        parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
+        ops = [_told(desk, process, how, part) for part in parts] if how in REMOVES else []
+
+        async def ask() -> str:
+            return (await topics.alter_topics(client, {topic.name: {name: value}}))[topic.name]
+
+        await _insist(stage, p, ask)
+        for op in ops:
+            desk.recorder.complete(op, Status.OK)
+
+    async def seen() -> str:
+        value = p.evidence["seen"] = await topics.topic_setting(client, topic.name, name)
+        return "" if value == now else f"{name} is {value}"
+
+    await alter(now)
+    p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
+    await _insist(stage, p, seen)
+    await trio.sleep(max(0.0, stage.left_s(p)))
+    await alter(before)
+
+
+async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
+    """Delete the older records of some partitions of the workload: up to an offset that is committed."""
+    rng, process = stage.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
+    places = [(topic.name, index) for topic in desk.topics for index in range(topic.partitions)]
+    chosen = rng.sample(places, rng.randint(1, len(places)))
+    p.evidence = {"deleted": {}}
+    for place in chosen:
+        before, low = await _delete_before(stage, p, desk, process, place, rng)
+        p.evidence["deleted"][f"{place[0]}-{place[1]}"] = {"before": before, "low_watermark": low}
+
+
+async def _delete_before(
+    stage: Stage, p: Played, desk: Desk, process: int, place: Place, rng: Random
+) -> tuple[int, int]:
+    """The offset before which records were deleted, and the smallest log start of all replicas."""
+    client, share, found = stage.cluster.client, rng.choice((0.3, 0.7, 1.0)), (-1, -1)
+
+    async def ask() -> str:
+        nonlocal found
+        bounds = [
+            (await admin.list_offsets(client, [place], which, timeout_s=ASK_MS / 1000))[place]
+            for which in (EARLIEST, LATEST)
+        ]
+        if wrong := bounds[0].error or bounds[1].error:
+            return wrong
+        before = bounds[0].offset + int(share * (bounds[1].offset - bounds[0].offset))
+        op = _told(desk, process, "delete_records", desk.recorder.partitions[place], to=before)
+        try:
+            error, low = await topics.delete_records(client, place, before, timeout_ms=ASK_MS)
+        except RequestFailed as failure:
+            desk.recorder.complete(op, Status.INFO, failure.why)
+            raise
+        desk.recorder.complete(op, Status.INFO if error else Status.OK, error)
+        found = before, low
+        return error
+
+    await _insist(stage, p, ask)
+    return found
+
+
+def _told(desk: Desk, process: int, what: str, part: int, **more: int) -> int:
+    """Write down what is asked for, before it is: it may be done whatever the answer is."""
+    op = desk.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
+    desk.recorder.flush()
+    return op

@@ -1,0 +1,99 @@
+"""`topics`: topics change by request, as administrators ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults import proofs
+from chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params
+from chaos.faults.words import Json, integer, mapping, texts
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+ASKS: Mapping[str, tuple[str, ...]] = {
+    "churn": ("CREATE_TOPICS", "DELETE_TOPICS"),
+    "partitions": ("CREATE_PARTITIONS",),
+    "delete_records": ("DELETE_RECORDS",),
+    "min_isr": ("INCREMENTAL_ALTER_CONFIGS",),
+    "retention": ("INCREMENTAL_ALTER_CONFIGS",),
+    "segment": ("INCREMENTAL_ALTER_CONFIGS",),
+}
+VALUES: Mapping[str, tuple[int, ...]] = {
+    "min_isr": (1, 1, 2, 3),
+    "retention": (1_000, 3_000),
+    "segment": (16_384, 65_536),
+}
+"""Setting -> values that a seed may draw. No batch of the default size is larger than 64 KiB."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """As an administrator would, with a client of the harness."""
+    from chaos.faults.acts.topics import change
+
+    await change(stage, p)
+
+
+def drawn(rng: Random) -> dict[str, Any]:
+    """Each as often as any other; topics that are made again twice as often."""
+    how = rng.choice(("churn", *ASKS))
+    return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
+
+
+def check(params: Params) -> str:
+    """A setting needs a value."""
+    return f"how = {params['how']!r} needs a value of at least 1" if _alters(params) and params["value"] < 1 else ""
+
+
+def _alters(params: Params) -> bool:
+    return params["how"] in VALUES
+
+
+def tell(seen: Json) -> str:
+    """What was asked for, and what came of it."""
+    topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
+    if "ids" in seen:
+        made = len(texts(seen.get("ids")))
+        return f"Topic {topic} was made {made} times; {', '.join(told)} records were acknowledged."
+    if "partitions" in seen:
+        return f"Topic {topic} has {seen.get('partitions')} partitions; the new one acknowledged {told[0]} records."
+    if "setting" in seen:
+        before = seen.get("before")
+        was = "the broker's value" if before is None else before
+        return f"{seen.get('setting')} of topic {topic} was {seen.get('value')} for a while, before and after {was}."
+    deleted = mapping(seen.get("deleted")).items()
+    return " ".join(f"{name}: records before {integer(mapping(each).get('before'))} were deleted."
+                    for name, each in deleted)  # fmt: skip
+
+
+def called(params: Params) -> str:
+    """The value only where there is one."""
+    value = f", value {params['value']:g}" if _alters(params) else ""
+    return f" (how {params['how']}{value})"
+
+
+KIND = Kind(
+    name="topics",
+    place=28,
+    title="by request: a topic made, deleted and made again; partitions added; records deleted; settings altered",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 4),
+    params={
+        "how": Choice(("churn", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"),
+        "value": Number(0, 1_000_000_000, 0),
+    },
+    worlds=OUR_WORLDS,
+    nowhere_else="it would change topics of somebody else's cluster",
+    asks=ASKS,
+    check=check,
+    draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside"),
+    play=play,
+    proves=proofs.changed_topics,
+    evidence="what was asked for and accepted: ids of the topics, partitions, offsets, values",
+    tell=tell,
+    called=called,
+    done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",
+)
+

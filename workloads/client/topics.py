@@ -1,0 +1,93 @@
+"""An administrator's requests that change topics: partitions added, settings altered, records deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from broker.protocol.schema.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from broker.protocol.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from broker.protocol.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import RequestFailed
+
+TOPIC = 2
+"""The type of a resource that is a topic."""
+SET, DELETE = 0, 1
+NO_LEADER = "LEADER_NOT_AVAILABLE"
+
+
+async def add_partitions(client: Client, topic: str, count: int, *, timeout_ms: int = 10_000) -> str:
+    """Have a topic have `count` partitions. Empty, or the error's name. Raises RequestFailed: then nothing is known."""
+    request = CreatePartitionsRequest([CreatePartitionsTopic(topic, count, None)], timeout_ms)
+    answer = await client.ask_once(request, CreatePartitionsResponse)
+    return next((_name(result.error_code) for result in answer.results), "")
+
+
+async def alter_topics(client: Client, topics: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
+    """Alter topics' own settings, those not named stay; None takes a setting away, so that the broker's counts again.
+
+    Topic -> empty, or the error's name. Raises RequestFailed: then nothing is known.
+    """
+    resources = [
+        AlterConfigsResource(
+            TOPIC,
+            topic,
+            [AlterableConfig(name, DELETE if value is None else SET, value) for name, value in settings.items()],
+        )
+        for topic, settings in topics.items()
+    ]
+    answer = await client.ask_once(IncrementalAlterConfigsRequest(resources), IncrementalAlterConfigsResponse)
+    return {result.resource_name: _name(result.error_code) for result in answer.responses}
+
+
+async def topic_setting(client: Client, topic: str, name: str) -> str | None:
+    """A topic's setting as one broker has it; None where that is not told. Raises RequestFailed."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, [name])])
+    answer = await client.ask_once(request, DescribeConfigsResponse)
+    return next((each.value for result in answer.results for each in result.configs if each.name == name), None)
+
+
+async def delete_records(client: Client, place: Place, before: int, *, timeout_ms: int) -> tuple[str, int]:
+    """Delete a partition's records before an offset. The error's name or empty, and the smallest log start of all
+    replicas, -1 where it was not told. Raises RequestFailed: then nothing is known.
+    """
+    topic, index = place
+    leader = client.view.leader(topic, index)
+    if leader is None:
+        client.refresh_soon()
+        raise RequestFailed(NO_LEADER, sent=False)
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, before)])], timeout_ms)
+    try:
+        answer = await client.ask_node(leader.node_id, request, DeleteRecordsResponse)
+    except RequestFailed:
+        client.refresh_soon()
+        raise
+    result = answer.topics[0].partitions[0]
+    if result.error_code:
+        client.refresh_soon()
+    return _name(result.error_code), result.low_watermark
+
+
+def _name(code: int) -> str:
+    return "" if code == ErrorCode.NONE else name_of(code)

@@ -1,0 +1,96 @@
+"""Records for partitions that come while a load runs: those of a topic that is made, deleted and made again, or that
+are added to one. A few are written; final readers find what was acknowledged, where the topic lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+
+import trio
+
+from broker.env import Env
+from broker.protocol.wire import ZERO_UUID
+from workloads import payload
+from workloads.client.client import Client
+from workloads.client.cluster import Address, Place
+from workloads.client.connection import VERSION
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ClientSettings, ProducerSettings
+from workloads.recorder import Recorder
+
+BYTES = 100
+"""Of each record."""
+EACH, PAUSE_S = 4, 0.05
+"""So many records for each partition, so far apart."""
+WRITE_S = 5.0
+"""For all of them."""
+NAMESAKE = "another topic of this name acknowledged it"
+SETTINGS = ClientSettings(client_id="squall-passing", request_timeout_ms=2_000)
+
+
+async def write_to(
+    env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, old: set[bytes], wait_s: float
+) -> tuple[bytes, int]:
+    """Write a few records to partitions of one topic, acks=all. Its id, and how many records were acknowledged.
+
+    old: ids of earlier topics of this name. Nobody writes before the id is another one and the partitions have leaders,
+    for which it waits for `wait_s` at most; else the id is ZERO_UUID. What was acknowledged while a broker that lags
+    behind tells of an earlier topic may be gone with that one.
+    """
+    ((topic, _), *_), written = places, _Written(recorder)
+    settings = ProducerSettings(linger_ms=5, delivery_timeout_ms=int(WRITE_S * 1000))
+    async with trio.open_nursery() as nursery:
+        client = Client(env, bootstrap, SETTINGS)
+        client.track([topic])
+        await nursery.start(client.run)
+        with env.timeout(wait_s):
+            while client.view.topic_id(topic) in (ZERO_UUID, *old) or None in (client.view.leader(*p) for p in places):
+                await client.refreshed()
+            written.topic_id = client.view.topic_id(topic)
+        with env.timeout(WRITE_S if written.topic_id != ZERO_UUID else 0.0):
+            process = recorder.process(
+                "producer", VERSION, {**asdict(settings), "request_timeout_ms": SETTINGS.request_timeout_ms}
+            )
+            producer = Producer(client, settings, before_send=recorder.flush, after_outcomes=recorder.flush)
+            await nursery.start(producer.run)
+            for sequence in range(EACH * len(places)):
+                if producer.retired:
+                    break
+                written.send(env, client, producer, process, sequence, places[sequence % len(places)])
+                await env.sleep(PAUSE_S)
+            producer.retire("nothing more to send")
+            await producer.finish()
+            producer.close()
+        recorder.flush()
+        client.close()
+        nursery.cancel_scope.cancel()
+    return written.topic_id, written.acknowledged
+
+
+class _Written:
+    """What became of the records. Those without an outcome when the time is over have none, ever."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.topic_id = ZERO_UUID
+        self.acknowledged = 0
+
+    def send(self, env: Env, client: Client, producer: Producer, process: int, sequence: int, place: Place) -> None:
+        key, value = f"{process}-{sequence}", payload.value_of(process, sequence)
+        content, digest = payload.make(value, key.encode(), (), BYTES)
+        part = self._recorder.partitions[place]
+        op = self._recorder.invoke_send(process, part, value, key, digest, BYTES)
+        ended = partial(self._ended, op, client, place)
+        producer.send(*place, key.encode(), content, [], env.wall_ms(), ended)
+
+    def _ended(self, op: int, client: Client, place: Place, outcome: Outcome) -> None:
+        if outcome.status is not Status.OK:
+            self._recorder.send_not_ok(op, outcome.status, outcome.error)
+        elif client.view.topic_id(place[0]) != self.topic_id:
+            self._recorder.send_not_ok(op, Status.INFO, NAMESAKE)
+        else:
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self.acknowledged += 1
