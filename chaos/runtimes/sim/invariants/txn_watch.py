@@ -74,12 +74,13 @@ class TransactionWatch:
             return
         index = anew or bool(replay.news)
         found = sight.memory_of(log, ids, disk, aborted=index)
+        base = log.segments[0].base_offset  # what retention or a request deleted has no index any more
         if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
             ids = [producer_id for producer_id in ids if found.senders[producer_id] is not None]
         replayed = Remembered(
             {producer_id: replay.sender(producer_id) for producer_id in ids},
             tuple(replay.open.items()),
-            tuple(replay.aborted) if index else (),
+            tuple(each for each in replay.aborted if each.last >= base) if index else (),
             replay.start,
         )
         for each in self._of_log:

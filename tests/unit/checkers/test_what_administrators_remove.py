@@ -1,0 +1,34 @@
+"""What administrators ask for moves the beginning of what is judged, so far and no further."""
+
+from __future__ import annotations
+
+from checkers.history.tables import Partition
+
+
+def partition(*, deletable: bool = False, log_start: int = -1) -> Partition:
+    return Partition(0, "t", 0, "delete", -1, deletable, log_start=log_start)
+
+
+def test_nothing_may_be_missing_before_anybody_asked() -> None:
+    assert partition(log_start=40).judged_from == 0
+
+
+def test_records_may_be_missing_below_what_was_asked_for_and_no_further() -> None:
+    asked = partition(log_start=40)
+    asked.asked_to_remove(30)
+    asked.asked_to_remove(20)
+    assert asked.judged_from == 30, "the log starts at 40, and nobody asked for that"
+
+
+def test_what_was_asked_for_and_not_done_is_still_to_be_there() -> None:
+    asked = partition(log_start=10)
+    asked.asked_to_remove(30)
+    assert asked.judged_from == 10
+
+
+def test_retention_removes_without_a_bound_before_and_after_a_request() -> None:
+    kept, altered = partition(deletable=True, log_start=40), partition(log_start=40)
+    kept.asked_to_remove(30)
+    altered.asked_to_remove(30)
+    altered.asked_to_remove(-1)
+    assert kept.judged_from == altered.judged_from == 40
