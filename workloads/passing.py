@@ -32,7 +32,12 @@ SETTINGS = ClientSettings(client_id="squall-passing", request_timeout_ms=2_000)
 
 
 async def write_to(
-    env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, old: set[bytes], wait_s: float
+    env: Env,
+    bootstrap: Sequence[Address],
+    places: Sequence[Place],
+    recorder: Recorder,
+    old: Sequence[bytes],
+    wait_s: float,
 ) -> tuple[bytes, int]:
     """Write a few records to partitions of one topic, acks=all. Its id, and how many records were acknowledged.
 

@@ -50,8 +50,6 @@ HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
 """How a transaction is to end."""
 MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
 """Operations beside sends, reads and transactions. Any other name is damage: what was done under it is not known."""
-REMOVALS = ("delete_records", "retention")
-"""What an administrator asks for that takes records from a log's beginning."""
 ACKS = ("all", "-1", -1, 0, 1)
 LISTS = ("latest", "lso", "earliest", "timestamp")
 """What `list_offsets` may ask for."""
@@ -431,17 +429,11 @@ class Parser:
         if f in ("assign", "subscribe", "crash_client") or (f == "seek" and not positions and part == -1):
             self._positions.forget(proc)
         if f == "admin":
-            self._administered(str(line.get("what")), part, whole(line.get("to", -1)))
+            for partition in self._partitions.values():
+                if part in (-1, partition.part):
+                    partition.administered(str(line.get("what")), whole(line.get("to", -1)))
         for each, position in positions.items() or {part: -1}.items():
             self.history.assignments.append(Assignment(t0, proc, f, each, position))
-
-    def _administered(self, what: str, part: int, to: int) -> None:
-        """What an administrator asked for, whether or not it was done."""
-        for partition in self._partitions.values():
-            if part in (-1, partition.part) and what in REMOVALS:
-                partition.asked_to_remove(to)
-            elif part == partition.part and what == "delete_topic":
-                partition.deleted = True
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
+REMOVALS = ("delete_records", "retention")
+"""What an administrator asks for that takes records from a log's beginning."""
 
 SEND, POLL, EMPTY_POLL, LISTED = 0, 1, 2, 3
 """Row.kind (the first three) and Told.kind (the last three)."""
@@ -267,6 +269,13 @@ class Partition:
             return 0
         start = max(self.log_start, 0)
         return start if self.removable_to < 0 else min(start, self.removable_to)
+
+    def administered(self, what: str, to: int) -> None:
+        """What an administrator asked for, whether or not it was done."""
+        if what in REMOVALS:
+            self.asked_to_remove(to)
+        elif what == "delete_topic":
+            self.deleted = True
 
     def asked_to_remove(self, to: int) -> None:
         """A request: records before this offset may go. -1: any."""

@@ -103,7 +103,7 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
         for place in places:
             _declare(desk, topic, place)
         env = stage.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
-        topic_id, acknowledged = await write_to(env, desk.bootstrap, places, desk.recorder, set(ids), PATIENCE_S)
+        topic_id, acknowledged = await write_to(env, desk.bootstrap, places, desk.recorder, ids, PATIENCE_S)
         ids.append(topic_id)
         p.evidence["ids"].append(topic_id.hex())
         p.evidence["acknowledged"].append(acknowledged)
@@ -123,7 +123,7 @@ async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
     place = topic.name, count - 1
     _declare(desk, topic, place)
     env = stage.runtime.env(f"passing-{p.fault.id}")
-    topic_id, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, set(), PATIENCE_S)
+    topic_id, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
     if topic_id != ZERO_UUID:
         p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
 

@@ -147,7 +147,7 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
     assert {fault.action for plan in plans for fault in plan.faults} == {
-        kind.name for kind in (*swarm.KINDS, *NEWER)
+        kind.name for kind in (*swarm.KINDS, *NEWER, *swarm.BESIDE)
     } | {"bit_rot"}
     assert any(not plan.faults for plan in plans)
     assert all(plan.workload.rate <= 100 for plan in plans)
