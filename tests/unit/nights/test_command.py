@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from chaos import cli
+from chaos.commands import nightly
+from chaos.nights.budget import Costs
+from chaos.nights.opening import Opened
+from tests.unit.nights.test_player import night, played
 
 SMALL = ("nightly", "--vary", "runtime=sim", "--time", "8", "--faults", "kill")
 
@@ -103,3 +108,20 @@ def test_a_night_of_another_schema_is_not_gone_on_with(tmp_path: Path, capsys: p
     (tmp_path / "night.json").write_text('{"schema": 2, "night": "n", "items": []}')
     assert cli.run(["nightly", "--resume", str(tmp_path)]) == 3
     assert "is of schema 2, and this version of Squall reads 1" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubt = "one is judged valid, but its history shows 3 lost records, which is not permitted."
+    flags = {"report": True, "summary": None, "mail": None}
+    for contradicted, code in (((), 0), ((doubt,), 2)):
+        player = night(tmp_path, {1: ["valid"]})
+        played(player)
+        opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+        monkeypatch.setattr(nightly, "_pages", lambda directory, say, told=contradicted: ("index.html", told))
+        assert nightly._end(player.directory, opened, player, flags, interrupted=False) == code
+        told = json.loads(player.directory.end.read_text())
+        assert (told["exit"], told["contradicted"]) == (code, list(contradicted))
+    assert doubt in capsys.readouterr().out
+    assert f"**{doubt}**" in player.directory.summary.read_text()
