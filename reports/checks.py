@@ -13,6 +13,8 @@ FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "non
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
 OUTCOMES = ("ok", "fail", "info")
+INVARIANT = "invariant "
+"""Before the name of one of the simulator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Check:
     def title(self) -> str:
         """The name, with the kind of evidence where a check has several."""
         return f"{self.name} ({self.evidence})" if self.evidence else self.name
+
+    @property
+    def invariant(self) -> str:
+        """The name of the simulator's invariant that it is; empty for what a history shows."""
+        return self.name.removeprefix(INVARIANT) if self.name.startswith(INVARIANT) else ""
 
 
 def word_of(files: RunFiles) -> str:
@@ -84,7 +91,7 @@ def _invariants(files: RunFiles) -> list[Check]:
         by_name.setdefault(str(each.get("name")), []).append(each)
     return [
         Check(
-            name=f"invariant {name}",
+            name=INVARIANT + name,
             evidence="",
             state=FAILED,
             count=len(broken),

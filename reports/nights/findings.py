@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from reports.causes import Group, groups_of
 from reports.nights.standing import NO_CAUSE
 from reports.run_files import RunFiles, objects, read_run
 from reports.stories import NOT_READ, Line
+from reports.story_facts import problems_named
+from reports.telling import tellings_about
 
 Row = dict[str, Any]
 STORY = 20
@@ -68,7 +70,7 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
                 "unexpected": permitted is True and check.name in attempt.unexpected,
                 "why": check.why,
                 "count": check.count,
-                **_told(files, check, group, facts.classes),
+                **(_of_invariant(files, check) if check.invariant else _told(files, check, group, facts.classes)),
             }
             known = same.setdefault(row["fingerprint"], row)
             if known is not row:
@@ -83,17 +85,38 @@ def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> R
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
     cause, (phase, fault) = cause_of(files, first), _moment(files, first)
-    around = "" if check.name.startswith("invariant ") else classes  # its name says what is wrong, whatever came before
     times = [line.t for lines in stories for line in lines if not line.text.startswith(NOT_READ)]
     return {
         "witnesses": len(group.witnesses),
-        "fingerprint": fingerprint(check.name, check.evidence, cause, _known_by(cause, phase, fault, around)),
+        "fingerprint": fingerprint(check.name, check.evidence, cause, _known_by(cause, phase, fault, classes)),
         "cause": cause,
         "place": f"{phase}, {f'after {fault}' if fault else 'before any fault'}" if phase else "",
         "first_s": min(times, default=None),
         "last_s": max(times, default=None),
         "story": [f"{line.t:.3f} s  {line.text}" for line in first[:STORY]] or list(check.moments[:STORY]),
     }
+
+
+def _of_invariant(files: RunFiles, check: checks.Check) -> Row:
+    """What the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
+    problems = problems_named(files, {check.invariant})
+    told = [telling.lines for telling in tellings_about(files, problems)[:1]]
+    upto = [_upto(lines, check.invariant) for lines in told]
+    return {
+        "witnesses": 0,
+        "fingerprint": fingerprint(check.name, "", "", ""),
+        "cause": f"This must always hold, and did not: {check.definition}",
+        "place": "",
+        "first_s": None,
+        "last_s": None,
+        "story": upto[0] if upto else list(check.moments[:STORY]),
+    }
+
+
+def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
+    """What came before, and the moment itself: nothing behind it is part of the mistake."""
+    at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
+    return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]
 
 
 def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:

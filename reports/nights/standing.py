@@ -8,6 +8,7 @@ from typing import Any
 
 from checkers.anomalies.registry import LOSS
 from checkers.nights.results import INVALID, VALID
+from reports.checks import INVARIANT
 
 Row = dict[str, Any]
 NEW, KNOWN = "new", "known"
@@ -97,6 +98,10 @@ def cards(found: Iterable[Standing]) -> list[Card]:
     groups: dict[tuple[object, ...], list[Standing]] = {}
     for each in sorted(found, key=_gravity):
         row = each.first
+        if row["anomaly"].startswith(INVARIANT):
+            # Of one run's broken invariants the first has brought the others with it.
+            groups.setdefault((INVARIANT, row["night"], row["item"], row["attempt"]), []).append(each)
+            continue
         # Without a cause, nothing but the place says that two anomalies are of one thing.
         place = row["place"] if row["cause"] == NO_CAUSE else ""
         key = row["cause"], place, row["promise"], bool(row["unexpected"])

@@ -12,7 +12,7 @@ from checkers.nights.results import Attempt
 from reports.nights.findings import findings_of, fingerprint, general
 from reports.nights.standing import NO_CAUSE
 from tests.support.nights.files import BEGAN
-from tests.unit.reports.conftest import KILL, at
+from tests.unit.reports.conftest import KILL, TOPIC, at
 
 
 def facts(path: Path, *unexpected: str) -> Facts:
@@ -92,3 +92,17 @@ def test_a_finding_whose_traces_are_gone_says_that_nobody_knows_its_cause(lost_d
         trace.unlink()
     (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "lost-write"]
     assert row["cause"] == NO_CAUSE
+
+
+def test_a_broken_invariant_has_its_definition_for_a_cause_and_the_story_up_to_its_moment(lost_dir: Path) -> None:
+    broken = {"name": "weak-isr", "message": "high watermark 2", "t": 6.5, "node": 2, "topic": TOPIC, "partition": 0}
+    known = {"definition": "Each member of the ISR holds what is committed.", "source": "KIP-497"}
+    (lost_dir / "violations.json").write_text(json.dumps([{**broken, **known}]))
+    (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "invariant weak-isr"]
+    assert row["cause"] == f"This must always hold, and did not: {known['definition']}"
+    assert "weak-isr is broken: high watermark 2" in row["story"][-1]
+    assert len(row["story"]) > 3, row["story"]
+    later = {**broken, "t": 7.5, "partition": 0, "message": "high watermark 3"}
+    (lost_dir / "violations.json").write_text(json.dumps([{**later, **known}]))
+    (again,) = [each for each in findings_of("n2", [facts(lost_dir)]) if each["anomaly"] == "invariant weak-isr"]
+    assert again["fingerprint"] == row["fingerprint"]

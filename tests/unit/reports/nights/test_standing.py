@@ -68,3 +68,13 @@ def test_findings_of_one_cause_stand_on_one_card_whichever_fault_came_last() -> 
     unknown = [{**row, "cause": "nothing that the brokers' traces tell"} for row in rows]
     found, _ = standings(unknown, ["n1"])
     assert len(cards(found)) == 2, "nothing says that they are of one thing"
+
+
+def test_broken_invariants_of_one_run_stand_on_one_card() -> None:
+    one, two = ("invariant strong-isr", "f1"), ("invariant weak-isr", "f2")
+    rows = [finding(anomaly=name, fingerprint=mark, cause=name, place="") for name, mark in (one, two)]
+    found, _ = standings(rows, ["n1"])
+    (card,) = cards(found)
+    assert card.anomalies == ("invariant strong-isr", "invariant weak-isr")
+    elsewhere = [rows[0], {**rows[1], "item": "two"}]
+    assert len(cards(standings(elsewhere, ["n1"])[0])) == 2
