@@ -87,6 +87,8 @@ class QuorumSnapshot(NamedTuple):
     is_settled: bool
     """`state` is durable. False while it is being written: no message has carried it yet."""
     has_left: bool
+    believed: tuple[int, ...] = ()
+    """Of a leader: up to where each other voter has said to hold the log durably, in the order of `voters`."""
 
 
 class MetadataQuorum:
@@ -183,6 +185,7 @@ class MetadataQuorum:
         """What this node knows now, for invariants and tests. Costs little, changes nothing."""
         seat, log = self._raft.seat, self._log
         role = seat.role
+        leadership = seat.leadership
         looked = (
             seat.state,
             role,
@@ -192,6 +195,7 @@ class MetadataQuorum:
             log.generation,
             self._round is None,
             self._left,
+            () if leadership is None else tuple([each.end_offset for each in leadership.voters.values()]),
         )
         return tuple.__new__(QuorumSnapshot, looked)
 

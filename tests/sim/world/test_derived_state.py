@@ -6,12 +6,19 @@ Each mistake is planted in a rule of the broker, and the same plan without it br
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 
 from broker.cluster import replay
+from broker.log import recovery
+from broker.log.durability import FlushJob
+from broker.log.indexes import TimeIndex
+from broker.log.segment import Segment
 from broker.protocol.schema import metadata_records as records
+from broker.quorum.leadership import Leadership
+from broker.replication import Partition
 from chaos.mutants.hunt_plans import Values, draw, hunt_plan, killings
 from chaos.plans.plan import Plan
 from chaos.runs.simulation import simulate
@@ -41,9 +48,78 @@ def leaves_fencing_out(rule: Callable[..., Any]) -> Callable[..., Any]:
     return change
 
 
+def believes_too_much(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A follower that has fetched is taken to hold all that the leader has."""
+
+    def follower_fetched(self: Any, replica_id: int, fetch_offset: int, *rest: Any) -> Any:
+        return rule(self, replica_id, self.log_end_offset, *rest)
+
+    return follower_fetched
+
+
+def believes_voters_too_much(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def heard(self: Any, message: Any, fetch: Any, log: Any, *rest: Any) -> Any:
+        reply = rule(self, message, fetch, log, *rest)
+        if reply is None and message.sender in self.voters:
+            self.voters[message.sender].end_offset = log.end_offset
+        return reply
+
+    return heard
+
+
+def syncs_nothing(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self: None
+
+
+def takes_even_epochs_only(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda header: rule(header) and not header.leader_epoch % 2
+
+
+def writes_the_offset_before(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, last_offset, position: rule(self, last_offset - 1, position)
+
+
+def indexes_the_time_after(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, timestamp, relative: rule(self, timestamp + 1, relative)
+
+
+def flushed() -> Plan:
+    """Every record is flushed before anybody hears of it."""
+    return failover(settings={"log.flush.interval.messages": "1"})
+
+
+def indexed() -> Plan:
+    """Every batch is in the indexes."""
+    return failover(settings={"log.index.interval.bytes": "0"})
+
+
 MISTAKES = {
     "all images leave the same record out": Mistake(
         "image-is-a-replay", failover, replay.APPLY, records.BrokerRegistrationChangeRecord, leaves_fencing_out
+    ),
+    "a leader believes too much of a follower": Mistake(
+        "believed-end-is-shared", failover, Partition, "follower_fetched", believes_too_much
+    ),
+    "a quorum leader believes too much of a voter": Mistake(
+        "metadata-believed-end-is-shared", failover, Leadership, "heard", believes_voters_too_much
+    ),
+    "the quorum counts what is only in memory": Mistake(
+        "metadata-held-by-majority", failover, FlushJob, "run", syncs_nothing
+    ),
+    "a recovery point is ahead of the disk": Mistake(
+        "recovery-point-is-durable", flushed, FlushJob, "run", syncs_nothing
+    ),
+    "what is acknowledged is only in memory": Mistake(
+        "acknowledged-is-durable", flushed, FlushJob, "run", syncs_nothing
+    ),
+    "a loaded epoch cache lacks an epoch": Mistake(
+        "epoch-cache-is-a-replay", failover, recovery, "has_epoch", takes_even_epochs_only
+    ),
+    "an offset index is wrong": Mistake(
+        "offset-index-is-a-replay", indexed, Segment, "_index_batch", writes_the_offset_before
+    ),
+    "a time index is wrong": Mistake(
+        "time-index-is-a-replay", indexed, TimeIndex, "add_if_later", indexes_the_time_after
     ),
 }
 
@@ -54,10 +130,16 @@ def found(plan: Plan) -> list[str]:
     return [violation.name for violation in result.violations]
 
 
+@cache
+def without(plan: Callable[[], Plan]) -> list[str]:
+    """What a sound broker breaks."""
+    return found(plan())
+
+
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_in_what_is_derived_is_seen(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = mistake.plan()
-    assert found(plan) == []
+    assert without(mistake.plan) == []
     if isinstance(mistake.owner, dict):
         monkeypatch.setitem(mistake.owner, mistake.name, mistake.by(mistake.owner[mistake.name]))
     else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chaos.runtimes.sim.invariants.known import Known
-from tests.support.clusters.known_partitions import decision, known
+from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
+from chaos.runtimes.sim.invariants.known import Belief, Known, Lost
+from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 NOTHING = known()
@@ -14,6 +16,35 @@ NOTHING = known()
 
 def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
     return before, now, about
+
+
+def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[Known]:
+    """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
+    copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
+    belief = Belief(1, epoch, ((follower, end),))
+    about: dict[str, Any] = {"views": [view(hw=5, leo=6)], "truth": decision(), "believed": belief, **more}
+    return (known(5, copies=copies, **about),)
+
+
+def durably(*nodes: int, acks: int = -1, **more: Any) -> tuple[Ack, Known]:
+    return Ack(4, acks, 2, None, None, durable=nodes), known(5, copies={1: 5, 2: 5}, truth=decision(), **more)
+
+
+def held(end: int, voter: int = 3, epoch: int = 3, **more: Any) -> Arguments:
+    """Node 1 leads the quorum in epoch 3; node 3 lacks the last of five batches."""
+    return None, seat(epoch=epoch)._replace(believed=((voter, end),)), quorum(**more)
+
+
+BATCHES = (*run(3), *run(6, start=3, epoch=4))
+ROWS = (Row(0, 0, 10), Row(2, 90, 30), Row(5, 200, 20))
+
+
+def segment(offsets: tuple[Any, ...] = (), times: tuple[Any, ...] = (), latest: tuple[int, int] = (30, 2)) -> Arguments:
+    return (Indexed(50, ROWS, offsets, times, latest),)
+
+
+def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
+    return Epochs(entries, start, 6), BATCHES
 
 
 DERIVED: dict[str, list[Case]] = {
@@ -35,4 +66,42 @@ DERIVED: dict[str, list[Case]] = {
             decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2))),
         ),
     ],
+    "believed-end-is-shared": [
+        ("another batch behind what is committed", believing(6, 3), believing(6, 2)),
+        ("too little is no harm", believing(6, 3), believing(5, 3)),
+        ("an epoch that is over", believing(6, 3), believing(6, 3, epoch=0)),
+        (
+            "lost with the power",
+            believing(6, 3, lost={3: Lost(6, 102)}),
+            believing(6, 3, lost={3: Lost(6, 102)}, always_durable=False),
+        ),
+        ("a damaged disk", believing(6, 3, damaged={2}), believing(6, 3, damaged={3})),
+    ],
+    "metadata-believed-end-is-shared": [
+        ("more than it has", held(5), held(4)),
+        ("more than is durable", held(5, 2, durable={2: 4}), held(5, 2, durable={2: 5})),
+        ("it is in another epoch", held(5), held(5, epochs={3: 4})),
+    ],
+    "recovery-point-is-durable": [("beyond what is", (7, 6), (6, 6))],
+    "acknowledged-is-durable": [
+        ("by one too few", durably(1), durably(1, 2)),
+        ("by nobody, with acks=1", durably(acks=1), durably(1, acks=1)),
+        ("before a permitted loss", durably(1), durably(1, void_epoch=2)),
+    ],
+    "epoch-cache-is-a-replay": [
+        ("an epoch begins too late", cache((1, 0), (4, 4)), cache((1, 0), (4, 3))),
+        ("one is missing", cache((1, 0)), cache((4, 4), start=4)),
+        ("one too many", cache((1, 0), (4, 3), (5, 5)), cache((1, 0), (4, 3), (5, 6))),
+    ],
+    "offset-index-is-a-replay": [
+        ("another byte", segment(((2, 91),)), segment(((2, 90),))),
+        ("another offset", segment(((1, 90),)), segment(((2, 90), (5, 200)))),
+        ("out of order", segment(((5, 200), (2, 90))), segment(((2, 90), (5, 200)))),
+    ],
+    "time-index-is-a-replay": [
+        ("not the largest", segment(times=((20, 5),)), segment(times=((30, 2),))),
+        ("another offset", segment(times=((30, 5),)), segment(times=((10, 0), (30, 2)))),
+        ("in memory", segment(latest=(20, 5)), segment(latest=(30, 2))),
+    ],
+    "log-start-is-kept": [("too early", (50, 50, 52), (52, 50, 52)), ("too late", (53, 50, 52), (60, 60, 52))],
 }

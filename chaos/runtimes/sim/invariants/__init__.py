@@ -8,6 +8,7 @@ from chaos.runtimes.sim.invariants import (
     acks,
     commitment,
     decisions,
+    derived,
     metadata,
     producers,
     reads,
@@ -19,7 +20,7 @@ from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 
-ROOMS = (acks, commitment, decisions, metadata, producers, reads, replicas, transactions)
+ROOMS = (acks, commitment, decisions, derived, metadata, producers, reads, replicas, transactions)
 """Whoever is imported has entered its invariants into the table."""
 
 __all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "Watch", "When"]

@@ -25,6 +25,8 @@ class Ack(NamedTuple):
     epoch: int = -1
     """The newest leader epoch of a batch that has the value at the offset, in the log of any running replica; -1 where
     none has it. Looked up only after a permitted loss."""
+    durable: tuple[int, ...] | None = None
+    """The nodes on whose disks it is durable, those that are down included; None where no flush is promised."""
 
 
 def is_overtaken(ack: Ack, known: Known) -> bool:
@@ -66,6 +68,24 @@ def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
     needed = min(ack.min_isr, len(known.truth.replicas)) if known.truth is not None else ack.min_isr
     holders = [node for node in known.copies if known.held_once(node, batch.end)]
     return None if len(holders) >= needed else f"offset {ack.offset} is held by {holders}; min ISR is {ack.min_isr}"
+
+
+@invariant("acknowledged-is-durable", When.ACK, "Kafka, topic configuration flush.messages")
+def acknowledged_is_durable(ack: Ack, known: Known) -> str | None:
+    """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
+    with acks=1 on one. (Not asked of batches from before a permitted loss, nor of acks=1 where no log has it.)"""
+    if ack.durable is None or ack.acks == 0 or _is_not_promised(known) or is_overtaken(ack, known):
+        return None
+    if ack.acks == -1:
+        batch = known.ledger.at(ack.offset)
+        if batch is None or batch.end <= known.ledger.low or batch.epoch < known.void_epoch:
+            return None
+        needed = min(ack.min_isr, len(known.truth.replicas)) if known.truth is not None else ack.min_isr
+    else:
+        needed = 1 if any(copy.low <= ack.offset < copy.end for copy in known.copies.values()) else 0
+    if len(ack.durable) >= needed:
+        return None
+    return f"offset {ack.offset} was acknowledged, and is durable on {list(ack.durable)}; needed are {needed}"
 
 
 @invariant("acknowledged-offset", When.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")

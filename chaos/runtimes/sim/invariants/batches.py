@@ -209,4 +209,25 @@ class Copy:
         self.compare(ledger)
 
 
-__all__ = ["NO_BATCHES", "Batch", "Copy", "Ledger", "Written", "read"]
+def are_alike(one: Copy, other: Copy, end: int) -> bool:
+    """Whether two logs hold the same batches before `end`. Both have been compared with the ledger: what they share
+    with it they share with each other.
+    """
+    known = min(one.matched, other.matched)
+    if end <= known:
+        return True
+    if one.end < end or other.end < end:
+        return False
+    mine = bisect_right(one.batches, known, key=_end)
+    its = bisect_right(other.batches, known, key=_end)
+    return _until(one.batches, mine, end) == _until(other.batches, its, end)
+
+
+def _until(batches: Sequence[Batch], first: int, end: int) -> Sequence[Batch]:
+    last = first
+    while last < len(batches) and batches[last].base < end:
+        last += 1
+    return batches[first:last]
+
+
+__all__ = ["NO_BATCHES", "Batch", "Copy", "Ledger", "Written", "are_alike", "read"]

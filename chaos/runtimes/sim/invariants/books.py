@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
 from chaos.runtimes.sim.invariants.known import STANDING, Lost, Read
 from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:
     from broker.cluster.image import PartitionImage
+    from broker.log.log import Log
     from chaos.runtimes.sim.invariants.acks import Ack
     from chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
     from chaos.runtimes.sim.invariants.known import Known, View
@@ -67,6 +69,36 @@ class Judge:
         """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
         for each in entered(When.LOADED):
             wrong = each.check(node, whole, now, known)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
+    def derived(self, known: Known, node: int, log: Log, disk: Any, *, anew: bool) -> None:
+        """What is kept beside a log must be what its batches say. `anew`: it was loaded or truncated; else its start
+        has moved.
+        """
+        if node in known.cluster.damaged:
+            return
+        if not known.promise.hw_truncation:
+            for each in entered(When.EPOCHS):
+                wrong = each.check(epochs_of(log), known.copies[node].batches)
+                if wrong is not None:
+                    self._report(each, wrong, node, known, {})
+        for each, wrong in wrong_in(indexed(log, disk), entered(When.INDEXES)) if anew else ():
+            self._report(each, wrong, node, known, {})
+
+    def started(self, known: Known, node: int, log: Log, kept: int) -> None:
+        """A log was loaded, and `kept` is where the checkpoint says that it starts."""
+        for each in entered(When.STARTED):
+            wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept)
+            if wrong is not None and node not in known.cluster.damaged:
+                self._report(each, wrong, node, known, {})
+
+    def flushed(self, known: Known, node: int, recovery_point: int, end: int) -> None:
+        """A log's recovery point, and the end of what is durable of it."""
+        if node in known.cluster.damaged:
+            return
+        for each in entered(When.FLUSHED):
+            wrong = each.check(recovery_point, end)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 

@@ -104,6 +104,28 @@ def valid_high_watermark(known: Known) -> str | None:
     return None
 
 
+@invariant("believed-end-is-shared", When.PARTITION, "KIP-903; Raft, figure 2: matchIndex")
+def believed_end_is_shared(known: Known) -> str | None:
+    """What the leader of the newest epoch believes of where a follower's log ends is true, or was too little: up to
+    there both logs are the same. (A loss of power may have taken it since, where nothing promises that it does not.)"""
+    truth, believed = known.truth, known.believed
+    if truth is None or believed is None or known.promise.hw_truncation or known.promise.without_controller:
+        return None
+    leader = believed.leader
+    view = known.views.get(leader)
+    if view is None or not view.leads or view.replicas != truth.replicas:
+        return None
+    if (leader, believed.leader_epoch) != (truth.leader, truth.leader_epoch) or view.leader_epoch != truth.leader_epoch:
+        return None
+    for follower, end in believed.ends:
+        if end <= 0 or known.share(leader, follower, end) or not known.cluster.damaged.isdisjoint((leader, follower)):
+            continue
+        lost = known.lost.get(follower)
+        if lost is None or lost.upto < end or known.always_durable:
+            return f"node {leader} believes that node {follower} has all before {end}: {lacks(known, follower)}"
+    return None
+
+
 @invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """Who is elected holds every committed batch. (Not promised of unclean elections, of a last replica that lost

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written
+from chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written, are_alike
 from chaos.runtimes.sim.invariants.journal import Decoded
 from chaos.runtimes.sim.invariants.log_replay import LogReplay
 from chaos.runtimes.sim.invariants.producers import Producer
@@ -14,6 +14,7 @@ from chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
+    from broker.replication import Partition
 
 RECOVERING: Final = 1
 """`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
@@ -54,6 +55,15 @@ class View(NamedTuple):
 
 STANDING: Final = View._fields.index("start")
 """So many of a view's fields are the replica's standing: what stays as records come and are committed."""
+
+
+class Belief(NamedTuple):
+    """Where a leader believes that its followers' logs end."""
+
+    leader: int
+    leader_epoch: int
+    ends: tuple[tuple[int, int], ...]
+    """(follower, end): exclusive; -1 where it has not heard."""
 
 
 class Read(NamedTuple):
@@ -106,6 +116,9 @@ class Known:
     partition: int = 0
     topic_id: bytes = bytes(16)
     promise: Promise = field(default_factory=Promise)
+    always_durable: bool = True
+    """Whether it promised to be durable from the beginning on: as settings change, so does what is promised of what
+    was written before."""
     cluster: Cluster = field(default_factory=Cluster)
     ledger: Ledger = field(default_factory=Ledger)
     copies: dict[int, Copy] = field(default_factory=dict)
@@ -121,6 +134,8 @@ class Known:
     stale: set[int] = field(default_factory=set)
     """Nodes whose high watermark may be from before a permitted loss."""
     lost: dict[int, Lost] = field(default_factory=dict)
+    believed: Belief | None = None
+    """Of the leader that has heard from a follower last."""
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
     replay: LogReplay = field(default_factory=LogReplay)
@@ -131,6 +146,11 @@ class Known:
     """(base offset, leader epoch) to the batch that was first seen there."""
     served: dict[int, Read] = field(default_factory=dict)
     """Offset to what a reader was served there first, since the last permitted loss of that offset."""
+
+    def promised(self, promise: Promise) -> None:
+        """That is what the configuration promises now."""
+        self.promise = promise
+        self.always_durable = self.always_durable and promise.durable
 
     def counts(self, view: View) -> bool:
         """False for a replica that lives before a permitted loss: what it thinks is committed is not."""
@@ -167,6 +187,18 @@ class Known:
             if copy is None or copy.matched < end or copy.low > low:
                 lacking.append(node)
         return lacking
+
+    def believes(self, leader: Partition) -> bool:
+        """Note where a leader believes that its followers' logs end. True if that is news."""
+        ends = tuple([(replica.broker_id, replica.log_end_offset) for replica in leader.followers.values()])
+        now = Belief(leader.local_id, leader.leader_epoch, ends)
+        before, self.believed = self.believed, now
+        return now != before
+
+    def share(self, one: int, other: int, end: int) -> bool:
+        """Whether the logs of two nodes are one and the same before `end`, as far as it has not been deleted."""
+        mine, its = self.copies.get(one), self.copies.get(other)
+        return end <= self.ledger.low or (mine is not None and its is not None and are_alike(mine, its, end))
 
     def held_once(self, node: int, end: int) -> bool:
         """As `holds`, or it did and a power loss took it, or bits that rot may have."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.protocol.ids import NO_NODE
-from chaos.runtimes.sim.invariants.batches import Copy, Ledger
+from chaos.runtimes.sim.invariants.batches import Copy, Ledger, are_alike
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 
@@ -25,6 +25,8 @@ class Seat(NamedTuple):
     log_end: int
     durable: tuple[int, int, int] | None = None
     """(epoch, vote, leader) as a loss of power would leave them; known only where they have just changed."""
+    believed: tuple[tuple[int, int], ...] = ()
+    """Of a leader: (voter, end) of what each other voter has said to hold durably; -1 before it has spoken."""
     deserted: float = 0.0
     """For how long no majority has fetched from it, as a multiple of the time after which a leader gives up."""
 
@@ -36,12 +38,19 @@ class Quorum:
     voters: tuple[int, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     copies: dict[int, Copy] = field(default_factory=dict)
+    durable: dict[int, int] = field(default_factory=dict)
+    """Node to the end of what is durable in its log, when somebody committed last. None of a damaged disk."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Epoch to the node that led it."""
     votes: dict[tuple[int, int], int] = field(default_factory=dict)
     """(node, epoch) to whom its vote went."""
     epochs: dict[int, int] = field(default_factory=dict)
     """The highest epoch that each node has been in, over all its incarnations."""
+
+    def holds_durably(self, node: int, end: int) -> bool:
+        """Whether a node has all that is committed before `end`, and no loss of power can take it."""
+        copy = self.copies.get(node)
+        return copy is not None and copy.matched >= end and self.durable.get(node, end) >= end
 
 
 @invariant("one-controller-per-epoch", When.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
@@ -113,14 +122,36 @@ def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum)
 
 @invariant("metadata-held-by-majority", When.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds")
 def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """What a quorum leader calls committed is in the logs of a majority of the voters."""
+    """What a quorum leader calls committed is durable in the logs of a majority of the voters. (On a disk that was
+    damaged, or that forgets what was synced, it only has to be in the log.)"""
     if not now.leads or (before is not None and before.hw == now.hw) or not quorum.voters:
         return None
     end = min(now.hw, quorum.ledger.end)
-    holders = [node for node in quorum.voters if node in quorum.copies and quorum.copies[node].matched >= end]
+    holders = [node for node in quorum.voters if quorum.holds_durably(node, end)]
     if len(holders) > len(quorum.voters) // 2:
         return None
-    return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}"
+    durable = f"durable are {quorum.durable}"
+    return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}; {durable}"
+
+
+@invariant("metadata-believed-end-is-shared", When.QUORUM, "KIP-595: fetch offsets; Raft, figure 2")
+def metadata_believed_end_is_shared(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """What the newest quorum leader believes of a voter's end is durable there, and up to there both logs are the
+    same."""
+    if not now.leads or now.epoch < max(quorum.leaders, default=-1):
+        return None
+    if before is not None and before.believed == now.believed:
+        return None
+    mine = quorum.copies[now.node]
+    for voter, end in now.believed:
+        its = quorum.copies.get(voter)
+        if end <= 0 or its is None or quorum.epochs.get(voter, 0) > now.epoch:
+            continue
+        if not are_alike(mine, its, end):
+            return f"believes that node {voter} has all before {end}; its log ends at {its.end}"
+        if quorum.durable.get(voter, end) < end:
+            return f"believes that node {voter} has all before {end}; durable is what is before {quorum.durable[voter]}"
+    return None
 
 
 @invariant("metadata-commits-own-epoch", When.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record")

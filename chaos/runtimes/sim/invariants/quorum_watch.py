@@ -8,10 +8,12 @@ from broker.control.kraft.quorum_storage import STATE_FILE
 from broker.protocol.ids import NO_NODE
 from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
+from chaos.runtimes.sim.invariants.durable import durable_end
 from chaos.runtimes.sim.invariants.metadata import Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
+    from broker.log.log import Log
     from chaos.runtimes.sim.invariants.batches import Written
     from chaos.runtimes.sim.invariants.books import Report
     from chaos.runtimes.sim.invariants.metadata import Seat
@@ -32,6 +34,15 @@ class QuorumWatch:
         self._durable: dict[int, Any] = {}
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
+        self._flushed = entered(When.FLUSHED)
+        self._logs: dict[int, tuple[Log, Any]] = {}
+        """Log and disk of each node that runs."""
+        self._left: dict[int, int] = {}
+        """Of nodes that are down: the end of what was durable."""
+        self._recovery_points: dict[int, tuple[int, int]] = {}
+        """With the generation of the log, as seen last."""
+        self.damaged: set[int] = set()
+        """Nodes whose disks were damaged on purpose, or forget what was synced."""
 
     def take_in(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
         """One node's seat, or its log, has changed."""
@@ -50,6 +61,9 @@ class QuorumWatch:
                 wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
+        self._logs[node] = log, disk
+        self._left.pop(node, None)
+        self._recovery_point(node, log, disk)
         now = sight.seat_of(node, incarnation, quorum, seen)
         led = before is not None and before.leads and before.incarnation == incarnation
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
@@ -61,6 +75,8 @@ class QuorumWatch:
             now = now._replace(durable=sight.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)
         self._seats[node] = now
         known.ledger.compare(known.copies.values())
+        if now.leads and (before is None or before.hw != now.hw or before.believed != now.believed):
+            self._take_in_disks()
         for check in self._checks:
             wrong = check.check(before, now, known)
             if wrong is not None:
@@ -70,6 +86,21 @@ class QuorumWatch:
         if now.voted != NO_NODE:
             known.votes.setdefault((node, now.epoch), now.voted)
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
+
+    def _recovery_point(self, node: int, log: Log, disk: Any) -> None:
+        point = log.durability.recovery_point, log.generation
+        if point == self._recovery_points.get(node) or node in self.damaged:
+            return
+        self._recovery_points[node] = point
+        for check in self._flushed:
+            wrong = check.check(point[0], durable_end(log, disk))
+            if wrong is not None:
+                self._report(check, wrong, node, None, {})
+
+    def _take_in_disks(self) -> None:
+        """See what is durable of each log."""
+        ends = {node: durable_end(log, disk) for node, (log, disk) in self._logs.items()}
+        self.known.durable = {node: end for node, end in {**ends, **self._left}.items() if node not in self.damaged}
 
     def _commit(self, seat: Seat, copy: Copy) -> None:
         ledger = self.known.ledger
@@ -84,6 +115,8 @@ class QuorumWatch:
         """What a dead node's disk has of the metadata log."""
         log = sight.metadata_log(broker)
         before = self.known.copies.get(node)
+        self._logs.pop(node, None)
+        self._left[node] = durable_end(log, disk)
         left = self.known.copies[node] = sight.copy_on_disk(disk, log.directory)
         if before is not None:
             left.low = before.low

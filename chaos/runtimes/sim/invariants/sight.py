@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
     from broker.coordinators.transactions.shard import Shard
     from broker.coordinators.transactions.values import Transaction
+    from broker.log.indexes import EntryFile
     from broker.log.log import Log
     from broker.log.producer_rules import Producer
     from broker.replicas.hosted import Hosted
@@ -139,12 +140,17 @@ def aborted_in(log: Log, disk: Disk) -> tuple[Ended, ...]:
     """The index of aborted transactions, over all segments."""
     found: list[Ended] = []
     for segment in log.segments:
-        index, path = segment.aborted, f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
-        rows, size = peek(disk, path) or b"", index.ENTRY.size
-        count = index._count if index._count >= 0 else len(rows) // size
-        whole = bytes(rows[: count * size]) + bytes(index._pending)
-        found += (Ended(*row[1:]) for row in index.ENTRY.iter_unpack(whole[: len(whole) // size * size]))
+        path = f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
+        found += (Ended(*row[1:]) for row in entries_of(segment.aborted, path, disk))
     return tuple(found)
+
+
+def entries_of(index: EntryFile[Any], path: str, disk: Disk) -> tuple[tuple[Any, ...], ...]:
+    """The entries of an index as its log reads them: those in the file, and those that are still in memory."""
+    rows, size = peek(disk, path) or b"", index.ENTRY.size
+    count = index._count if index._count >= 0 else len(rows) // size
+    whole = bytes(rows[: count * size]) + bytes(index._pending)
+    return tuple(index.ENTRY.iter_unpack(whole[: len(whole) // size * size]))
 
 
 def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, Entry | None]:
@@ -179,6 +185,7 @@ def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSna
         state.leader_id,
         seen.high_watermark,
         seen.log_end_offset,
+        believed=tuple(zip([each for each in quorum.voters if each != node], seen.believed, strict=False)),
         deserted=quorum.deserted_ms() / quorum.leader_patience_ms if seen.leads else 0.0,
     )
 

@@ -37,6 +37,16 @@ class When(StrEnum):
     LOADED = "loaded"
     """A log was loaded: check(node: int, whole: int, now: int, known: Known): where its sound batches end, and where it
     does."""
+    FLUSHED = "flushed"
+    """A recovery point has moved, or its log was truncated, or its node is down: check(recovery_point: int, end: int),
+    with the end of what is durable."""
+    EPOCHS = "epochs"
+    """A log was loaded or truncated, or its start has moved: check(cache: Epochs, batches: Iterable[Batch])."""
+    INDEXES = "indexes"
+    """A log was loaded or truncated: check(segment: Indexed), for each segment."""
+    STARTED = "started"
+    """A log was loaded: check(start: int, first: int, kept: int): its start, the base offset of its first segment, and
+    what the checkpoint says."""
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"

@@ -12,9 +12,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.ack_watch import ack_of
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.books import Change, Judge
+from chaos.runtimes.sim.invariants.derived import kept_start
+from chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Cluster, Known
 from chaos.runtimes.sim.invariants.promises import Promises
@@ -36,10 +38,10 @@ Place = tuple[bytes, int]
 LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 
-Glance = tuple[Any, int, int, list[tuple[Any, ...]]]
-"""The seat in the quorum (`QuorumSnapshot`), the image's offset, how many topics, and each replica."""
-"""A node's seat in the quorum, its image's offset, how many topics it hosts, and its replicas."""
-NOTHING_SEEN: Glance = (), -1, -1, []
+Glance = tuple[Any, int, int, list[tuple[Any, ...]], list[list[int]]]
+"""A node's seat in the quorum (`QuorumSnapshot`), its image's offset, how many topics it hosts, its replicas, and where
+those that lead believe that their followers' logs end."""
+NOTHING_SEEN: Glance = (), -1, -1, [], []
 
 
 class Kernel(Protocol):
@@ -69,13 +71,15 @@ class WatchedWorld(Protocol):
 class _Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("before", "copy", "hosted", "known", "log", "shard", "state", "view")
+    __slots__ = ("before", "copy", "hosted", "known", "log", "recovery_point", "shard", "state", "view")
 
     def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.known, self.copy = known, copy
         self.before: tuple[Any, ...] = ()
         """What the last glance saw of it."""
+        self.recovery_point = -1, -1
+        """With the generation of the log, as seen last."""
         self.view: View | None = None
         self.shard: Any = None
         """The coordinator's shard on it that was seen last."""
@@ -147,11 +151,13 @@ class _Node:
                 log.log_start_offset,
             )
             replicas.append(seen)
+        led = [state.followers.values() for state, _ in self.looked_at if state.is_leader]
         return (
             self.inspect(),
             self.image.offset,
             len(self.by_id),
             replicas,
+            [[follower.log_end_offset for follower in followers] for followers in led],
         )
 
 
@@ -174,6 +180,8 @@ class Watch:
         self._config: Any = None
         """Of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
+        self._believers: list[_Replica] = []
+        """Leaders that have heard, in this event, where a follower's log ends."""
 
     # ------------------------------------------------------------------------------------------------------- looking
 
@@ -198,7 +206,7 @@ class Watch:
                 self._look_closer(seen, glance, changed, images)
             if seen.loading:
                 loading.append(seen)
-        if changed or images:
+        if changed or images or self._believers:
             self._take_in(changed, images)
         for seen in loading:
             self._coordinators_loaded(seen)
@@ -214,7 +222,7 @@ class Watch:
     ) -> None:
         """Add the replicas that have changed, and the node where its image has."""
         now, before = self._kernel.now, seen.before
-        seat, offset, topics, replicas = glance
+        seat, offset, topics, replicas, believed = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
             seen.due = now + seen.quorum.leader_patience_ms / 1000 / LOOKS if seat.leads else inf
@@ -223,8 +231,10 @@ class Watch:
             self._hosting_changed(seen)
             images.append(seen)
             before, glance = NOTHING_SEEN, seen.glance()
-            *_, replicas = glance
+            *_, replicas, believed = glance
         seen.before = glance
+        if believed != before[4]:
+            self._believers += [replica for replica in seen.replicas if replica.state.is_leader]
         if replicas != before[3]:
             for replica, now_seen in zip(seen.replicas, replicas, strict=True):
                 if now_seen != replica.before:
@@ -242,6 +252,10 @@ class Watch:
             touched.setdefault(known, []).append((before, now))
         for seen in images:
             self._image_moved(seen, touched)
+        believers, self._believers = self._believers, []
+        for replica in believers:
+            if replica.known.believes(replica.state):
+                touched.setdefault(replica.known, [])
         for known, changes in touched.items():
             self._judge.settle(known, changes)
         self._txns.settle(touched)
@@ -270,13 +284,19 @@ class Watch:
 
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
+        point = log.durability.recovery_point, log.generation
+        if point != replica.recovery_point:
+            replica.recovery_point = point
+            self._judge.flushed(known, seen.id, point[0], durable_end(log, seen.sim.disk))
         if copy.generation == log.generation:
             if copy.low < log.log_start_offset:
                 # Each replica deletes by its own retention, a follower sometimes before its leader, and one that lives
                 # before a permitted loss further than what is committed goes.
                 known.ledger.deleted(min(log.log_start_offset, copy.matched))
             if copy.end == log.log_end_offset:
-                copy.low = log.log_start_offset
+                if copy.low != log.log_start_offset:
+                    copy.low = log.log_start_offset
+                    self._judge.derived(known, seen.id, log, seen.sim.disk, anew=False)
                 return
         held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
         found = sight.follow(copy, log, seen.sim.disk)
@@ -288,6 +308,7 @@ class Watch:
             if epoch != copy.batches[-len(found) - 1].epoch:
                 self._judge.began(known, seen.id, epoch, sight.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
+            self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
 
     # ---------------------------------------------------------------------------------------------- what is decided
@@ -303,7 +324,7 @@ class Watch:
         self.cluster.offset = offset
         for topic, index, _ in image.partitions():
             known = self._known(topic.id, topic.name, index)
-            known.promise = self._promised(self._config, image, topic.name)
+            known.promised(self._promised(self._config, image, topic.name))
             touched.setdefault(known, [])
         for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
             gone = self.partitions.pop(place)
@@ -313,7 +334,7 @@ class Watch:
         """One decision, while `images.log` is as it was left by that one."""
         topic, index, partition = decided
         known = self._known(topic.id, topic.name, index)
-        known.promise = self._promised(self._config, self.images.log, topic.name)
+        known.promised(self._promised(self._config, self.images.log, topic.name))
         if partition != known.truth:
             self._judge.decided(known, partition)
 
@@ -349,6 +370,8 @@ class Watch:
         sight.follow(copy, log, seen.sim.disk, checked=True)
         self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=True)
         self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
+        self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
+        self._judge.started(known, seen.id, log, kept_start(log, seen.sim.disk, seen.broker.logs.log_dir))
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
 
@@ -363,11 +386,13 @@ class Watch:
         seen.places = {}
         seen.host(())
         disk = seen.sim.disk
+        points = recovery_points(disk, seen.broker.logs.log_dir)
         for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
                 left = sight.copy_on_disk(disk, log.directory, journal_of(known))
                 self._judge.died(known, seen.id, left)
+                self._judge.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: _Node) -> None:
@@ -400,6 +425,7 @@ class Watch:
         where it is `rotten`, what it has.
         """
         self.cluster.damaged.add(node)
+        self.quorum.damaged.add(node)
         if rotten:
             self.cluster.rotten.add(node)
 
@@ -410,32 +436,8 @@ class Watch:
         record's does; None where that is not known.
         """
         known = self._by_name.get((topic, partition))
-        if known is None or acks == 0:
-            return
-        found = None
-        if value is not None:
-            for seen in self._nodes.values():
-                replica = seen.places.get((known.topic_id, partition))
-                if replica is not None and known.holds(seen.id, offset + 1):
-                    found = sight.record_at(replica.log, seen.sim.disk, offset)
-                    break
-            found = found if found is None else found[: len(value)]
-        epoch = -1 if value is None or known.void_epoch < 0 else self._epoch_of(known, offset, value)
-        self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value, epoch))
-
-    def _epoch_of(self, known: Known, offset: int, value: bytes) -> int:
-        """The newest leader epoch of a batch with this record at `offset`; -1 where no running node has it. (A record
-        that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
-        """
-        newest = -1
-        for seen in self._nodes.values():
-            replica = seen.places.get((known.topic_id, known.partition))
-            batch = None if replica is None else replica.copy.at(offset)
-            if replica is not None and batch is not None and batch.epoch > newest:
-                found = sight.record_at(replica.log, seen.sim.disk, offset)
-                if found is not None and found.startswith(value):
-                    newest = batch.epoch
-        return newest
+        if known is not None and acks != 0:
+            self._judge.acknowledged(known, ack_of(self._nodes.values(), known, offset, value, acks, min_isr))
 
     def served(self, topic: str, partition: int, epoch: int, records: Iterable[tuple[int, int]]) -> None:
         """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""

@@ -1,0 +1,77 @@
+"""Looking at what was acknowledged: which record is there, who appended it, and on whose disks it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.durable import durable_end
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.known import Known
+
+
+class Seen(Protocol):
+    """What is asked of a node that the watch looks at."""
+
+    @property
+    def id(self) -> int:
+        """The node's id."""
+
+    @property
+    def sim(self) -> Any:
+        """A `sight.SimNode`."""
+
+    @property
+    def places(self) -> Mapping[tuple[bytes, int], Any]:
+        """Its replicas by topic id and partition, each with its `log` and its `copy`; none while it is down."""
+
+
+def ack_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes | None, acks: int, min_isr: int) -> Ack:
+    """What a client was told, and what there is of it. `value`: what the record's value begins with, and no other."""
+    nodes = list(nodes)
+    found = None if value is None else _found(nodes, known, offset, value)
+    epoch = -1 if value is None or known.void_epoch < 0 else _epoch_of(nodes, known, offset, value)
+    durable = _durable_on(nodes, known, offset) if known.always_durable else None
+    return Ack(offset, acks, min_isr, found, value, epoch, durable)
+
+
+def _found(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) -> bytes | None:
+    for seen in nodes:
+        replica = seen.places.get((known.topic_id, known.partition))
+        if replica is not None and known.holds(seen.id, offset + 1):
+            found = sight.record_at(replica.log, seen.sim.disk, offset)
+            return found if found is None else found[: len(value)]
+    return None
+
+
+def _epoch_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) -> int:
+    """The newest leader epoch of a batch with this record at `offset`; -1 where no running node has it. (A record
+    that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
+    """
+    newest = -1
+    for seen in nodes:
+        replica = seen.places.get((known.topic_id, known.partition))
+        batch = None if replica is None else replica.copy.at(offset)
+        if replica is not None and batch is not None and batch.epoch > newest:
+            found = sight.record_at(replica.log, seen.sim.disk, offset)
+            if found is not None and found.startswith(value):
+                newest = batch.epoch
+    return newest
+
+
+def _durable_on(nodes: Iterable[Seen], known: Known, offset: int) -> tuple[int, ...]:
+    """The nodes on whose disks a record is durable. What a node that is down has on its disk counts, because it was
+    flushed before anybody heard of it; and so does what a damaged one has.
+    """
+    found = []
+    for seen in nodes:
+        replica = seen.places.get((known.topic_id, known.partition))
+        if replica is None or seen.id in known.cluster.damaged:
+            if known.held_once(seen.id, offset + 1):
+                found.append(seen.id)
+        elif durable_end(replica.log, seen.sim.disk) > offset:
+            found.append(seen.id)
+    return tuple(found)

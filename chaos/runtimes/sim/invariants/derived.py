@@ -1,0 +1,133 @@
+"""What a log keeps beside its batches, and the same made from the batches alone: epochs, indexes, the log's start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.log.checkpoints import LOG_STARTS
+from broker.log.segment import INDEX, LOG, TIME_INDEX, file_name
+from broker.protocol.records import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+from chaos.runtimes.sim.invariants.durable import offsets_in
+from chaos.runtimes.sim.invariants.sight import entries_of, peek
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+    from broker.log.segment import Segment
+    from chaos.runtimes.sim.invariants.headers import Batch
+
+
+class Row(NamedTuple):
+    """A batch as it stands in its segment."""
+
+    relative: int
+    """Its last offset, less the segment's base."""
+    position: int
+    """The byte at which it begins."""
+    timestamp: int
+    """Its largest."""
+
+
+class Indexed(NamedTuple):
+    """One segment, and what is kept beside it."""
+
+    base: int
+    rows: tuple[Row, ...]
+    offsets: tuple[tuple[int, int], ...]
+    """The offset index: (relative offset, position)."""
+    times: tuple[tuple[int, int], ...]
+    """The time index: (timestamp, relative offset)."""
+    latest: tuple[int, int]
+    """The largest timestamp in memory, and its relative offset; -1 and whatever where there is none."""
+
+
+class Epochs(NamedTuple):
+    """The epoch cache of a log that has offsets from `start` to `end` - 1."""
+
+    entries: tuple[tuple[int, int], ...]
+    start: int
+    end: int
+
+
+def indexed(log: Log, disk: Any) -> list[Indexed]:
+    """All segments of a log."""
+    return [_segment(log, segment, disk) for segment in log.segments]
+
+
+def _segment(log: Log, segment: Segment, disk: Any) -> Indexed:
+    base, path = segment.base_offset, f"{log.directory}/{file_name(segment.base_offset, '')}"
+    buffer, rows, at = peek(disk, path + LOG) or b"", [], 0
+    size = min(segment.size, len(buffer))
+    while at + HEADER_SIZE <= size:
+        header = HEADER.unpack_from(buffer, at)
+        rows.append(Row(header[0] + header[6] - base, at, header[8]))
+        at += LENGTH_OVERHEAD + header[1]
+    offsets = entries_of(segment.index, path + INDEX, disk)
+    times = entries_of(segment.time_index, path + TIME_INDEX, disk)
+    return Indexed(base, tuple(rows), offsets, times, (segment.max_timestamp, segment.max_timestamp_offset - base))
+
+
+def epochs_of(log: Log) -> Epochs:
+    """A log's epoch cache as it is in memory."""
+    entries = tuple((each.epoch, each.start_offset) for each in log.epochs.entries)
+    return Epochs(entries, log.log_start_offset, log.log_end_offset)
+
+
+def kept_start(log: Log, disk: Any, directory: str) -> int:
+    """Where the checkpoint of log starts says that a log starts; 0 where it says nothing."""
+    return offsets_in(disk, f"{directory}/{LOG_STARTS}").get((log.topic, log.partition), 0)
+
+
+@invariant("epoch-cache-is-a-replay", When.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432")
+def epoch_cache_is_a_replay(cache: Epochs, batches: Iterable[Batch]) -> str | None:
+    """After a load, a truncation or a move of the log's start, the epoch cache is what the batches say: each epoch from
+    its first batch on, or from the log's start. (And a leader's own, from the log's end on, while it wrote nothing.)"""
+    wanted: list[tuple[int, int]] = []
+    for batch in batches:
+        if batch.end > cache.start and (not wanted or wanted[-1][0] != batch.epoch):
+            wanted.append((batch.epoch, max(batch.base, cache.start)))
+    found = list(cache.entries)
+    if found and found[-1][1] >= cache.end and found != wanted:
+        found.pop()
+    return None if found == wanted else f"the epoch cache is {list(cache.entries)}, the batches say {wanted}"
+
+
+@invariant("offset-index-is-a-replay", When.INDEXES, "Kafka: OffsetIndex; KAFKA-5642, KAFKA-7157")
+def offset_index_is_a_replay(segment: Indexed) -> str | None:
+    """After a load or a truncation, each entry of an offset index is a batch of its segment: the last offset, and the
+    byte at which it begins; in order, each once."""
+    rows = {row.position: row.relative for row in segment.rows}
+    wrong = [entry for entry in segment.offsets if rows.get(entry[1]) != entry[0]]
+    if wrong or any(a[1] >= b[1] for a, b in zip(segment.offsets, segment.offsets[1:], strict=False)):
+        return f"segment {segment.base}: the offset index has {wrong or list(segment.offsets)}: no such batches"
+    return None
+
+
+@invariant("time-index-is-a-replay", When.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
+def time_index_is_a_replay(segment: Indexed) -> str | None:
+    """After a load or a truncation, each entry of a time index is the largest timestamp up to a batch, and the last
+    offset of the first batch that has it; and so is what the segment has in memory, for all of its batches."""
+    steps: list[tuple[int, int]] = []
+    for row in segment.rows:
+        if row.timestamp > (steps[-1][0] if steps else -1):
+            steps.append((row.timestamp, row.relative))
+    known = dict(steps)
+    wrong = [entry for entry in segment.times if known.get(entry[0]) != entry[1]]
+    if wrong:
+        return f"segment {segment.base}: the time index has {wrong}, the batches say {steps}"
+    latest = steps[-1] if steps else (-1, segment.latest[1])
+    return None if segment.latest == latest else f"segment {segment.base}: the latest is {segment.latest}, not {latest}"
+
+
+@invariant("log-start-is-kept", When.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
+def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
+    """A log that was loaded starts where its checkpoint of log starts says, or at its first segment if that is
+    later."""
+    return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
+
+
+def wrong_in(segments: Sequence[Indexed], checks: Iterable[Any]) -> list[tuple[Any, str]]:
+    """The invariants that one of these segments breaks, each with what is wrong first."""
+    found = [(each, each.check(segment)) for each in checks for segment in segments]
+    return [(each, wrong) for each, wrong in found if wrong is not None]

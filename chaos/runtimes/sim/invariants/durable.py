@@ -1,0 +1,58 @@
+"""What of a log's batches is sure to survive a loss of power, whatever the broker believes of that."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from broker.log.checkpoints import RECOVERY_POINTS
+from broker.log.segment import LOG, file_name
+from chaos.runtimes.sim.invariants.batches import read
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+    from chaos.runtimes.sim.disk_content import Content
+
+
+def durable_end(log: Log, disk: Any) -> int:
+    """Exclusive end of the batches whose bytes, and whose file's name, nothing can take back any more."""
+    names = disk.names
+    for segment in log.segments:
+        path = f"{log.directory}/{file_name(segment.base_offset, LOG)}"
+        found = names.find(path, durable=True)
+        if found is None or found is not names.find(path):
+            return segment.base_offset
+        sure = sure_bytes(found.content)
+        if sure < segment.size:
+            at = bisect_right(segment.stops, sure) - 1
+            return segment.ends[at] if at >= 0 else _end_within(found.content, int(sure), segment.base_offset)
+    return log.log_end_offset
+
+
+def _end_within(content: Content, size: int, base: int) -> int:
+    end = base
+    for batch, _ in read(content.cached, 0, size):
+        end = batch.end
+    return end
+
+
+def sure_bytes(content: Content) -> float:
+    """How many of a file's first bytes are durable; infinite where all are. A later fsync takes no change that an
+    earlier one failed on.
+    """
+    sure = content._sure() if content._after_failure else ()
+    doubtful = (op[0] for at, op in enumerate(content.pending) if at >= len(sure) or not sure[at])
+    return min(doubtful, default=inf)
+
+
+def recovery_points(disk: Any, directory: str) -> dict[tuple[str, int], int]:
+    """What the checkpoint of recovery points says, by topic and partition; nothing where it cannot be read."""
+    return offsets_in(disk, f"{directory}/{RECOVERY_POINTS}")
+
+
+def offsets_in(disk: Any, path: str) -> dict[tuple[str, int], int]:
+    """What a checkpoint of offsets says."""
+    found = disk.names.find(path)
+    rows = [] if found is None else [row.split() for row in bytes(found.content.cached).decode().splitlines()[2:]]
+    return {(row[0], int(row[1])): int(row[2]) for row in rows if len(row) == 3}
