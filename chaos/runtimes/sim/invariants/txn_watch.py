@@ -74,7 +74,8 @@ class TransactionWatch:
             return
         index = anew or bool(replay.news)
         found = sight.memory_of(log, ids, disk, aborted=index)
-        base = log.segments[0].base_offset  # what retention or a request deleted has no index any more
+        # What retention or a request deleted has no index any more.
+        base = log.segments[0].base_offset if log.segments else 0
         if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
             ids = [producer_id for producer_id in ids if found.senders[producer_id] is not None]
         replayed = Remembered(
