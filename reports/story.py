@@ -286,6 +286,9 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
             continue
         if record.sent.state == ACKNOWLEDGED and record.sent.done is not None:
             words.append(f"{record.name} was acknowledged after {record.sent.done:.3f} s, at offset {record.offset}.")
+        if record.name in told.mistaken:
+            at = told.mistaken[record.name]
+            words.append(f"It was never appended: at {at:.3f} s a broker took it for another batch, sent before.")
         doom = next((m for m in told.moments if m.lost == record.name), None)
         if doom is not None and doom.kind == "leads":
             words.append(f"It was lost at {doom.t:.3f} s, when broker {doom.lane} came to lead without it.")
@@ -309,7 +312,8 @@ def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
         replica = told.logs.replicas[node]
         if not replica.stretches and not replica.leo and not _hosts(facts, node):
             continue
-        held = [r.name for r in records if r.offset >= 0 and replica.epoch_at(r.offset) == r.epoch]
+        named = [r for r in records if r.offset >= 0 and r.name not in told.mistaken]
+        held = [r.name for r in named if replica.epoch_at(r.offset) == r.epoch]
         holds = f", holding {', '.join(held)}" if held else ", holding none of the records above" if records else ""
         if exact:
             found.append(f"In the end broker {node}'s log ends at {replica.leo} (HW {replica.hw}){holds}.")

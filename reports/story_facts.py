@@ -168,11 +168,20 @@ def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
     facts.faults = [_until_started(bar, starts) for bar in _faults(files, begin)]
     since, until = files.phase("final reads")
     if since is not None:
-        facts.final_reads = since - begin, (until if until is not None else since) - begin
+        over = (until if until is not None else since) - begin
         # What follows is the harness taking the cluster down.
-        facts.events = [event for event in facts.events if event.t <= facts.final_reads[1]]
+        facts.events = [event for event in facts.events if event.t <= over]
+        if _read_to_the_end(files, problem):
+            facts.final_reads = since - begin, over
     facts.wires = list(wires_of(files, begin))
     return facts
+
+
+def _read_to_the_end(files: RunFiles, problem: Problem) -> bool:
+    """Whether a final read came to the end of the partition. Of a run that stopped before, nobody knows what such a
+    read would have found.
+    """
+    return any(problem.where not in mapping(each.get("missing")) for each in objects(files.run.get("final_reads")))
 
 
 def _load_begin(files: RunFiles) -> float:

@@ -75,6 +75,8 @@ class Told:
     """Record's name -> when no log held it any more."""
     at_ack: dict[str, AtAck] = field(default_factory=dict)
     """Record's name -> how its partition stood then."""
+    mistaken: dict[str, float] = field(default_factory=dict)
+    """Record's name -> when a broker took it for one that was sent before, and did not append it."""
     exact: bool = False
     """Whether every append is told of, as the simulator does."""
 
@@ -88,6 +90,29 @@ def offsets_of(replica: ReplicaView, *, surely: bool = True) -> str:
 def ids(nodes: Iterable[int]) -> str:
     """Broker ids for people."""
     return ", ".join(map(str, sorted(nodes))) or "none"
+
+
+def it(names: list[str]) -> str:
+    """A pronoun for so many."""
+    return "it" if len(names) == 1 else "them"
+
+
+def are(records: list[Placed]) -> str:
+    """The verb for so many."""
+    return "is" if len(records) == 1 else "are"
+
+
+def known_words(
+    node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReplicaView
+) -> str:
+    """A broker takes what a producer sends for a batch, at offsets up to the second one, that it sent before."""
+    start, end = offsets
+    where = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"
+    which = "" if has else ", though its log does not have that"
+    return (
+        f"Broker {node} takes {names} for the batch at {where} that producer id {producer_id} sent before{which}. "
+        f"It appends nothing, and answers with that offset{stand(replica)}."
+    )
 
 
 def stand(replica: ReplicaView, *, surely: bool = True) -> str:

@@ -19,7 +19,10 @@ from reports.story_moments import (
     Moment,
     Placed,
     Told,
+    are,
     ids,
+    it,
+    known_words,
     offsets_of,
     stand,
 )
@@ -48,6 +51,7 @@ class _Teller:
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
             "appended": self._appended,
+            "known_batch": self._known_batch,
             "hw_moved": self._hw_moved,
             "offsets": self._offsets,
             "truncated": self._truncated,
@@ -102,11 +106,12 @@ class _Teller:
 
     def _names_in(self, start: int, end: int, epoch: int | None = None) -> list[Placed]:
         """Named records in [start, end), of that epoch where it is given."""
-        found = [each for each in self._records if start <= each.offset < end]
+        found = [each for each in self._records if start <= each.offset < end and each.name not in self._told.mistaken]
         return [each for each in found if epoch is None or each.epoch == epoch]
 
     def _hold(self, replica: ReplicaView) -> list[str]:
-        return [r.name for r in self._records if r.offset >= 0 and replica.epoch_at(r.offset) == r.epoch]
+        named = [r for r in self._records if r.offset >= 0 and r.name not in self._told.mistaken]
+        return [r.name for r in named if replica.epoch_at(r.offset) == r.epoch]
 
     def _check_copies(self, moment: Moment) -> None:
         """Whether this moment took the last copy of a record from all logs."""
@@ -143,7 +148,7 @@ class _Teller:
         name = record.name
         if sent.state == ACKNOWLEDGED:
             self._acknowledged.add(name)
-            leader = self._leader_has(sent, record.epoch)
+            leader = None if name in self._told.mistaken else self._leader_has(sent, record.epoch)
             if leader is not None:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
                 self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
@@ -281,7 +286,7 @@ class _Teller:
         )  # fmt: skip
         fresh = [name for name in lacks if name not in self._doomed]
         if fresh:
-            moment.text += f" It does not have {' and '.join(fresh)}: no reader will get {_it(fresh)} from here on."
+            moment.text += f" It does not have {' and '.join(fresh)}: no reader will get {it(fresh)} from here on."
             moment.weight, moment.grave, moment.lost = MUST, True, fresh[0]
             self._doomed.update(fresh)
         if held - set(self._hold(replica)):
@@ -328,6 +333,18 @@ class _Teller:
             came_from=(source, "sends" if leads else "appends") if source else None,
         )  # fmt: skip
 
+    def _known_batch(self, event: Event, replica: ReplicaView) -> None:
+        """A producer sent a batch again, because it had no answer; or a new batch passed for one sent before."""
+        start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
+        about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
+        names = " and ".join(r.name for r in about) or "what comes"
+        has = not self._told.exact or replica.epoch_at(start) is not None
+        self._told.mistaken.update({} if has else {r.name: event.t for r in about})
+        text = known_words(event.node, names, (start, end), event.int_of("producer_id"), has=has, replica=replica)
+        weight = MUST if any(r.is_subject for r in about) else TURN if about else DETAIL
+        self._at(event, "known", text, f"knows {names} already", offsets_of(replica), weight=weight, grave=not has,
+                 about=tuple(r.name for r in about))  # fmt: skip
+
     def _hw_moved(self, event: Event, replica: ReplicaView) -> None:
         before, replica.hw = replica.hw, event.int_of("hw")
         new = self._names_in(before, replica.hw) if replica.hw > before else []
@@ -338,7 +355,7 @@ class _Teller:
         if replica.hw < before:
             text, weight = f"Broker {event.node}'s high watermark goes back from {before} to {replica.hw}.", TURN
         elif replica.leads:
-            committed = f": {names} {_is(new)} committed" if new else ""
+            committed = f": {names} {are(new)} committed" if new else ""
             text = f"Broker {event.node} moves the high watermark to {replica.hw}{committed}."
         else:
             text = f"Broker {event.node} learns that the high watermark is {replica.hw}."
@@ -457,9 +474,8 @@ class _Teller:
 
     def _fetch_refused(self, event: Event, replica: ReplicaView) -> None:
         error, offset = event.fields.get("error"), event.int_of("offset")
-        text = (
-            f"Broker {event.node}'s fetch from offset {offset} is refused by broker {event.int_of('leader')}: {error}."
-        )
+        leader = event.int_of("leader")
+        text = f"Broker {event.node}'s fetch from offset {offset} is refused by broker {leader}: {error}."
         weight = DETAIL if error == "OFFSET_OUT_OF_RANGE" else NOISE
         self._at(event, "refused", text, "fetch refused", str(error), weight=weight)
 
@@ -478,15 +494,6 @@ class _Teller:
     def _vote(self, event: Event, replica: ReplicaView) -> None:
         granted = "votes for" if event.fields.get("granted") else "refuses its vote to"
         pre = "would vote for" if event.fields.get("granted") else "would not vote for"
-        verb = pre if event.fields.get("pre_vote") else granted
+        verb, weight = (pre, NOISE) if event.fields.get("pre_vote") else (granted, DETAIL)
         text = f"Node {event.node} {verb} {event.int_of('candidate')} in epoch {event.int_of('epoch')}."
-        weight = NOISE if event.fields.get("pre_vote") else DETAIL
         self._at(event, "votes", text, f"{verb} {event.int_of('candidate')}", weight=weight)
-
-
-def _it(names: list[str]) -> str:
-    return "it" if len(names) == 1 else "them"
-
-
-def _is(records: list[Placed]) -> str:
-    return "is" if len(records) == 1 else "are"

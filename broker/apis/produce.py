@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.apis.delayed_appends import DelayedAppends
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
+from broker.protocol.records import HEADER, BatchHeader
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
@@ -129,7 +130,9 @@ class ProduceApi:
             refusal = ProduceResult(index, done.error, -1, -1, log.log_start_offset, done.message)
             refusal.faults = done.faults
             return refusal, None
-        if not done.duplicate:
+        if done.duplicate:
+            self._known(h, records, done)
+        else:
             self._replicas.appended(h, now_ms, wall_ms)
         result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
         end = done.last_offset + 1
@@ -140,6 +143,20 @@ class ProduceApi:
         if state.under_min_isr_after():
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None
+
+    def _known(self, h: Hosted, records: memoryview, done: AppendResult) -> None:
+        """Trace that a producer sent a batch again: a run's story needs it, and it is rare."""
+        sent = BatchHeader._make(HEADER.unpack_from(records))
+        self._env.trace(
+            "known_batch",
+            topic=h.log.topic,
+            partition=h.log.partition,
+            base_offset=done.base_offset,
+            last_offset=done.last_offset,
+            producer_id=sent.producer_id,
+            sequence=sent.base_sequence,
+            epoch=h.state.leader_epoch,
+        )
 
     def _park(self, slot: Slot, results: Results, parked: list[AwaitedAppend], acks: int, deadline_ms: int) -> None:
         delayed = DelayedAppends(self, slot, results, parked)

@@ -34,7 +34,7 @@ MUTANT = Mutant(
     title="does not look at the CRC of what it recovers, and serves it",
     source="Jepsen: NATS 2.12",
     replaces=(Replaced(scan, "is_intact", is_intact),),
-    expected=("loaded-log-is-whole", "corrupt"),
+    expected=("producer-state-is-a-replay", "loaded-log-is-whole", "corrupt"),
     faults=(
         "disk",
         "power_loss",

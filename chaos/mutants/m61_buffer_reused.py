@@ -50,7 +50,7 @@ MUTANT = Mutant(
     title="writes a batch of one partition into another one",
     source="KAFKA-19012 (2025)",
     replaces=(Replaced(ProduceApi, "_append", _append),),
-    expected=("phantom", "lost-write", "unseen"),
+    expected=("acknowledged-offset", "acknowledged-is-committed", "phantom", "lost-write", "unseen"),
     faults=("latency",),
     plan=plan,
 )

@@ -38,7 +38,7 @@ MUTANT = Mutant(
     title="tells offsets that are shifted by each truncation of its log",
     source="Redpanda PR 29849 (2026)",
     replaces=(Replaced(Log, "append_as_leader", append_as_leader),),
-    expected=("wrong-offset", "stale-ack", "acknowledged-offset"),
+    expected=("wrong-offset", "stale-ack", "acknowledged-offset", "acknowledged-is-committed"),
     faults=("partition",),
     plan=plan,
 )

@@ -194,3 +194,20 @@ def test_four_digits_where_three_would_put_two_moments_at_once() -> None:
     for second, digits in (("1.0", 3), ("1.0004", 4)):
         story = story_of(facts_of_script(script.format("1.0", second)))
         assert decimals(story.moments) == digits
+
+
+def test_a_run_that_stopped_before_its_final_reads_were_over_claims_nothing_of_them(lost_dir: Path) -> None:
+    claimed = "The final reads do not find A."
+    assert claimed in text_of(stories_of(read_run(lost_dir))[0])
+    path = lost_dir / "run.json"
+    whole = json.loads(path.read_text())
+    began = [phase for phase in whole["phases"] if phase["name"] == "final reads"]
+    assert began, "the phase had begun"
+    missed = [{"round": 1, "isolation": 0, "records": 3, "missing": {f"{TOPIC}-0": 7}}]
+    for stopped in (None, [], missed):
+        path.write_text(json.dumps({**whole, "final_reads": stopped}))
+        text = text_of(stories_of(read_run(lost_dir))[0])
+        assert "final reads" not in text.lower()
+    elsewhere = [{"round": 1, "isolation": 0, "records": 3, "missing": {f"{TOPIC}-1": 7}}]
+    path.write_text(json.dumps({**whole, "final_reads": elsewhere}))
+    assert claimed in text_of(stories_of(read_run(lost_dir))[0])

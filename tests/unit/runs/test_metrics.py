@@ -236,4 +236,3 @@ def test_ctrl_c_ends_the_wait_for_the_last_scrape(progress: Progress, monkeypatc
         progress.sight.verdict = "valid"
     with pytest.raises(urllib.error.URLError):
         fetched(url)
-

@@ -1,0 +1,53 @@
+"""KAFKA-20090 by another way: a time-out fences with the last epoch, and the abort that comes late is given that epoch.
+
+A swarm of ours found it. As in 29, ids begin close before the last epoch.
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.transactions.rules import Rules
+from broker.coordinators.transactions.shard import Shard
+from broker.coordinators.transactions.values import MAX_EPOCH, PREPARED, EndTransaction, State, Transaction
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import ABORT, txn, txn_plan
+from chaos.plans.plan import Plan
+
+
+def first_epoch(self: Shard) -> int:
+    """The last one that a client may have."""
+    return MAX_EPOCH - 1
+
+
+def may_end(self: Shard, transaction: Transaction, request: EndTransaction) -> bool:
+    """As a retry of the abort, in whatever epoch the time-out has left."""
+    retry, state = self.is_retry_of_end(transaction, request), transaction.state
+    if state in PREPARED:
+        return transaction.epoch == request.epoch + 1
+    if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+        return retry or request.epoch == transaction.epoch
+    return request.epoch == transaction.epoch
+
+
+def plan(seed: int) -> Plan:
+    """The first transaction is left open until it times out; then its client aborts it, and goes on."""
+    rng = draw(seed, "29b")
+    late = txn(0.1, pause_ms=rng.randint(1800, 2400), pause_at=2, end=ABORT)
+    after = [txn(0.3 + 0.2 * number, records=rng.randint(1, 3)) for number in range(4)]
+    return txn_plan(seed, [], [late, *after], time_s=4.0, workload={"transaction_timeout_ms": 1000})
+
+
+MUTANT = Mutant(
+    id="29b",
+    name="last-epoch-to-late-abort",
+    title="takes a late abort for a retry of its time-out, and gives the client the last epoch",
+    source="KAFKA-20090",
+    replaces=(
+        Replaced(Rules, "first_epoch", first_epoch),
+        Replaced(Rules, "may_end", may_end),
+    ),
+    expected=("stuck-producer", "stuck-consumer", "hanging-txn", "lost-txn", "torn-txn"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)
