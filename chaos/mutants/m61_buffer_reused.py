@@ -34,7 +34,7 @@ def _append(
         last = _LAST.get(self)
         _LAST[self] = (h, now_ms, bytes(records))
         if last is not None and last[0] is not h and last[1] == now_ms:
-            records = memoryview(bytearray(last[2]))
+            records, checked = memoryview(bytearray(last[2])), None
     return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms, checked)
 
 

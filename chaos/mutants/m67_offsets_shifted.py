@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.log.log import Log
 from broker.log.results import AppendResult
+from broker.protocol.record_walk import Checked
 from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -12,10 +13,17 @@ _SOUND = Log.append_as_leader
 
 
 def append_as_leader(
-    self: Log, records: memoryview, leader_epoch: int, wall_ms: int, *, client: bool = True, zstd: bool = True
+    self: Log,
+    records: memoryview,
+    leader_epoch: int,
+    wall_ms: int,
+    *,
+    client: bool = True,
+    zstd: bool = True,
+    checked: Checked | AppendResult | None = None,
 ) -> AppendResult:
     """Each truncation shifts by one what is told."""
-    done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd)
+    done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd, checked=checked)
     shifted = client and not done.error
     return done._replace(base_offset=done.base_offset + self.generation) if shifted else done
 

@@ -47,7 +47,7 @@ def test_20c_refuses_what_it_has_appended(monkeypatch: pytest.MonkeyPatch) -> No
     mutant = find("20c")
     monkeypatch.setitem(mutant.replaces[0].by.__globals__, "_SOUND", appended)
     with mutant.planted():
-        result, awaited = ProduceApi._append(Fields(), h, 0, memoryview(b""), 9, -1, 0, 0)  # type: ignore[arg-type]
+        result, awaited = ProduceApi._append(Fields(), h, 0, memoryview(b""), 9, -1, 0, 0, None)  # type: ignore[arg-type]
     assert (result.error, awaited, asked) == (ErrorCode.NOT_ENOUGH_REPLICAS, None, [1])
 
 
