@@ -30,7 +30,7 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     groups = groups_of(files, found)
     lines = [line for check in found for line in _of(check, groups[check.title])]
     names = {check.name for check in found} | {check.name.partition(" ")[2] for check in found}
-    told = tellings_about(files, problems_named(files, names))
+    told = tellings_about(files, problems_named(files, names, {check.evidence for check in found}))
     for telling in told:
         lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
         lines += ["", telling.text]
@@ -44,7 +44,10 @@ def listing(run_dir: Path, width: int = 100) -> str:
     """What there is to explain."""
     files = read_run(run_dir)
     found = [each for each in checks.checks_of(files) if each.count]
+    reasons = checks.reasons_of(files)
     lines = [f"{checks.word_of(files).upper()}  {files.name}: {checks.sentence(files)}"]
+    if checks.word_of(files) == checks.UNKNOWN and len(reasons) > 1:  # of which the sentence tells the number only
+        lines += [f"  - {each}" for each in reasons]
     lines += [f"  {each.title}: {each.count}, {each.state}" for each in found] or ["There is no finding to explain."]
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
 

@@ -317,8 +317,13 @@ def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
         holds = f", holding {', '.join(held)}" if held else ", holding none of the records above" if records else ""
         if exact:
             found.append(f"In the end broker {node}'s log ends at {replica.leo} (HW {replica.hw}){holds}.")
+        elif held:
+            found.append(f"In the end broker {node} holds {' and '.join(held)}.")
+        elif records and all(r.offset >= 0 and replica.epoch_at(r.offset) is not None for r in records):
+            found.append(f"In the end broker {node} holds none of the records above.")
         elif records:
-            found.append(f"In the end broker {node} holds {' and '.join(held) or 'none of the records above'}.")
+            # What a broker without a trace of appends has copied is not known: not that it copied nothing.
+            found.append(f"Which of the records above broker {node} holds in the end, nothing says.")
     return found + (list(_differences(told, records)) if exact else [])
 
 

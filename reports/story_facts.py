@@ -47,6 +47,8 @@ class Problem:
     process: int = -1
     other: int = -1
     """As the witness has them: see `checkers.findings.Witness`."""
+    evidence: str = ""
+    """Of the finding."""
 
     @property
     def where(self) -> str:
@@ -425,10 +427,11 @@ _OF_A_MARK = ("hanging-txn", "lso-violation")
 _OTHER_TXN = ("G1c",)
 
 
-def problems_named(files: RunFiles, names: Collection[str]) -> list[Problem]:
-    """The first witness of each finding of these names, permitted or not; of broken invariants the first moment."""
+def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[Problem]:
+    """The first witness of each finding of these names that has such evidence, permitted or not; of broken invariants
+    the first moment."""
     broken = [each for each in _violations(files) if each.name in names]
-    found = [each for each in _anomalies(files, permitted=True) if each.name in names]
+    found = [each for each in _anomalies(files, permitted=True) if each.name in names and each.evidence in evidence]
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
 
 
@@ -463,6 +466,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
         op=integer(witness.get("op")),
         process=integer(witness.get("proc")),
         other=other,
+        evidence=str(entry.get("evidence") or ""),
     )
 
 

@@ -14,7 +14,7 @@ from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
-WELL, TOO_LITTLE = 0, 2
+WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes of a night."""
 UNKNOWN_SHARE = 0.2
 """Above this share of runs without a verdict, the page says that too little is proven."""
@@ -138,9 +138,14 @@ class Report:
     @property
     def word(self) -> str:
         """valid, invalid or unknown, of the whole night."""
-        if self.found or self.verdicts[INVALID]:
+        if self.found or self.verdicts[INVALID] or self.forgotten:
             return INVALID
         return UNKNOWN if not self.verdicts[VALID] or self.too_little or self.contradicted else VALID
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the night ended because of a finding of which no line can be read any more."""
+        return self.night["exit"] == FOUND and not self.found and not self.verdicts[INVALID]
 
     @property
     def too_little(self) -> bool:
@@ -160,6 +165,8 @@ class Report:
             return f"{causes} things went wrong, {'all' if new == causes else new or 'none'} of them new"
         if self.verdicts[INVALID]:
             return _many(self.verdicts[INVALID], "invalid run")
+        if self.forgotten:
+            return "Something went wrong, and what it was is gone"
         if not self.runs:
             return "Nothing ran"
         if self.contradicted:
@@ -172,7 +179,11 @@ class Report:
     def sentences(self) -> list[str]:
         """What that means, and what to do."""
         told = []
-        if not self.runs:
+        if self.forgotten:
+            told.append(
+                "The night ended with exit code 1: a run found what is not permitted. results.jsonl no longer has it."
+            )
+        elif not self.runs:
             told.append("No run of this night has ended. " + _of_night(self.night))
         elif self.found:
             told.append("Begin with the first finding below: its story, and the command that tells more, stand there.")

@@ -65,3 +65,22 @@ def test_a_permitted_finding_and_a_second_one_of_a_partition_have_their_stories(
     assert "lost-write in appends-0-0\n=====" in first and "A (record 7 of process 3) was handed over" in first
     other = told(str(lost_dir), "unseen")
     assert "unseen in appends-0-0\n=====" in other and "(record 8 of process 3) was handed over" in other
+
+
+def test_of_two_findings_of_one_name_each_has_its_own_story(lost_dir: Path) -> None:
+    verdict = json.loads((lost_dir / "verdict.json").read_text())
+    (lost,) = verdict["anomalies"]
+    witness = {**lost["witnesses"][0], "val": LOST + 1, "op": 10}
+    other = {**lost, "evidence": "final", "witnesses": [witness]}
+    (lost_dir / "verdict.json").write_text(json.dumps({**verdict, "anomalies": [lost, other]}))
+    assert "(record 8 of process 3) was handed over" in told(str(lost_dir), "lost-write (final)")
+    first = told(str(lost_dir), "lost-write (reads)")
+    assert "A (record 7 of process 3) was handed over" in first and "A (record 8" not in first
+
+
+def test_the_list_of_an_unknown_run_has_all_of_its_reasons(lost_dir: Path) -> None:
+    unknown = {"verdict": "unknown", "anomalies": [], "reasons": ["a fault never began", "broker 2 ended by itself"]}
+    verdict = json.loads((lost_dir / "verdict.json").read_text())
+    (lost_dir / "verdict.json").write_text(json.dumps({**verdict, **unknown}))
+    text = told(str(lost_dir))
+    assert "for 2 reasons:\n  - a fault never began\n  - broker 2 ended by itself\n" in text

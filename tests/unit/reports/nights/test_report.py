@@ -72,6 +72,13 @@ def test_what_the_night_forbade_stays_wrong_when_the_run_directory_is_gone() -> 
     assert told.runs[0]["why"].endswith("this night: lost-write; its run directory is gone")
 
 
+@pytest.mark.parametrize("left", [[], [run("two")]])
+def test_a_night_that_ended_red_stays_red_without_the_line_of_its_finding(left: list[dict[str, Any]]) -> None:
+    told = report(left, exit=1)
+    assert (told.word, told.headline) == ("invalid", "Something went wrong, and what it was is gone")
+    assert "ended with exit code 1" in told.sentences[0]
+
+
 def test_beside_findings_it_says_how_many_invalid_runs_cannot_be_read() -> None:
     runs = [run("one", verdict="invalid"), run("gone", verdict="invalid", run="", measured=False)]
     told = report(runs, [finding("one")])
