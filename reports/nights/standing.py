@@ -119,8 +119,12 @@ def wrong(row: Row) -> bool:
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """What makes two findings one: their fingerprint, whose they are, and the promise that they break."""
-    return row["fingerprint"], row["target"], row["promise"], "never" if row["unexpected"] else ""
+    """What makes two findings one: their fingerprint, whose they are, and the promise that they break.
+
+    An invariant is promised by every configuration.
+    """
+    promise = "" if row["anomaly"].startswith(INVARIANT) else row["promise"]
+    return row["fingerprint"], row["target"], promise, "never" if row["unexpected"] else ""
 
 
 def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Standing], list[Standing]]:

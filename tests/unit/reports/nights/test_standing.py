@@ -78,3 +78,12 @@ def test_broken_invariants_of_one_run_stand_on_one_card() -> None:
     assert card.anomalies == ("invariant strong-isr", "invariant weak-isr")
     elsewhere = [rows[0], {**rows[1], "item": "two"}]
     assert len(cards(standings(elsewhere, ["n1"])[0])) == 2
+
+
+def test_an_invariant_that_breaks_under_two_promises_is_one_finding() -> None:
+    rows = [
+        finding("one", anomaly="invariant weak-isr"),
+        finding("two", anomaly="invariant weak-isr", promise="acks=1"),
+    ]
+    (found,), _ = standings(rows, ["n1"])
+    assert found.runs == 2
