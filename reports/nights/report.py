@@ -247,7 +247,7 @@ def report_of(
         night=here,
         scope=scope,
         runs=tuple(sorted(runs, key=lambda run: (order[run["verdict"]], run["item"], run["attempt"]))),
-        cells=tuple(cells_of(cells)),
+        cells=tuple(cells_of([_with_verdicts(cell, tables["runs"]) for cell in cells])),
         found=tuple(found),
         gone=tuple(gone),
         permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),
@@ -265,9 +265,21 @@ def report_of(
 def _as_the_night_has_it(run: Row) -> Row:
     """A run as its night counts it: by what the night's matrix forbids as well, as its exit code and summary do."""
     if not run["unexpected"] or run["verdict"] == INVALID:
-        return run
+        against = _against(run)
+        return {**run, "why": f"in doubt: its history shows {against}"} if against else run
     why = f"permitted by the configuration, not by this night: {', '.join(run['unexpected'])}"
     return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (why, run["why"])))}
+
+
+def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
+    """A cell whose runs have the verdicts that their nights count."""
+    verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
+    behind = [
+        {**each, "verdict": verdicts.get((each["night"], each["item"], each["attempt"]), each["verdict"])}
+        for each in cell["behind"]
+    ]
+    invalid = sum(each["verdict"] == INVALID for each in behind)
+    return {**cell, "behind": behind, "invalid": max(invalid, cell["invalid"])}
 
 
 def _trends(before: Sequence[Row], tables: Mapping[str, Sequence[Row]]) -> Trends:

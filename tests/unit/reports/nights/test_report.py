@@ -64,6 +64,19 @@ def test_a_run_that_shows_what_the_night_forbids_is_invalid_in_tiles_trends_and_
     assert told.unread == ()
 
 
+def test_a_cell_with_what_the_night_forbids_is_no_cell_that_kept_its_promise() -> None:
+    nights, runs = [night()], [run("one", unexpected=["lost-write"]), run("two")]
+    told = report_of(tables(nights, runs, []), "n1", [losing()], "Over this night.")
+    assert (told.cells[0].invalid, told.cells[0].broken) == (1, True)
+    assert [each["verdict"] for each in told.cells[0].behind] == ["invalid", "valid"]
+    kept = report_of(tables(nights, [run("one"), run("two")], []), "n1", [losing()], "Over this night.")
+    assert not kept.cells[0].broken
+
+
+def test_a_verdict_in_doubt_says_so_in_its_row() -> None:
+    assert report([run(lost=3)]).runs[0]["why"] == "in doubt: its history shows 3 lost records, which is not permitted"
+
+
 def test_what_the_night_forbade_stays_wrong_when_the_run_directory_is_gone() -> None:
     gone = {"unexpected": ["lost-write"], "why": "its run directory is gone", "run": "", "measured": False}
     told = report([run("gone", **gone), run("two")])
