@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.apis.delayed_appends import DelayedAppends
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
-from broker.protocol.records import HEADER, BatchHeader
+from broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
 _INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+_NO_TRANSACTIONAL_ID = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+_TRANSACTIONAL_AT = 22
+"""The byte of a batch with `TRANSACTIONAL_BIT`."""
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
@@ -60,12 +63,13 @@ class ProduceApi:
 
     def _checked(self, slot: Slot, request: ProduceIn, checked: CheckedBatches) -> None:
         """Every batch that has to be read has been."""
-        transactional_id = request.transactional_id
-        if transactional_id is not None:
-            by_ids = slot.version >= _TOPIC_IDS_FROM
-            if self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
-                return
-        self._append_all(slot, request, checked, None)
+        if request.transactional_id is None:
+            # Nobody can be asked whether the producer has a transaction: nothing of the request is appended.
+            self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
+            return
+        by_ids = slot.version >= _TOPIC_IDS_FROM
+        if not self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
+            self._append_all(slot, request, checked, None)
 
     def _append_all(self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None) -> None:
         """`refused`: batches that must not be appended, with the reason."""
@@ -183,6 +187,18 @@ class ProduceApi:
             slot.version, [(key, [_on_the_wire(r) for r in parts]) for key, parts in results], 0, endpoints
         )
         slot.reply(body)
+
+
+def _has_transactions(request: ProduceIn) -> bool:
+    for _, parts in request.topics:
+        for _, records in parts:
+            if records and len(records) > _TRANSACTIONAL_AT and records[_TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
+                return True
+    return False
+
+
+def _all_refused(request: ProduceIn) -> Refused:
+    return {(key, index): _NO_TRANSACTIONAL_ID for key, parts in request.topics for index, _ in parts}
 
 
 def _on_the_wire(r: ProduceResult) -> ProducePartOut:

@@ -139,10 +139,17 @@ TRANSACTIONS = (
                 "test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_next_one_of_v2",
                 "test_a_first_batch_that_overtook_another_waits_for_it",
                 "test_a_producer_of_v2_begins_with_sequence_0",
+                "test_a_transactional_batch_without_a_transactional_id_is_refused_with_its_whole_request",
             ),
         },
         removals=(
             *COORDINATOR_REMOVALS,
+            Removal(
+                "takes transactional batches of which it cannot ask any coordinator",
+                at.PRODUCE_API,
+                "_has_transactions",
+                body="return False",
+            ),
             Removal(
                 "answers markers before they are committed",
                 at.MARKERS_API,

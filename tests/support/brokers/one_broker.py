@@ -269,7 +269,7 @@ class OneBroker:
         acks: int = -1,
         version: int = 11,
         timeout_ms: int = 1000,
-        transactional_id: str | None = None,
+        transactional_id: str | None = "x",
     ) -> None:
         """A Produce of (topic, partition, batch), one batch for t-0 unless said otherwise."""
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)

@@ -73,6 +73,22 @@ def test_a_client_that_leaves_meanwhile_holds_nobody() -> None:
     assert room.log_end == 0
 
 
+def test_a_transactional_batch_without_a_transactional_id_is_refused_with_its_whole_request() -> None:
+    room = Room(transaction_partition_verification_enable="false")
+    plain, conn = room.batch(), room.client()
+    room.produce(
+        conn,
+        ("t", 0, plain),
+        ("t", 1, room.batch(pid=PID, epoch=3, seq=0, transactional=True)),
+        acks=1,
+        transactional_id=None,
+    )
+    assert [part.error_code for part in produced(conn)][0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert room.log_end == 0
+    assert PID not in room.h.log.producers.entries
+    assert not room.coordinators.asked
+
+
 def test_a_plain_producer_is_not_held() -> None:
     room = Room()
     room.produce(room.client(), ("t", 0, room.batch(pid=1, epoch=0, seq=0)), acks=1)
@@ -90,9 +106,10 @@ def test_a_batch_of_no_transaction_that_a_coordinator_knows_is_not_appended() ->
 
 def test_without_a_transactional_id_no_transaction_begins() -> None:
     room = Room()
-    conn = room.client()
-    room.produce(conn, ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
-    assert produced(conn)[0].error_code == ErrorCode.INVALID_TXN_STATE
+    conn, batch = room.client(), room.batch(pid=PID, epoch=3, seq=0, transactional=True)
+    room.produce(conn, ("t", 0, batch), acks=1, transactional_id=None)
+    assert produced(conn)[0].error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert room.h.log.append_as_leader(batch, 5, room.env.wall_ms()).error == ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_late_batch_behind_its_marker_must_be_agreed_to_again() -> None:

@@ -1,0 +1,227 @@
+"""An opponent of one broker: malformed frames and malformed batches, as many as wanted, from a seed.
+
+`python -m tests.support.brokers.opponent --frames 1000000 --batches 100000` plays the full size (docs/testing.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import pack, pack_into
+from typing import Any
+
+from crc32c import crc32c
+
+from broker.net.served import SERVED
+from broker.protocol.apis import APIS, request_class
+from broker.protocol.compression import compress
+from broker.protocol.errors import ErrorCode
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.records import HEADER_SIZE, Record, encode_batch
+from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.property.protocol.hostile import mutations
+from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
+
+LIMITS = {
+    "socket.request.max.bytes": str(1 << 20),
+    "message.max.bytes": str((1 << 20) - 1000),
+    "queued.max.request.bytes": str(24 << 20),
+    "squall.decompressed.batch.max.bytes": str(16 << 20),
+    "log.retention.bytes": str(16 << 20),
+    "log.segment.bytes": str(4 << 20),
+    "auto.create.topics.enable": "false",
+}
+FIELDS = {0: "q", 12: "i", 16: "b", 21: "h", 23: "i", 27: "q", 35: "q", 43: "q", 51: "h", 53: "i", 57: "i"}
+"""Places and forms of a batch header's fields, but for length and checksum."""
+BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
+GROWTH_MB = 160
+"""What the broker may grow by: receive memory, one batch unpacked, and what its allocator keeps."""
+LOOK_EVERY = 2_000
+PLAIN, CHECKED = "plain", "checked"
+"""Two topics: one takes batches by their headers, the other reads their records."""
+
+
+@dataclass
+class Score:
+    """What came of the attack."""
+
+    frames: int = 0
+    batches: int = 0
+    closed: int = 0
+    """Connections that ended."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Answers to batches, by the name of their error."""
+    most_mb: float = 0.0
+    least_mb: float = 1e9
+    slowest_s: float = 0.0
+    """The longest that another client waited for an answer."""
+
+    def line(self) -> str:
+        """For people."""
+        errors = ", ".join(f"{name} {count}" for name, count in self.errors.most_common())
+        sent = f"{self.frames} frames, {self.batches} batches; {self.closed} connections ended"
+        memory, waited = f"{self.least_mb:.0f} to {self.most_mb:.0f} MB", f"{1000 * self.slowest_s:.0f} ms"
+        return f"{sent}; memory {memory}; others waited {waited} at most; answers: {errors or 'none'}"
+
+
+def frames(count: int, seed: int) -> Iterator[bytes]:
+    """Frames of every served API, each with something wrong in it; some whose length lies."""
+    rng = random.Random(seed)
+    for number in range(count):
+        key = rng.choice(SERVED)
+        low = max(APIS[key].min_version, request_class(key).MIN_VERSION)
+        version = rng.randint(low, APIS[key].max_version)
+        whole = encode_request(key, version, number & 0x7FFFFFFF, "opponent", request_class(key)().encode(version))[4:]
+        [bad] = mutations(whole, 1, seed=rng.getrandbits(32))
+        length = rng.choice((-1, 2**31 - 1, len(bad) + 5)) if not rng.randrange(50) else len(bad)
+        yield pack(">i", length) + bad
+
+
+def batches(count: int, seed: int) -> Iterator[bytes]:
+    """Batches whose checksum is right and whose header, records or packing are not."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        codec = rng.randrange(5)
+        now = int(time.time() * 1000)
+        records = [Record(n, now + n, None, rng.randbytes(rng.randrange(60))) for n in range(rng.randint(1, 5))]
+        batch = bytearray(encode_batch(records, codec=codec))
+        kind = rng.randrange(4)
+        if kind == 0:
+            for at in rng.sample(sorted(FIELDS), rng.randint(1, 3)):
+                bits = BITS[FIELDS[at]]
+                value = rng.choice((0, -1, 1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), rng.getrandbits(bits - 1)))
+                pack_into(">" + FIELDS[at], batch, at, value)
+        elif kind == 1:
+            for _ in range(rng.randint(1, 4)):
+                batch[rng.randrange(HEADER_SIZE, len(batch))] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            batch[HEADER_SIZE:] = compress(codec, bytes(rng.randrange(1 << 20))) if codec else bytes(rng.randrange(300))
+            pack_into(">i", batch, 8, len(batch) - 12)
+            pack_into(">i", batch, 57, claimed := rng.randint(1, 1 << 17))
+            pack_into(">i", batch, 23, claimed - 1)
+        else:
+            del batch[rng.randrange(HEADER_SIZE, len(batch)) :]
+            pack_into(">i", batch, 8, len(batch) - 12)
+        if rng.randrange(10):
+            pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+        yield bytes(batch)
+
+
+class Opponent:
+    """Attacks one broker, and looks now and then how it is."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker, self.score = broker, Score()
+        with broker.connect() as client:
+            checked = CreatableTopic(name=CHECKED, num_partitions=1, replication_factor=1)
+            checked.configs = [_setting("squall.record.validation.enable", "true")]
+            plain = CreatableTopic(name=PLAIN, num_partitions=1, replication_factor=1)
+            request = CreateTopicsRequest(topics=[plain, checked], timeout_ms=10_000)
+            made: Any = ask(client, request, CreateTopicsResponse, 7)
+            assert [topic.error_code for topic in made.topics] == [0, 0]
+        self._look()
+
+    def _look(self) -> None:
+        """The broker is the same process, its memory bounded, and another client is served."""
+        score, began = self.score, time.monotonic()
+        self._broker.assert_serves()
+        score.slowest_s = max(score.slowest_s, time.monotonic() - began)
+        now = self._broker.rss_mb()
+        score.least_mb, score.most_mb = min(score.least_mb, now), max(score.most_mb, now)
+        assert score.most_mb < score.least_mb + GROWTH_MB, score.line()
+
+    def send_frames(self, count: int, seed: int) -> None:
+        """Most over a connection of their own, some behind others: a frame may end what follows it, too."""
+        rng, waiting, most = random.Random(seed + 1), [], 1
+        for number, frame in enumerate(frames(count, seed), 1):
+            waiting.append(frame)
+            if len(waiting) >= most or number == count:
+                self._send(b"".join(waiting))
+                waiting, most = [], rng.choice((1, 1, 1, 1, 1, 1, 1, 5))
+            if not number % LOOK_EVERY or number == count:
+                self._look()
+        self.score.frames += count
+
+    def _send(self, data: bytes) -> None:
+        with self._broker.connect() as client:
+            # No TIME_WAIT: a million of them would use up the ports.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+            client.settimeout(30)
+            try:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(1 << 16):
+                    pass
+            except ConnectionError:
+                pass
+            self.score.closed += 1
+
+    def send_batches(self, count: int, seed: int) -> None:
+        """Produce each to one of the topics; look records up by time now and then, for bombs go off then."""
+        rng, client = random.Random(seed + 1), self._broker.connect()
+        for number, batch in enumerate(batches(count, seed), 1):
+            topic = rng.choice((PLAIN, CHECKED))
+            part = PartitionProduceData(index=0, records=batch)
+            data = TopicProduceData(name=topic, partition_data=[part])
+            request = ProduceRequest(acks=1, timeout_ms=5000, topic_data=[data])
+            try:
+                done: Any = ask(client, request, ProduceResponse, 9)
+                code = done.responses[0].partition_responses[0].error_code
+                self.score.errors[ErrorCode(code).name] += 1
+                if not rng.randrange(20):
+                    _look_up(client, topic, int(time.time() * 1000) + rng.randrange(-1000, 3_600_000))
+            except (OSError, AssertionError):
+                self.score.closed += 1
+                client.close()
+                client = self._broker.connect()
+            if not number % LOOK_EVERY or number == count:
+                self._look()
+        client.close()
+        self.score.batches += count
+
+
+def _setting(name: str, value: str) -> Any:
+    from broker.protocol.schema.create_topics import CreatableTopicConfig
+
+    return CreatableTopicConfig(name=name, value=value)
+
+
+def _look_up(client: socket.socket, topic: str, timestamp: int) -> None:
+    part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
+    client.sendall(encode_request(2, 7, 7, "opponent", request.encode(7)))
+    frame = memoryview(receive_frame(client))
+    assert decode_response_header(frame, 2, 7)[0] == 7
+
+
+def main(arguments: list[str]) -> int:
+    """Attack a broker of our own, and print the score."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=20_000)
+    parser.add_argument("--batches", type=int, default=5_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        broker = BrokerProcess(Path(folder), LIMITS)
+        try:
+            opponent = Opponent(broker)
+            opponent.send_frames(asked.frames, asked.seed)
+            opponent.send_batches(asked.batches, asked.seed)
+        finally:
+            broker.stop()
+    sys.stdout.write(opponent.score.line() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
