@@ -13,7 +13,7 @@ from checkers.anomalies.registry import LOSS
 from checkers.nights.facts import Facts
 from reports import checks
 from reports.causes import Group, groups_of
-from reports.nights.standing import NO_CAUSE
+from reports.nights.standing import BROKEN, NO_CAUSE
 from reports.run_files import RunFiles, objects, read_run
 from reports.stories import NOT_READ, Line
 from reports.story_facts import problems_named
@@ -47,6 +47,8 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
     files = read_run(run_dir)
     found = [check for check in checks.checks_of(files) if check.count]
     groups = groups_of(files, found)
+    # The first broken invariant ends a simulation: what else is seen and has no cause of its own came of it.
+    broken = next((check for check in found if check.invariant), None)
     attempt = facts.attempt
     head = {
         "night": night,
@@ -72,6 +74,9 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
                 "count": check.count,
                 **(_of_invariant(files, check) if check.invariant else _told(files, check, group, facts.classes)),
             }
+            if broken is not None and row["cause"] in (NO_CAUSE, ""):
+                row["cause"] = f"{BROKEN}{broken.definition}"
+                row["fingerprint"] = fingerprint(check.name, check.evidence, check.invariant or broken.invariant, "")
             known = same.setdefault(row["fingerprint"], row)
             if known is not row:
                 known["witnesses"] += row["witnesses"]
@@ -104,8 +109,8 @@ def _of_invariant(files: RunFiles, check: checks.Check) -> Row:
     upto = [_upto(lines, check.invariant) for lines in told]
     return {
         "witnesses": 0,
-        "fingerprint": fingerprint(check.name, "", "", ""),
-        "cause": f"This must always hold, and did not: {check.definition}",
+        "fingerprint": "",
+        "cause": "",
         "place": "",
         "first_s": None,
         "last_s": None,

@@ -14,6 +14,8 @@ Row = dict[str, Any]
 NEW, KNOWN = "new", "known"
 NO_CAUSE = "nothing that the brokers' traces tell"
 """Of a finding of which nobody knows what caused it."""
+BROKEN = "This must always hold, and did not: "
+"""Before the rule of an invariant of the simulator, as the cause of what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +100,16 @@ def cards(found: Iterable[Standing]) -> list[Card]:
     groups: dict[tuple[object, ...], list[Standing]] = {}
     for each in sorted(found, key=_gravity):
         row = each.first
-        if row["anomaly"].startswith(INVARIANT):
-            # Of one run's broken invariants the first has brought the others with it.
-            groups.setdefault((INVARIANT, row["night"], row["item"], row["attempt"]), []).append(each)
-            continue
         # Without a cause, nothing but the place says that two anomalies are of one thing.
         place = row["place"] if row["cause"] == NO_CAUSE else ""
-        key = row["cause"], place, row["promise"], bool(row["unexpected"])
+        key = row["cause"], place, _promise(row), bool(row["unexpected"])
         groups.setdefault(key, []).append(each)
     return [Card(tuple(group)) for group in groups.values()]
 
 
-def _gravity(each: Standing) -> tuple[bool, bool, bool, int]:
-    return each.state != NEW, each.first["anomaly"] not in LOSS, each.first["cause"] == NO_CAUSE, -each.most
+def _gravity(each: Standing) -> tuple[bool, bool, bool, bool, int]:
+    name, cause = each.first["anomaly"], each.first["cause"]
+    return each.state != NEW, name not in LOSS, cause == NO_CAUSE, not name.startswith(INVARIANT), -each.most
 
 
 def wrong(row: Row) -> bool:
@@ -119,12 +118,13 @@ def wrong(row: Row) -> bool:
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """What makes two findings one: their fingerprint, whose they are, and the promise that they break.
+    """What makes two findings one: their fingerprint, whose they are, and the promise that they break."""
+    return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
-    An invariant is promised by every configuration.
-    """
-    promise = "" if row["anomaly"].startswith(INVARIANT) else row["promise"]
-    return row["fingerprint"], row["target"], promise, "never" if row["unexpected"] else ""
+
+def _promise(row: Row) -> str:
+    """The promise that it breaks. Every configuration promises the simulator's invariants."""
+    return "" if row["cause"].startswith(BROKEN) else row["promise"]
 
 
 def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Standing], list[Standing]]:

@@ -10,7 +10,7 @@ from typing import Any
 from checkers.nights.facts import Facts
 from checkers.nights.results import Attempt
 from reports.nights.findings import findings_of, fingerprint, general
-from reports.nights.standing import NO_CAUSE
+from reports.nights.standing import BROKEN, NO_CAUSE
 from tests.support.nights.files import BEGAN
 from tests.unit.reports.conftest import KILL, TOPIC, at
 
@@ -99,10 +99,32 @@ def test_a_broken_invariant_has_its_definition_for_a_cause_and_the_story_up_to_i
     known = {"definition": "Each member of the ISR holds what is committed.", "source": "KIP-497"}
     (lost_dir / "violations.json").write_text(json.dumps([{**broken, **known}]))
     (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "invariant weak-isr"]
-    assert row["cause"] == f"This must always hold, and did not: {known['definition']}"
+    assert row["cause"] == BROKEN + known["definition"]
     assert "weak-isr is broken: high watermark 2" in row["story"][-1]
     assert len(row["story"]) > 3, row["story"]
     later = {**broken, "t": 7.5, "partition": 0, "message": "high watermark 3"}
     (lost_dir / "violations.json").write_text(json.dumps([{**later, **known}]))
     (again,) = [each for each in findings_of("n2", [facts(lost_dir)]) if each["anomaly"] == "invariant weak-isr"]
     assert again["fingerprint"] == row["fingerprint"]
+
+
+def test_what_has_no_cause_in_a_run_with_a_broken_invariant_came_of_that(lost_dir: Path) -> None:
+    broken = {
+        "name": "weak-isr",
+        "message": "high watermark 2",
+        "t": 6.5,
+        "definition": "The rule.",
+        "source": "KIP-497",
+    }
+    (lost_dir / "violations.json").write_text(
+        json.dumps([{**broken}, {**broken, "name": "other", "definition": "Else."}])
+    )
+    with_cause = loss(lost_dir)
+    assert with_cause["cause"].startswith("A broker truncates"), "its own cause says more"
+    for trace in (lost_dir / "nodes").glob("*/trace.jsonl"):
+        trace.unlink()
+    rows = {row["anomaly"]: row for row in findings_of("n1", [facts(lost_dir)])}
+    assert {rows[name]["cause"] for name in ("invariant weak-isr", "invariant other", "lost-write")} == {
+        f"{BROKEN}The rule."
+    }
+    assert len({row["fingerprint"] for row in rows.values()}) == len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.nights.standing import KNOWN, NEW, cards, ran_again, standings
+from reports.nights.standing import BROKEN, KNOWN, NEW, cards, ran_again, standings
 from tests.support.nights.rows import finding, run
 
 
@@ -70,20 +70,15 @@ def test_findings_of_one_cause_stand_on_one_card_whichever_fault_came_last() -> 
     assert len(cards(found)) == 2, "nothing says that they are of one thing"
 
 
-def test_broken_invariants_of_one_run_stand_on_one_card() -> None:
-    one, two = ("invariant strong-isr", "f1"), ("invariant weak-isr", "f2")
-    rows = [finding(anomaly=name, fingerprint=mark, cause=name, place="") for name, mark in (one, two)]
+def test_what_a_broken_invariant_brings_with_it_stands_on_its_card_and_is_one_finding_under_every_promise() -> None:
+    cause = f"{BROKEN}the rule"
+    rows = [finding("one", anomaly="invariant weak-isr", fingerprint="f1", cause=cause, place=""),
+            finding("two", anomaly="invariant weak-isr", fingerprint="f1", cause=cause, place="", promise="acks=1"),
+            finding("two", anomaly="lso-violation", fingerprint="f2", cause=cause, promise="acks=1")]  # fmt: skip
     found, _ = standings(rows, ["n1"])
+    assert sorted(each.runs for each in found) == [1, 2]
     (card,) = cards(found)
-    assert card.anomalies == ("invariant strong-isr", "invariant weak-isr")
-    elsewhere = [rows[0], {**rows[1], "item": "two"}]
-    assert len(cards(standings(elsewhere, ["n1"])[0])) == 2
-
-
-def test_an_invariant_that_breaks_under_two_promises_is_one_finding() -> None:
-    rows = [
-        finding("one", anomaly="invariant weak-isr"),
-        finding("two", anomaly="invariant weak-isr", promise="acks=1"),
-    ]
-    (found,), _ = standings(rows, ["n1"])
-    assert found.runs == 2
+    assert card.anomalies == ("invariant weak-isr", "lso-violation")
+    tonight = {**rows[2], "item": "one", "promise": rows[0]["promise"], "night": "n2"}
+    again, _ = standings([*rows, tonight], ["n1", "n2"])
+    assert [each.state for each in again] == [KNOWN]
