@@ -29,6 +29,7 @@ select part, off, val,
        max(if(kind = 0, 1, 0)) sent, max(if(kind = 0, st, null)) st, max(if(kind = 0, op, null)) send_op,
        max(if(kind = 0, t0, null)) t0, max(if(kind = 0, t1, null)) t1, max(key) key,
        max(if(kind = 1, 1, 0)) is_read, max(if(final > 0, 1, 0)) is_final,
+       max(if(iso = 0, final, 0)) final_round, max(if(iso = 1, final, 0)) committed_round,
        min(if(kind = 1, op, null)) read_op, min(if(kind = 1, t1, null)) read_t1
 from records where kind < 2 group by part, off, val
 """
@@ -40,7 +41,8 @@ select part, val, shiftright(val, 40) producer, max(sent) sent, max(st) st, coal
        max(t0) t0, max(t1) t1, max(key) key, max(if(sent = 1, off, -1)) acked_at, min(read_t1) first_read,
        min(if(is_read = 1, off, null)) read_min, max(if(is_read = 1, off, null)) read_max,
        min(if(is_final = 1, off, null)) final_min, max(if(is_final = 1, off, null)) final_max,
-       max(if(sent = 1 and off >= 0, is_read, 0)) acked_read, max(if(sent = 1 and off >= 0, is_final, 0)) acked_final
+       max(if(sent = 1 and off >= 0, is_read, 0)) acked_read, max(if(sent = 1 and off >= 0, is_final, 0)) acked_final,
+       max(final_round) final_round, max(committed_round) committed_round
 from places where val >= 0 group by part, val
 """
 """One row for each value: was it sent, was it acknowledged and where, and where does it stand."""
@@ -82,7 +84,9 @@ from ({}) s left join txn_values t on t.part = s.part and t.val = s.val and s.se
 
 JUDGED = """
 select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at, cover_from, cover_to, cover_t0,
-       judged_from
+       judged_from,
+       not compacted and (final_round > 0 and final_round < last_round
+                          or committed_round > 0 and committed_round < last_committed_round) vanished
 from standing s join partitions using (part)
 """
 """`standing`, with which part of its partition the final reads allow to judge. `placed_at`: where it stood, by its
@@ -100,11 +104,13 @@ def partitions(rows: Sequence[Partition]) -> str:
     """The partitions, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
     facts = (
         f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
-        f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L)"
+        f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L, "
+        f"{each.last_round}L, {each.last_committed_round}L)"
         for each in rows
     )
     columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
-    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L)"
+    columns += ", last_round, last_committed_round"
+    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 

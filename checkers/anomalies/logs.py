@@ -33,6 +33,8 @@ class Value:
     read_at: set[int] = field(default_factory=set)
     final_at: set[int] = field(default_factory=set)
     """Those of `read_at` at which a final read found it."""
+    rounds: list[int] = field(default_factory=lambda: [0, 0])
+    """The last round of final reads that found it, at read_uncommitted and at read_committed; 0: none did."""
     first_read: int = -1
     """When the first read that returned it came back."""
     txn: Txn | None = None
@@ -42,6 +44,13 @@ class Value:
     def acked(self) -> bool:
         """The broker promised to keep it: it was acknowledged, and so was the commit of its transaction, if any."""
         return self.sent and self.st == OK and (self.txn is None or self.txn.committed)
+
+    def vanished(self, partition: Partition) -> bool:
+        """A final read found it, and the complete one of a later round, at the same isolation level, did not."""
+        last = partition.last_round, partition.last_committed_round
+        return not partition.compacted and any(
+            0 < mine < newest for mine, newest in zip(self.rounds, last, strict=True)
+        )
 
     @property
     def stands(self) -> tuple[int, int] | None:
@@ -102,6 +111,7 @@ def _add_read(log: Log, record: Row) -> None:
     value.read_at.add(record.off)
     if record.final:
         value.final_at.add(record.off)
+        value.rounds[record.iso] = max(value.rounds[record.iso], record.final)
     if not value.sent:
         value.op = record.op if value.op < 0 else min(value.op, record.op)
     value.first_read = record.t1 if value.first_read < 0 else min(value.first_read, record.t1)

@@ -13,8 +13,8 @@ ANOMALIES = (
     Anomaly(
         "lost-write",
         Family.DATA,
-        "acknowledged, or proven by a reader to have been committed; in no final read; at or below the highest "
-        "offset that any reader saw",
+        "acknowledged, or proven by a reader to have been committed; in no final read, or in an earlier round of "
+        "final reads and not in the last one; at or below the highest offset that any reader saw",
         source=f"{JEPSEN}; Kafka documentation, design, Replication",
         jepsen="lost-write",
         other="the highest offset that any reader saw",
@@ -51,7 +51,8 @@ def _of(log: Log) -> Iterator[Witness]:
     superseded = _last_of_key(log)
     for value in log.values.values():
         open_ = value.st == INFO or (value.txn is not None and value.st == OK)
-        if not value.sent or value.final_at or not (value.acked or (open_ and value.read_at)):
+        kept = value.final_at and not value.vanished(log.partition)
+        if not value.sent or kept or not (value.acked or (open_ and value.read_at)):
             continue
         off = value.acked_at if value.acked_at >= 0 else max(value.read_at, default=-1)
         since = value.t1 if value.acked else value.first_read

@@ -13,11 +13,11 @@ ANOMALIES = (
     Anomaly(
         "poll-skip",
         Family.READERS,
-        "a poll skips over records that stand behind those of the poll before it, or moves the reader over records and "
-        "returns none",
+        "a poll skips over records that stand behind those of the poll before it, or moves the reader over records "
+        "that it does not return",
         source=JEPSEN,
         jepsen="poll-skip",
-        other="the offset read before; of a poll that returned nothing, the position before",
+        other="the offset read before; where the reader was moved over records, the position before",
         needs=(Need.READS,),
         meaning="polls skipped over records",
         meaning_of_one="poll skipped over records",

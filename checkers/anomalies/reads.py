@@ -21,7 +21,7 @@ def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
 
 
 def passages(history: History) -> list[Row]:
-    """Every empty poll that moved its reader: from `before` to `off`."""
+    """Every stretch over which a poll moved its reader without a record: from `before` to `off`."""
     return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 
 

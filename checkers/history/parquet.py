@@ -83,6 +83,8 @@ _PARTITIONS = _schema(
     cover_to=_LONG,
     cover_t0=_LONG,
     committed_t0=_LONG,
+    last_round=_LONG,
+    last_committed_round=_LONG,
     compacted=_FLAG,
     judged_from=_LONG,
 )

@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 
 from checkers.history.late_ends import UNKNOWN, LateEnds
-from checkers.history.positions import FinalReads, Positions, Watermarks, moved_from
+from checkers.history.positions import FinalReads, Positions, Watermarks, passages
 from checkers.history.tables import (
     ABORT,
     COMMIT,
@@ -294,13 +294,15 @@ class Parser:
                 highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
                 partition.seen = max(partition.seen, whole(highest))
                 self.history.read_inside += len(pairs) if isolation == 1 and "x" in invoked else 0
-            else:
-                stood = moved_from(invoked["at"].get(str(part), position), partition, position, log_start)
-                self.history.holes += stood >= 0
-                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, stood, 0, -1))
+            stood = invoked["at"].get(str(part), position)
+            if pairs and self._positions.last_read(proc, part)[0] >= 0:
+                stood = -1
+            for before, after in () if pairs and final else passages(stood, pairs, partition, position, log_start):
+                self.history.holes += before >= 0
+                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, after, -1, *tail, before, 0, -1))
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
-            before = self._watermarks.fetched((proc, part, epoch), hw, lso)
+            told_before = self._watermarks.fetched((proc, part, epoch), hw, lso)
             told = (
                 POLL if pairs else EMPTY_POLL,
                 part,
@@ -315,7 +317,7 @@ class Parser:
                 lso,
                 log_start,
             )
-            self.history.told.append((*told, position, len(pairs), highest, *before, t0, t1))
+            self.history.told.append((*told, position, len(pairs), highest, *told_before, t0, t1))
             self._positions.moved(proc, part, whole(position), (pairs[-1][0], op) if pairs else None)
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.history.tables import FinalRead, Partition
@@ -134,9 +134,26 @@ class _Reading:
     whole: bool = True
 
 
-def moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
-    """Where a reader stood whom a poll moved to `position` without a record; -1 where it was not moved."""
-    stood = max(stood, log_start) if partition.deletable else stood
+def passages(
+    stood: int, pairs: Sequence[Sequence[int]], partition: Partition, position: int, log_start: int
+) -> list[tuple[int, int]]:
+    """(from, to) of each stretch of offsets over which a poll moved its reader without a record: before the first of
+    its records, and behind the last one. Of a poll that returned none: all of it, from -1 if it was not moved.
+
+    stood: where the reader stood; -1 where the record that it got before the first one tells. position: where it stands
+    then.
+    """
+    if not pairs:
+        return [(_moved_from(stood, partition, position, log_start), position)]
+    offsets = [pair[0] for pair in pairs]
+    ends = (stood, min(offsets)), (max(offsets) + 1, position)
+    moved = [(_moved_from(before, partition, after, log_start), after) for before, after in ends]
+    return [each for each in moved if each[0] >= 0]
+
+
+def _moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
+    """Where a reader stood who was moved to `position`; -1 where it was not moved."""
+    stood = max(stood, log_start) if stood >= 0 and partition.deletable else stood
     return stood if 0 <= stood < position else -1
 
 
@@ -187,6 +204,10 @@ class FinalReads:
         finals.sort()
         for final in finals:
             partition = partitions[final.part]
+            if final.complete and final.iso == 1:
+                partition.last_committed_round = max(partition.last_committed_round, final.round)
+            elif final.complete:
+                partition.last_round = max(partition.last_round, final.round)
             if final.iso == 1 and final.complete:
                 partition.committed_t0 = max(partition.committed_t0, final.t0)
             if final.iso == 1 and partition.transactional:

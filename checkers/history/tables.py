@@ -39,7 +39,9 @@ With transactions V2 each transaction has an epoch of its own, so this never is 
 
 
 class Row(NamedTuple):
-    """One record handed over or received, or one partition of which a poll returned nothing."""
+    """One record handed over or received; or a stretch of offsets of which a poll returned nothing (EMPTY_POLL): before
+    the first of its records, behind the last one, or all that it passed.
+    """
 
     kind: int
     st: int
@@ -49,7 +51,7 @@ class Row(NamedTuple):
     idx: int
     """Position inside the operation."""
     off: int
-    """Offset; of an empty poll the position."""
+    """Offset; of an empty stretch its end."""
     val: int
     """The value; -1 where the payload did not verify, and of an empty poll."""
     iso: int
@@ -63,7 +65,7 @@ class Row(NamedTuple):
     """How often this reader's position in this partition was forgotten: reads of one `seg` follow each other."""
     before: int
     """Offset of the record that this reader got before this one in the same `seg`; -1 where this is the first. Of an
-    empty poll that moved the reader: its position before."""
+    empty stretch over which the reader was moved: its begin."""
     inside: int
     """1 where it got that one from the same poll."""
     key: int
@@ -251,6 +253,11 @@ class Partition:
     """When the last complete final read began: what was acknowledged before then must be in it. -1: there is none."""
     committed_t0: int = -1
     """The same of final reads at read_committed, which alone show whether transactions are whole."""
+    last_round: int = 0
+    """The last round in which a final read at read_uncommitted was complete; 0 where none was. What an earlier round
+    returned must be in it."""
+    last_committed_round: int = 0
+    """The same of final reads at read_committed."""
 
     @property
     def name(self) -> str:

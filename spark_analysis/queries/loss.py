@@ -15,7 +15,8 @@ SUPERSEDED = """
   (key >= 0 and coalesce(max(if(key >= 0, final_max, null)) over (partition by part, key), -1L) > placed_at)"""
 """In a compacted partition a later record of its key is there."""
 
-LOST = """sent = 1 and final_min is null and (acked or (read_min is not null and (st = 2 or (st = 0 and in_txn))))
+LOST = """sent = 1 and (final_min is null or vanished)
+  and (acked or (read_min is not null and (st = 2 or (st = 0 and in_txn))))
   and not (placed_at >= 0 and placed_at < judged_from)
   and ((placed_at >= 0 and placed_at >= cover_from and placed_at < cover_to)
        or if(acked, t1, first_read) <= cover_t0)"""

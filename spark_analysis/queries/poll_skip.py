@@ -51,7 +51,9 @@ from (
 join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
-"""Empty polls that moved their reader over records. Beyond what any reader saw nothing counts."""
+"""Polls that moved their reader over records: all of it without any, or before and behind those that they returned.
+Beyond what any reader saw nothing counts.
+"""
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:

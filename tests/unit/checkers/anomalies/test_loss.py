@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from checkers.history.tables import OK
-from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import LOST, SKIPPED, UNSEEN, Cases
 from tests.support.histories.spoilers import acked, drop
 
@@ -36,6 +38,77 @@ def _() -> HistoryBuilder:
     values = [h.sent(p, off) for off in range(3)]
     h.final(list(enumerate(values)))
     h.final([(0, values[0]), (2, values[2])], round_=2, isolation=1)
+    return h
+
+
+def _twice(second: int, isolations: tuple[int, int] = (0, 0), **more: Any) -> HistoryBuilder:
+    """Three acknowledged records. The first round of final reads finds them all, the second one so many."""
+    h = HistoryBuilder()
+    p = h.producer()
+    values = list(enumerate(h.sent(p, off) for off in range(3)))
+    h.final(values, isolation=isolations[0])
+    h.final(values[:second], round_=2, isolation=isolations[1], **more)
+    return h
+
+
+@CASES.case("the last record of the first round of final reads is gone in the second one", LOST)
+def _() -> HistoryBuilder:
+    return _twice(2)
+
+
+@CASES.case("at read_committed the last record of the first round is gone in the second one", LOST)
+def _() -> HistoryBuilder:
+    return _twice(2, (1, 1))
+
+
+@CASES.case("all records of the first round are gone in the second one", LOST)
+def _() -> HistoryBuilder:
+    return _twice(0, at=0, position=0)
+
+
+@CASES.case("what the first round found, and the second one, too, is not lost")
+def _() -> HistoryBuilder:
+    return _twice(3)
+
+
+@CASES.case("a second round of another isolation level says nothing of the first one")
+def _() -> HistoryBuilder:
+    return _twice(2, (0, 1))
+
+
+@CASES.case("a second round that did not come to its end says nothing of what is behind it")
+def _() -> HistoryBuilder:
+    return _twice(2, end=3)
+
+
+@CASES.case("the last record of a transaction that aborted is gone in the second round", LOST)
+def _() -> HistoryBuilder:
+    h, values = transacted(sends=3, end="abort")
+    records = list(enumerate(values))
+    h.final(records, end=4, position=4)
+    h.final([], end=4, position=4, isolation=1)
+    h.final(records[:2], end=2, round_=2)
+    h.final([], end=2, position=2, isolation=1, round_=2)
+    return h
+
+
+@CASES.case("between two rounds retention removed the records that the second one lacks")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    values = list(enumerate(h.sent(p, off) for off in range(3)))
+    h.final(values)
+    h.final(values[2:], at=2, log_start=2, round_=2)
+    return h
+
+
+@CASES.case("between two rounds compaction took a record whose key has a later one")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(cleanup="compact")
+    p = h.producer()
+    values = list(enumerate(h.sent(p, off, key="k") for off in range(3)))
+    h.final(values)
+    h.final(values[2:], round_=2, at=0)
     return h
 
 

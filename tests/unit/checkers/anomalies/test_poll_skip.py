@@ -178,6 +178,111 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("a reader's first poll returns nothing of what stands before its first record", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(1, v[1]), (2, v[2])], at=0)
+    return h
+
+
+@CASES.case("a reader begins in the middle, and gets all that stands there")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(1, v[1]), (2, v[2])], at=1)
+    return h
+
+
+@CASES.case("a reader goes back to the start, and the poll after that leaves out the first record", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, list(enumerate(v)))
+    h.operation(reader, "seek", part=0, at={"0": 0})
+    h.poll(reader, [(1, v[1])], at=0)
+    return h
+
+
+@CASES.case("a poll moves its reader behind a record that it did not return", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0]), (1, v[1])], position=3)
+    return h
+
+
+@CASES.case("a poll that returned some of the records leaves its reader before the others")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0]), (1, v[1])], position=2)
+    return h
+
+
+@CASES.case("a poll moves its reader behind offsets at which nobody found a record")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, list(enumerate(v)), position=5)
+    return h
+
+
+@CASES.case("where retention may remove records, polls follow each other as anywhere")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    v = [h.sent(p, off) for off in range(3)]
+    reader = h.reader()
+    h.poll(reader, [(0, v[0]), (1, v[1])])
+    h.poll(reader, [(2, v[2])])
+    h.final(list(enumerate(v)))
+    return h
+
+
+@CASES.case("retention removed what stood before the first record of a poll")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    v = [h.sent(p, off) for off in range(3)]
+    h.poll(h.reader(), list(enumerate(v)))
+    h.poll(h.reader(), [(2, v[2])], at=0, log_start=2)
+    h.final([(2, v[2])], at=2, log_start=2)
+    return h
+
+
+def _at_the_edges(how: str, at: int, position: int, isolation: int = 1) -> HistoryBuilder:
+    """Three transactions in a row, the first and the last of which end so; a reader gets the record of the middle one,
+    from `at`, and stands at `position` then. Each has a record and a marker.
+    """
+    h = HistoryBuilder()
+    p = h.producer()
+    h.initialised(p)
+    v = []
+    for number, end in enumerate((how, "commit", how)):
+        txn = h.begin(p)
+        v.append((2 * number, h.ok(h.send(p, txn=txn), 2 * number).val))
+        h.end(txn, end)
+    h.poll(h.reader(isolation=isolation), v[1:2], at=at, position=position)
+    h.final(v, end=6)
+    h.final(v if how == "commit" else v[1:2], end=6, position=6, isolation=1)
+    return h
+
+
+@CASES.case("a reader passes over aborted transactions before and behind what it gets, and over markers")
+def _() -> HistoryBuilder:
+    return _at_the_edges("abort", 0, 6)
+
+
+@CASES.case("a reader passes over a committed transaction before what it gets", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _at_the_edges("commit", 0, 4)
+
+
+@CASES.case("a reader passes over a committed transaction behind what it gets", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _at_the_edges("commit", 2, 6)
+
+
+@CASES.case("a read_uncommitted reader is given aborted transactions, too", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _at_the_edges("abort", 2, 6, isolation=0)
+
+
 def _one_vanished(waits_ms: int) -> HistoryBuilder:
     """Of four transactions in a row the second one aborts, after so long, and the third one commits and vanishes."""
     h = HistoryBuilder()

@@ -1,0 +1,95 @@
+"""The obvious finders and the Spark statements say the same of whole runs of transactions, not only of generated ones.
+
+`recorded/` is `squall run --target kafka --workload transactions --client confluent --faults kill,partition --seed 4
+--time 15`: Apache Kafka 4.3.1, librdkafka 2.16.1.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos.plans.plan import make_plan
+from chaos.plans.swarm import swarm_plan
+from chaos.runs.simulation import simulate
+from checkers.history import conversion
+from checkers.history.tables import LATE_END
+from checkers.measures import measure
+from checkers.metrics import COMMIT_LATENCY, TRANSACTIONS, UNCOMMITTED, context_of
+from tests.parity.spark_analysis.test_parity import compared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+RECORDED = Path(__file__).with_name("recorded")
+PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
+
+
+def test_of_a_run_on_apache_kafka(spark: SparkSession, tmp_path: Path) -> None:
+    lines = gzip.decompress((RECORDED / "history.jsonl.gz").read_bytes()).splitlines(keepends=True)
+    assert compared(spark, tmp_path, lines, (RECORDED / "nemesis.jsonl").read_bytes()) == []
+    kept, faults = conversion.load(tmp_path)
+    measured = {each.name for each in measure(kept, context_of(kept, faults))}
+    assert {TRANSACTIONS, COMMIT_LATENCY, UNCOMMITTED} <= measured
+
+
+@pytest.mark.parametrize(("generation", "late"), [(1, {"torn-txn", "G1a"}), (2, set[str]())])
+def test_of_a_run_in_which_ends_come_late(spark: SparkSession, tmp_path: Path, generation: int, late: set[str]) -> None:
+    values: dict[str, Any] = tomllib.loads(PLAN.read_text())
+    workload = {**values["workload"], "generation": generation}
+    papers = simulate(make_plan({**values, "runtime": "sim", "workload": workload}), stop_at_first=False).papers()
+    found = compared(spark, tmp_path, papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"])
+    assert {(each.anomaly, each.evidence) for each in found} == {(name, LATE_END) for name in late}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_seed_of_transactions_as_it_is_and_without_some_of_its_reads(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    papers = simulate(swarm_plan(seed, workload="transactions")).papers()
+    lines, nemesis = papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"]
+    as_it_is = {each.anomaly for each in compared(spark, tmp_path, lines, nemesis)}
+    assert not as_it_is & {"lost-write", "poll-skip"}
+    assert {each.anomaly for each in compared(spark, tmp_path, robbed(lines), nemesis)} >= {"lost-write", "poll-skip"}
+
+
+def robbed(lines: list[bytes]) -> list[bytes]:
+    """The same run. The first poll of a reader lacks its first record, and the second round of final reads, at
+    read_uncommitted, lacks the last record of each partition, and ends before it.
+    """
+    told = [json.loads(line) for line in lines]
+    told = [line for line in told if line.get("kind") != "end"]
+    told[0] = {name: value for name, value in told[0].items() if name not in ("ends", "seal", "seals")}
+    invoked = {line["op"]: line for line in told if line["e"] == "i"}
+    processes = {line["p"]: line for line in told if line["e"] == "p"}
+    completed = [(invoked[line["op"]], line) for line in told if line["e"] == "c"]
+    polls = [line["got"] for began, line in completed if _is_of(began, processes, "reader") and line.get("got")]
+    first = next(entry for got in polls for entry in got if len(entry[5]) > 1)
+    del first[5][0]
+    for part in {entry[0] for _, line in completed for entry in line.get("got", ())}:
+        _end_earlier([line for began, line in completed if _is_of(began, processes, "final")], part)
+    return [json.dumps(line).encode() + b"\n" for line in told]
+
+
+def _is_of(began: dict[str, Any], processes: dict[int, dict[str, Any]], role: str) -> bool:
+    """A read by a reader, or by a final reader of the second round at read_uncommitted."""
+    settings = processes[began["p"]]["settings"]
+    last = role != "final" or (settings["round"], settings["isolation"]) == (2, 0)
+    return began["f"] in ("poll", "final_read") and processes[began["p"]]["role"] == role and last
+
+
+def _end_earlier(reads: list[dict[str, Any]], part: int) -> None:
+    answers = [entry for line in reads for entry in line.get("got", ()) if entry[0] == part]
+    *_, last = (number for number, entry in enumerate(answers) if entry[5])
+    end, _ = answers[last][5].pop()
+    for entry in answers[last:]:
+        entry[1] = end
+    for line in reads:
+        if str(part) in line.get("end", {}):
+            line["end"][str(part)] = end
