@@ -155,7 +155,8 @@ def carry_out(order: Order) -> Hunted:
     run = simulated(history=order.history)
     before = tuple(alarms(mutant, seeds[: order.controls], run))
     shrink = shrinker(order.shrink_s) if order.shrink_s else None
-    plan = partial(swarm_plan, workload=mutant.workload) if order.swarm else None
+    own = mutant.seen_plan if order.history else None
+    plan = partial(swarm_plan, workload=mutant.workload) if order.swarm else own
     hunted = hunt(
         mutant,
         seeds,

@@ -56,6 +56,7 @@ MUTANT = Mutant(
         "batches-in-epochs",
         "replicas-agree",
         "inconsistent-offset",
+        "duplicate",
         "replica-divergence",
     ),
     faults=("kill", "latency"),

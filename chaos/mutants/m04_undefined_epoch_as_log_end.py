@@ -44,6 +44,7 @@ MUTANT = Mutant(
         "epoch-cache",
         "replicas-agree",
         "inconsistent-offset",
+        "not-converged",
         "replica-divergence",
     ),
     faults=("partition", "kill"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.cluster.image import Broker
 from broker.controller import brokers
 from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
+from chaos.mutants.m15_commits_below_min_isr import last_of_five
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -32,6 +33,11 @@ def plan(seed: int) -> Plan:
     )
 
 
+def seen_plan(seed: int) -> Plan:
+    """Both followers are held while the leader loses its power, and it is back before them."""
+    return last_of_five(seed, "16b")
+
+
 MUTANT = Mutant(
     id="16b",
     name="unclean-stop-stays-eligible",
@@ -41,4 +47,5 @@ MUTANT = Mutant(
     expected=("strong-isr", "leader-completeness", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
+    seen_plan=seen_plan,
 )

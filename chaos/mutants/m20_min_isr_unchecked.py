@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
+from chaos.mutants.m15_commits_below_min_isr import last_of_five
 from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -19,6 +20,11 @@ def plan(seed: int) -> Plan:
     return last_one_standing(seed)
 
 
+def seen_plan(seed: int) -> Plan:
+    """As for the last replica standing."""
+    return last_of_five(seed, "20")
+
+
 MUTANT = Mutant(
     id="20",
     name="min-isr-unchecked",
@@ -32,6 +38,7 @@ MUTANT = Mutant(
     expected=("strong-isr", "acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
+    seen_plan=seen_plan,
 )
 
 MASKED = tuple(

@@ -61,6 +61,10 @@ class Mutant:
     """Kinds of faults that provoke it."""
     plan: Callable[[int], Plan]
     """A seed into a plan that is likely to provoke it, and that a sound broker stands."""
+    seen_plan: Callable[[int], Plan] | None = None
+    """In the place of `plan` where only that counts which clients see: what they notice takes more than what an
+    invariant does. None: `plan` does for both.
+    """
     masked: str = ""
     """Why no plan can find it, where that is so: which other rule of the broker stands behind this one."""
     unseen: str = ""
