@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.apis.committed_offsets import CommittedOffsetApis
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.describe import AdminContext
 from broker.apis.fetch import FetchApi
 from broker.apis.find_coordinator import CoordinatorFinder
+from broker.apis.groups import GroupApis
 from broker.apis.metadata import MetadataHandler, TopicCreator
 from broker.apis.produce import ProduceApi
 from broker.apis.record_gate import RecordGate
@@ -22,6 +24,7 @@ from broker.apis.routes import admin_routes, check_served, coordinator_routes, d
 from broker.apis.transactions import TransactionApis
 from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
+from broker.apis.txn_offsets import TxnOffsetApis
 from broker.apis.unpacking import Unpacking
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
@@ -32,6 +35,7 @@ from broker.net.deadlines import Timers
 from broker.net.peers import PeerClient
 from broker.net.server import Server
 from broker.replicas.coordinators.enrolment import Enrolment
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from broker.replicas.coordinators.marker_sender import MarkerSender
 from broker.replicas.coordinators.producer_ids import ProducerIds
 from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
@@ -95,6 +99,7 @@ class Node:
         self.proposals.replicas = self.replicas
         self.producer_ids = ProducerIds(self.control)
         self.transactions = TransactionCoordinator(env, config, self.replicas, self.producer_ids)
+        self.groups = GroupCoordinator(env, config, self.replicas)
         written, timeout_ms = self.transactions.markers_written, config.request_timeout_ms
         self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
         self.timers = Timers()
@@ -131,6 +136,7 @@ class Node:
             self.replicas.flushes.bind(nursery.start_soon)
             self.markers.bind(nursery.start_soon)
             self.transactions.bind(nursery.start_soon, self.markers)
+            self.groups.bind(nursery.start_soon)
             self.feed.follow(self.transactions.image_changed)
             server = self._server(nursery)
             for endpoint in config.bind_listeners:
@@ -190,14 +196,23 @@ class Node:
         image, timeout_ms = self.feed.image, config.request_timeout_ms
         unpacking = Unpacking(env)
         records = RecordGate(env, self.replicas, unpacking, nursery.start_soon)
-        produce = ProduceApi(env, self.replicas, self.timers, self._gate(nursery), records)
+        enrolment = Enrolment(image, self.peers, timeout_ms)
+        gate = TxnGate(env, self.replicas, enrolment, nursery.start_soon)
+        produce = ProduceApi(env, self.replicas, self.timers, gate, records)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
+        groups = GroupApis(env, self.groups, config)
+        offsets = CommittedOffsetApis(env, image, self.groups, config)
+        finder = CoordinatorFinder(image, config, creator)
+        exists = finder.log_of_groups_exists
+        in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)
         for_clients = {
             **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), unpacking),
             **coordinator_routes(transactions, CoordinatorFinder(image, config, creator)),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas)),
+            **coordinator_routes(transactions, groups, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
         markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms)
@@ -205,10 +220,6 @@ class Node:
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server
-
-    def _gate(self, nursery: trio.Nursery) -> TxnGate:
-        enrolment = Enrolment(self.feed.image, self.peers, self.config.request_timeout_ms)
-        return TxnGate(self.env, self.replicas, enrolment, nursery.start_soon)
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
         """The addresses to advertise: those in the configuration, else the ports that were really opened."""

@@ -1,17 +1,21 @@
-"""FindCoordinator: which broker coordinates a transactional id. It creates the coordinator's log when first asked."""
+"""FindCoordinator: which broker coordinates a group or a transactional id. It creates the coordinators' logs when first
+asked.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinators.partitions import partition_of
 from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import find_coordinator as wire
 from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig
-from broker.replicas.coordinators.transaction_coordinator import TOPIC
+from broker.replicas.coordinators import group_coordinator, transaction_coordinator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.apis.metadata import TopicCreator
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
@@ -31,8 +35,8 @@ class CoordinatorFinder:
     def find_coordinator(
         self, request: wire.FindCoordinatorRequest, version: int, listener: str
     ) -> wire.FindCoordinatorResponse:
-        """COORDINATOR_NOT_AVAILABLE where nobody coordinates: for groups always, for transactional ids until the log
-        is created and has a leader.
+        """COORDINATOR_NOT_AVAILABLE where nobody coordinates: until the log is created and the key's partition has a
+        leader.
         """
         batched = version >= FIRST_BATCHED
         keys = request.coordinator_keys if batched else [request.key]
@@ -48,19 +52,27 @@ class CoordinatorFinder:
             port=one.port,
         )
 
+    def log_of_groups_exists(self) -> bool:
+        """Whether groups can have a coordinator. If not, the creation of their log begins."""
+        log = _LOGS[GROUP]
+        if self._image.topic(log.name) is not None:
+            return True
+        self._creator.create(log.name, log.as_created(self._config))
+        return False
+
     def _find(self, key: str, key_type: int, listener: str) -> wire.Coordinator:
         if key_type not in (GROUP, TRANSACTION):
             return _nobody(key, ErrorCode.INVALID_REQUEST, "Unknown type of coordinator.")
-        if key_type == TRANSACTION:
-            topic = self._image.topic(TOPIC)
-            if topic is None:
-                self._creator.create(TOPIC, transaction_log(self._config))
-            else:
-                partition = topic.partitions[partition_of(key, len(topic.partitions))]
-                broker = self._image.brokers.get(partition.leader) if partition.leader != NO_NODE else None
-                if broker is not None and not broker.fenced and listener in broker.endpoints:
-                    host, port = broker.endpoints[listener]
-                    return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port, error_message=None)
+        log = _LOGS[key_type]
+        topic = self._image.topic(log.name)
+        if topic is None:
+            self._creator.create(log.name, log.as_created(self._config))
+        else:
+            partition = topic.partitions[partition_of(key, len(topic.partitions))]
+            broker = self._image.brokers.get(partition.leader) if partition.leader != NO_NODE else None
+            if broker is not None and not broker.fenced and listener in broker.endpoints:
+                host, port = broker.endpoints[listener]
+                return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port, error_message=None)
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
@@ -78,8 +90,36 @@ def transaction_log(config: BrokerConfig) -> CreatableTopic:
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
     }
     return CreatableTopic(
-        name=TOPIC,
+        name=transaction_coordinator.TOPIC,
         num_partitions=config.transaction_state_log_num_partitions,
         replication_factor=config.transaction_state_log_replication_factor,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
     )
+
+
+def offsets_log(config: BrokerConfig) -> CreatableTopic:
+    """__consumer_offsets, as Kafka creates it."""
+    settings = {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return CreatableTopic(
+        name=group_coordinator.TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
+    )
+
+
+class _Log(NamedTuple):
+    """A coordinators' log, and how it is created."""
+
+    name: str
+    as_created: Callable[[BrokerConfig], CreatableTopic]
+
+
+_LOGS = {
+    GROUP: _Log(group_coordinator.TOPIC, offsets_log),
+    TRANSACTION: _Log(transaction_coordinator.TOPIC, transaction_log),
+}

@@ -20,14 +20,17 @@ from broker.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker.apis.committed_offsets import CommittedOffsetApis
     from broker.apis.delete_records import DeleteRecordsApi
     from broker.apis.describe import AdminContext
     from broker.apis.fetch import FetchApi
     from broker.apis.find_coordinator import CoordinatorFinder
+    from broker.apis.groups import GroupApis
     from broker.apis.metadata import MetadataHandler
     from broker.apis.produce import ProduceApi
     from broker.apis.transactions import TransactionApis
     from broker.apis.txn_markers import TxnMarkersApi
+    from broker.apis.txn_offsets import TxnOffsetApis
     from broker.apis.unpacking import Unpacking
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
@@ -54,7 +57,13 @@ def data_routes(
     )
 
 
-def coordinator_routes(transactions: TransactionApis, finder: CoordinatorFinder) -> dict[int, Route]:
+def coordinator_routes(
+    transactions: TransactionApis,
+    groups: GroupApis,
+    offsets: CommittedOffsetApis,
+    txn_offsets: TxnOffsetApis,
+    finder: CoordinatorFinder,
+) -> dict[int, Route]:
     """APIs answered by this broker's coordinators, and who coordinates what."""
 
     def find(request: Any, slot: Slot) -> Any:
@@ -67,6 +76,18 @@ def coordinator_routes(transactions: TransactionApis, finder: CoordinatorFinder)
         Route(ApiKey.END_TXN, plain=transactions.end_txn),
         Route(ApiKey.DESCRIBE_TRANSACTIONS, plain=transactions.describe_transactions),
         Route(ApiKey.LIST_TRANSACTIONS, plain=transactions.list_transactions),
+        Route(ApiKey.OFFSET_COMMIT, plain=offsets.offset_commit),
+        Route(ApiKey.OFFSET_FETCH, plain=offsets.offset_fetch),
+        Route(ApiKey.OFFSET_DELETE, plain=offsets.offset_delete),
+        Route(ApiKey.ADD_OFFSETS_TO_TXN, plain=txn_offsets.add_offsets),
+        Route(ApiKey.TXN_OFFSET_COMMIT, plain=txn_offsets.txn_offset_commit),
+        Route(ApiKey.JOIN_GROUP, plain=groups.join_group),
+        Route(ApiKey.SYNC_GROUP, plain=groups.sync_group),
+        Route(ApiKey.HEARTBEAT, plain=groups.heartbeat),
+        Route(ApiKey.LEAVE_GROUP, plain=groups.leave_group),
+        Route(ApiKey.DESCRIBE_GROUPS, plain=groups.describe_groups),
+        Route(ApiKey.LIST_GROUPS, plain=groups.list_groups),
+        Route(ApiKey.DELETE_GROUPS, plain=groups.delete_groups),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from broker.apis.asking import ask
 from broker.coordinators.transactions.values import (
     PREPARED,
     STATE_NAMES,
@@ -73,27 +74,7 @@ class TransactionApis:
 
     def _ask(self, requests: Sequence[Request], respond: Callable[[list[Answer]], Any]) -> Any:
         """Submit all, and respond once all are answered: at once or later."""
-        answers: list[Answer | None] = [None] * len(requests)
-        owed, done = len(requests), trio.Event()
-
-        def take(at: int, answer: Answer) -> None:
-            nonlocal owed
-            answers[at] = answer
-            owed -= 1
-            if not owed:
-                done.set()
-
-        for at, request in enumerate(requests):
-            self._coordinator.submit(request, lambda answer, at=at: take(at, answer))  # type: ignore[misc]
-        if not owed:
-            return respond([answer or TIMED_OUT for answer in answers])
-
-        async def wait() -> Any:
-            with self._env.timeout(self._timeout_s):
-                await done.wait()
-            return respond([answer or TIMED_OUT for answer in answers])
-
-        return Later(wait)
+        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
 
     # ---------------------------------------------------------------------------------------------------- producer ids
 

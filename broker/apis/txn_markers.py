@@ -88,6 +88,9 @@ class TxnMarkersApi:
         if done.error:
             return ProduceResult(index, done.error), None
         if not done.duplicate:
+            watcher = self._replicas.marker_watchers.get(log.topic)
+            if watcher is not None:  # before the marker is answered, and before anything else is asked of the topic
+                watcher(h, asked.producer_id, asked.transaction_result, done.base_offset)
             self._replicas.appended(h, now_ms, wall_ms)
         result = ProduceResult(index, _NONE)
         end = done.last_offset + 1

@@ -53,7 +53,7 @@ class ProducerStates(ProducerRules):
         if entry is not None:
             if self.is_fenced(entry, epoch):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            known = self.known_batch(entry, header)
+            known = self.known_batch(entry, header) if first >= 0 else None
             if known is not None:
                 return known
         if header.attributes & TRANSACTIONAL_BIT and not self.is_ongoing(entry, epoch):
@@ -62,8 +62,8 @@ class ProducerStates(ProducerRules):
                 return ErrorCode.INVALID_TXN_STATE
             if entry is None and self.begins_too_late(asked, first):
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if entry is None:
-            return None
+        if entry is None or first < 0:
+            return None  # offsets that a group's coordinator writes for the producer have no sequence
         if first != self.expected_sequence(entry, epoch):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.INVALID_TXN_STATE if self.leaves_transaction(entry, header) else None
@@ -116,9 +116,10 @@ class ProducerStates(ProducerRules):
             entry = self.entries[producer_id] = Producer(epoch)
         elif entry.epoch != epoch:
             entry.restart(epoch)
-        last = sequence + delta & SEQUENCE_MASK
-        entry.next_sequence = last + 1 & SEQUENCE_MASK
-        entry.window.append(Sent(sequence, last, base_offset, base_offset + delta, timestamp))
+        if sequence >= 0:
+            last = sequence + delta & SEQUENCE_MASK
+            entry.next_sequence = last + 1 & SEQUENCE_MASK
+            entry.window.append(Sent(sequence, last, base_offset, base_offset + delta, timestamp))
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset

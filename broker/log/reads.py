@@ -84,8 +84,8 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
         last_offset = header.base_offset + header.last_offset_delta
         if last_offset >= snapshot:
             break
-        if header.producer_id < 0 or header.attributes & CONTROL_BIT:
-            continue
+        if header.producer_id < 0 or header.base_sequence < 0:
+            continue  # also every control batch
         epoch, window = sent.get(header.producer_id, (-1, deque[Sent]()))
         if epoch != header.producer_epoch:
             window = deque(maxlen=WINDOW)

@@ -10,13 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
+from broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.env import Env
+    from broker.log.producer_rules import Verification
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
@@ -30,6 +31,8 @@ _TO_CLIENTS = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
 }
 """What clients of a coordinator are told of an error of its log."""
 
@@ -82,23 +85,56 @@ class CoordinatorLog:
         """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
         return offset < self._h.state.high_watermark
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> tuple[ErrorCode, int]:
+    def append(
+        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None = None
+    ) -> tuple[ErrorCode, int]:
         """Append (key, value) pairs as one batch. The error for clients, and the offset of the first record.
 
-        With an error nothing is in the log. OSError if the disk fails.
+        `producer`: (id, epoch) of the transaction that the records belong to. With an error nothing is in the log.
+        OSError if the disk fails.
         """
         if not self.is_ours():
             return ErrorCode.NOT_COORDINATOR, -1
         h, wall_ms = self._h, self._env.wall_ms()
         if h.state.under_min_isr_before_append():
             return error_for_clients(ErrorCode.NOT_ENOUGH_REPLICAS), -1
-        batch = encode_batch([Record(n, wall_ms, key, value) for n, (key, value) in enumerate(records)])
+        if producer is not None and not self.is_agreed(*producer):
+            return ErrorCode.INVALID_TXN_STATE, -1
+        producer_id, epoch = producer or (-1, -1)
+        batch = encode_batch(
+            [Record(n, wall_ms, key, value) for n, (key, value) in enumerate(records)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
         done = h.log.append_as_leader(memoryview(bytearray(batch)), self.epoch, wall_ms, client=False)
         if done.error:
             return error_for_clients(done.error), -1
         self._wait_for(done.last_offset + 1)
         self._replicas.appended(h, int(self._env.mono() * 1000), wall_ms)
         return ErrorCode.NONE, done.base_offset
+
+    def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
+        """What the transaction's coordinator has to be asked before records of that transaction are appended; None:
+        nothing. `raises_epoch`: of generation V2.
+        """
+        log = self._h.log
+        if not raises_epoch and not log.config.transaction_partition_verification_enable:
+            return None
+        header = BatchHeader(0, 0, -1, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, producer_id, epoch, 0, 1)
+        return log.producers.begin_verification(header, self._env.wall_ms(), raises_epoch=raises_epoch)
+
+    def is_agreed(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of a transaction may be appended: it is open here, or its coordinator knows of it. Otherwise
+        nobody would ever end it (KIP-890).
+        """
+        log = self._h.log
+        producers = log.producers
+        if producers.is_ongoing(producers.entries.get(producer_id), epoch):
+            return True
+        if not log.config.transaction_partition_verification_enable:
+            return True
+        return producers.is_verified(producers.verifications.get(producer_id), epoch)
 
     def when_committed(self, offset: int, call: OnCommitted) -> None:
         """Have `call` called as soon as the record at `offset` is committed, which may be now."""

@@ -27,7 +27,7 @@ class Creations:
 
 
 class Room:
-    def __init__(self, leaders: tuple[int, ...] = (), **settings: str) -> None:
+    def __init__(self, leaders: tuple[int, ...] = (), log: str = "__transaction_state", **settings: str) -> None:
         self.image, self.creations = ClusterImage(), Creations()
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
@@ -36,8 +36,8 @@ class Room:
             self.image.brokers[broker_id] = Broker(broker_id, 10, bytes(16), endpoints, fenced=broker_id == 2)
         if leaders:
             parts = {n: PartitionImage((1, 2), (1, 2), leader, 0, 0) for n, leader in enumerate(leaders)}
-            self.image.topics_by_id[bytes(16)] = Topic("__transaction_state", bytes(16), parts)
-            self.image.topic_ids["__transaction_state"] = bytes(16)
+            self.image.topics_by_id[bytes(16)] = Topic(log, bytes(16), parts)
+            self.image.topic_ids[log] = bytes(16)
         creator: Any = self.creations
         self.finder = CoordinatorFinder(self.image, config, creator)
 
@@ -54,9 +54,22 @@ class Room:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_no_broker_coordinates_groups(version: int) -> None:
-    not_available = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert Room().find("g", key_type=0, version=version) == [("g", not_available, -1, "", -1)]
+def test_the_leader_of_the_groups_partition_coordinates_it(version: int) -> None:
+    room = Room((1,), log="__consumer_offsets")
+    assert room.find("g", key_type=0, version=version) == [("g", 0, 1, "host1", 9001)]
+    assert not room.creations.asked
+
+
+def test_without_a_log_of_groups_it_is_created_as_kafka_creates_it() -> None:
+    room = Room((1,), offsets_topic_num_partitions="7")
+    assert room.find("g", key_type=0) == [("g", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+    [(name, topic)] = room.creations.asked
+    assert (name, topic.name, topic.num_partitions, topic.replication_factor) == (name, "__consumer_offsets", 7, 3)
+    assert {config.name: config.value for config in topic.configs} == {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": str(100 << 20),
+    }
 
 
 @pytest.mark.parametrize("version", range(1, 7))

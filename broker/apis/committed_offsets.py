@@ -1,0 +1,226 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have read, as their coordinator keeps it.
+
+Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. An
+answer waits for the coordinator's log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.asking import ask
+from broker.coordinators.groups.values import (
+    NO_TIME,
+    Answer,
+    Commit,
+    Committed,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetsFound,
+    PartitionErrors,
+)
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import offset_commit as commit_wire
+from broker.protocol.schema import offset_delete as delete_wire
+from broker.protocol.schema import offset_fetch as fetch_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.cluster.image import ClusterImage
+    from broker.config import BrokerConfig
+    from broker.coordinators.groups.values import TopicPartition
+    from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+BY_ID_FROM = 10
+"""First version of OffsetCommit and OffsetFetch that names topics by their ids."""
+BATCHED_FROM = 8
+"""First version of OffsetFetch that asks for several groups (KIP-709)."""
+GROUP_ERROR_FROM = 2
+"""First version of OffsetFetch that tells of an error of the whole group once."""
+TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_NOTHING = Committed(-1)
+
+
+class CommittedOffsetApis:
+    """Handlers of requests about committed offsets; none of them waits before the request has taken effect."""
+
+    def __init__(self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
+        self._env, self._image, self._coordinator = env, image, coordinator
+        self._timeout_s = config.offsets_commit_timeout_ms / 1000
+        self._metadata_bytes = config.offset_metadata_max_bytes
+
+    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
+        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+
+    def _named(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, ErrorCode]:
+        """A topic's name, and why its offsets cannot be committed."""
+        if by_id:
+            topic = self._image.topics_by_id.get(topic_id)
+            return (topic.name, ErrorCode.NONE) if topic is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
+        return name, ErrorCode.NONE if self._image.topic(name) is not None else _UNKNOWN
+
+    # ----------------------------------------------------------------------------------------------------------- commit
+
+    def offset_commit(self, request: commit_wire.OffsetCommitRequest, slot: Slot) -> Any:
+        """Commit offsets of a group. What can be refused without the group is refused for each partition alone."""
+        kept_ms = request.retention_time_ms
+        expires_ms = NO_TIME if kept_ms < 0 else self._env.wall_ms() + kept_ms
+        plan, offsets = self.plan(request.topics, expires_ms, by_id=slot.version >= BY_ID_FROM)
+
+        def respond(answers: list[Answer]) -> commit_wire.OffsetCommitResponse:
+            failed = answers[0].error
+            topics = [
+                commit_wire.OffsetCommitResponseTopic(
+                    topic.name,
+                    topic.topic_id,
+                    [commit_wire.OffsetCommitResponsePartition(index, int(error or failed)) for index, error in parts],
+                )
+                for topic, parts in plan
+            ]
+            return commit_wire.OffsetCommitResponse(topics=topics)
+
+        generation = request.generation_id_or_member_epoch
+        asked = Commit(request.group_id, generation, request.member_id, request.group_instance_id, offsets)
+        return self._ask([asked], respond)
+
+    def plan(
+        self, topics: Sequence[Any], expires_ms: int, *, by_id: bool
+    ) -> tuple[list[tuple[Any, list[tuple[int, ErrorCode]]]], tuple[tuple[TopicPartition, Committed], ...]]:
+        """Of a request's topics, each partition with why it is refused without asking the group, and what is left to
+        be committed.
+        """
+        wall_ms = self._env.wall_ms()
+        offsets: list[tuple[TopicPartition, Committed]] = []
+        plan: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
+        for topic in topics:
+            name, wrong = self._named(topic.name, topic.topic_id if by_id else b"", by_id)
+            parts: list[tuple[int, ErrorCode]] = []
+            for part in topic.partitions:
+                text = part.committed_metadata or ""
+                error = wrong
+                if not error and len(text) > self._metadata_bytes:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                parts.append((part.partition_index, error))
+                if not error:
+                    committed = Committed(part.committed_offset, part.committed_leader_epoch, text, wall_ms, expires_ms)
+                    offsets.append(((name, part.partition_index), committed))
+            plan.append((topic, parts))
+        return plan, tuple(offsets)
+
+    # ------------------------------------------------------------------------------------------------------------ fetch
+
+    def offset_fetch(self, request: fetch_wire.OffsetFetchRequest, slot: Slot) -> Any:
+        """What groups have committed: of some partitions, or of all."""
+        stable = request.require_stable
+        if slot.version < BATCHED_FROM:
+            return self._fetch_one(request, slot.version)
+        by_id = slot.version >= BY_ID_FROM
+        asked = []
+        for group in request.groups:
+            partitions = None
+            if group.topics is not None:
+                named = [(self._named(t.name, t.topic_id, by_id)[0], t.partition_indexes) for t in group.topics]
+                partitions = tuple((name, index) for name, indexes in named if name for index in indexes)
+            asked.append(FetchOffsets(group.group_id, partitions, stable))
+
+        def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
+            groups = [self._group(group, answer, by_id) for group, answer in zip(request.groups, answers, strict=True)]
+            return fetch_wire.OffsetFetchResponse(groups=groups)
+
+        return self._ask(asked, respond)
+
+    def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, version: int) -> Any:
+        partitions = None
+        if request.topics is not None:
+            partitions = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+
+        def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
+            (answer,) = answers
+            if answer.error and version >= GROUP_ERROR_FROM:
+                return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
+            found = answer.offsets if isinstance(answer, OffsetsFound) else ()
+            if answer.error:
+                found = tuple((where, None, answer.error) for where in partitions or ())
+            topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}
+            for (name, index), committed, error in found:
+                told = _told(committed)
+                part = fetch_wire.OffsetFetchResponsePartition(
+                    index, told.offset, told.leader_epoch, told.metadata, int(error)
+                )
+                topics.setdefault(name, []).append(part)
+            return fetch_wire.OffsetFetchResponse(
+                topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]
+            )
+
+        return self._ask([FetchOffsets(request.group_id, partitions, request.require_stable)], respond)
+
+    def _group(
+        self, asked: fetch_wire.OffsetFetchRequestGroup, answer: Answer, by_id: bool
+    ) -> fetch_wire.OffsetFetchResponseGroup:
+        if not isinstance(answer, OffsetsFound):
+            return fetch_wire.OffsetFetchResponseGroup(asked.group_id, error_code=int(answer.error))
+        topics: dict[str, fetch_wire.OffsetFetchResponseTopics] = {}
+        for (name, index), committed, error in answer.offsets:
+            topic_id = self._image.topic_ids.get(name, bytes(16)) if by_id else bytes(16)
+            if by_id and topic_id == bytes(16):
+                continue  # an offset of a topic that is deleted has no name in this version
+            told = _told(committed)
+            part = fetch_wire.OffsetFetchResponsePartitions(
+                index, told.offset, told.leader_epoch, told.metadata, int(error)
+            )
+            topics.setdefault(name, fetch_wire.OffsetFetchResponseTopics(name, topic_id, [])).partitions.append(part)
+        found = list(topics.values())
+        for topic in asked.topics or ():
+            if by_id and topic.topic_id not in self._image.topics_by_id:
+                unknown = int(ErrorCode.UNKNOWN_TOPIC_ID)
+                parts = [
+                    fetch_wire.OffsetFetchResponsePartitions(index, -1, -1, "", unknown)
+                    for index in topic.partition_indexes
+                ]
+                found.append(fetch_wire.OffsetFetchResponseTopics(topic.name, topic.topic_id, parts))
+        return fetch_wire.OffsetFetchResponseGroup(asked.group_id, found)
+
+    # ----------------------------------------------------------------------------------------------------------- delete
+
+    def offset_delete(self, request: delete_wire.OffsetDeleteRequest, slot: Slot) -> Any:
+        """Forget offsets of a group."""
+        known: list[TopicPartition] = []
+        wrong: dict[TopicPartition, ErrorCode] = {}
+        for topic in request.topics:
+            found = self._image.topic(topic.name)
+            for part in topic.partitions:
+                where = (topic.name, part.partition_index)
+                if found is not None and part.partition_index in found.partitions:
+                    known.append(where)
+                else:
+                    wrong[where] = _UNKNOWN
+
+        def respond(answers: list[Answer]) -> delete_wire.OffsetDeleteResponse:
+            (answer,) = answers
+            if answer.error:
+                return delete_wire.OffsetDeleteResponse(error_code=int(answer.error))
+            errors = {**wrong, **dict(answer.errors if isinstance(answer, PartitionErrors) else ())}
+            topics = [
+                delete_wire.OffsetDeleteResponseTopic(
+                    topic.name,
+                    [
+                        delete_wire.OffsetDeleteResponsePartition(
+                            part.partition_index, int(errors.get((topic.name, part.partition_index), 0))
+                        )
+                        for part in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+            return delete_wire.OffsetDeleteResponse(topics=topics)
+
+        return self._ask([DeleteOffsets(request.group_id, tuple(known))], respond)
+
+
+def _told(committed: Committed | None) -> Committed:
+    return _NOTHING if committed is None else committed

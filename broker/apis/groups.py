@@ -1,0 +1,227 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and DescribeGroups, ListGroups, DeleteGroups for admins.
+
+Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. A Join
+is answered when its generation begins, a Sync when the leader has brought the assignments: neither has a time-out of
+its own here, for the group's timers end both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker.apis.asking import ask
+from broker.coordinators.groups.values import (
+    NO_MEMBER,
+    Answer,
+    Beat,
+    DeleteGroup,
+    Describe,
+    Described,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    State,
+    Sync,
+    Synced,
+)
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import delete_groups as delete_wire
+from broker.protocol.schema import describe_groups as describe_wire
+from broker.protocol.schema import join_group as join_wire
+from broker.protocol.schema import leave_group as leave_wire
+from broker.protocol.schema import list_groups as list_wire
+from broker.protocol.schema.heartbeat import HeartbeatResponse
+from broker.protocol.schema.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.config import BrokerConfig
+    from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.protocol.schema.heartbeat import HeartbeatRequest
+    from broker.protocol.schema.sync_group import SyncGroupRequest
+    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+ID_REQUIRED_FROM = 4
+"""First version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
+NO_PROTOCOL_FROM = 7
+"""First version of JoinGroup that may leave the protocol out."""
+SKIPS_FROM = 9
+"""First version of JoinGroup whose clients know that the leader need not assign anything (KIP-814)."""
+SEVERAL_LEAVE_FROM = 3
+"""First version of LeaveGroup that names several members."""
+NOT_FOUND_FROM = 6
+"""First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
+CLASSIC = "classic"
+TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class GroupApis:
+    """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
+
+    def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
+        self._env, self._coordinator = env, coordinator
+        self._timeout_s = config.offsets_commit_timeout_ms / 1000
+
+    def _ask_one(self, request: Any, respond: Any) -> Any:
+        """For as long as it takes."""
+        return ask(self._env, self._coordinator.submit, [request], lambda answers: respond(answers[0]), TIMED_OUT)
+
+    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
+        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+
+    # ---------------------------------------------------------------------------------------------------------- members
+
+    def join_group(self, request: join_wire.JoinGroupRequest, slot: Slot) -> Any:
+        """A consumer wants to be in the next generation."""
+        version, client_id = slot.version, slot.conn.client_id or ""
+        fresh_id = NO_MEMBER
+        if not request.member_id:
+            drawn = UUID(int=self._env.rng.getrandbits(128), version=4)
+            fresh_id = f"{request.group_instance_id or client_id}-{drawn}"
+        asked = Join(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            client_id,
+            "/" + slot.conn.link.peer.rpartition(":")[0],
+            request.session_timeout_ms,
+            # The first version had one time-out for both.
+            request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
+            request.protocol_type,
+            tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            fresh_id,
+            needs_id=version >= ID_REQUIRED_FROM,
+            may_skip=version >= SKIPS_FROM,
+        )
+        nothing = None if version >= NO_PROTOCOL_FROM else ""
+
+        def respond(answer: Answer) -> join_wire.JoinGroupResponse:
+            if not isinstance(answer, Joined):
+                answer = Joined(answer.error, request.member_id)
+            members = [join_wire.JoinGroupResponseMember(*member) for member in answer.members]
+            return join_wire.JoinGroupResponse(
+                error_code=int(answer.error),
+                generation_id=answer.generation,
+                protocol_type=answer.protocol_type,
+                protocol_name=nothing if answer.protocol is None else answer.protocol,
+                leader=answer.leader,
+                skip_assignment=answer.skip,
+                member_id=answer.member_id,
+                members=members,
+            )
+
+        return self._ask_one(asked, respond)
+
+    def sync_group(self, request: SyncGroupRequest, slot: Slot) -> Any:
+        """A member wants its assignment."""
+        asked = Sync(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+            tuple((given.member_id, bytes(given.assignment)) for given in request.assignments),
+        )
+
+        def respond(answer: Answer) -> SyncGroupResponse:
+            if not isinstance(answer, Synced):
+                return SyncGroupResponse(error_code=int(answer.error))
+            return SyncGroupResponse(
+                error_code=int(answer.error),
+                protocol_type=answer.protocol_type,
+                protocol_name=answer.protocol,
+                assignment=answer.assignment,
+            )
+
+        return self._ask_one(asked, respond)
+
+    def heartbeat(self, request: HeartbeatRequest, slot: Slot) -> Any:
+        """A member is alive, and learns whether it has to join again."""
+        asked = Beat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        return self._ask_one(asked, lambda answer: HeartbeatResponse(error_code=int(answer.error)))
+
+    def leave_group(self, request: leave_wire.LeaveGroupRequest, slot: Slot) -> Any:
+        """Members go."""
+        several = slot.version >= SEVERAL_LEAVE_FROM
+        who = tuple((m.member_id, m.group_instance_id) for m in request.members) if several else ()
+
+        def respond(answer: Answer) -> leave_wire.LeaveGroupResponse:
+            if not isinstance(answer, Left):
+                return leave_wire.LeaveGroupResponse(error_code=int(answer.error))
+            if not several:
+                return leave_wire.LeaveGroupResponse(error_code=int(answer.members[0][2]))
+            members = [leave_wire.MemberResponse(one, static, int(error)) for one, static, error in answer.members]
+            return leave_wire.LeaveGroupResponse(members=members)
+
+        return self._ask_one(Leave(request.group_id, who if several else ((request.member_id, None),)), respond)
+
+    # ----------------------------------------------------------------------------------------------------------- admins
+
+    def describe_groups(self, request: describe_wire.DescribeGroupsRequest, slot: Slot) -> Any:
+        """Groups and their members."""
+        names, version = list(request.groups), slot.version
+
+        def respond(answers: list[Answer]) -> describe_wire.DescribeGroupsResponse:
+            groups = [_described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
+            return describe_wire.DescribeGroupsResponse(groups=groups)
+
+        return self._ask([Describe(name) for name in names], respond)
+
+    def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> list_wire.ListGroupsResponse:
+        """The groups that are coordinated here, filtered by state and type."""
+        states = [name.lower() for name in request.states_filter]
+        types = [name.lower() for name in request.types_filter]
+        error, found = self._coordinator.groups()
+        groups = [
+            list_wire.ListedGroup(group_id, protocol_type, state.value, CLASSIC)
+            for group_id, protocol_type, state in found
+            if (not states or state.value.lower() in states) and (not types or CLASSIC in types)
+        ]
+        return list_wire.ListGroupsResponse(error_code=int(error), groups=groups)
+
+    def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: Slot) -> Any:
+        """Forget groups that have no members."""
+        names = list(request.groups_names)
+
+        def respond(answers: list[Answer]) -> delete_wire.DeleteGroupsResponse:
+            results = [
+                delete_wire.DeletableGroupResult(name, int(answer.error))
+                for name, answer in zip(names, answers, strict=True)
+            ]
+            return delete_wire.DeleteGroupsResponse(results=results)
+
+        return self._ask([DeleteGroup(name) for name in names], respond)
+
+
+def _described(name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
+    if not isinstance(answer, Described) or answer.error:
+        if answer.error == ErrorCode.GROUP_ID_NOT_FOUND:
+            if version < NOT_FOUND_FROM:
+                return describe_wire.DescribedGroup(group_id=name, group_state=State.DEAD.value)
+            message = f"Group {name} not found."
+            return describe_wire.DescribedGroup(int(answer.error), message, name, State.DEAD.value)
+        return describe_wire.DescribedGroup(error_code=int(answer.error), group_id=name)
+    stable = answer.state == State.STABLE
+    members = [
+        describe_wire.DescribedGroupMember(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            m.subscription if stable else b"",
+            m.assignment if stable else b"",
+        )
+        for m in answer.members
+    ]
+    return describe_wire.DescribedGroup(
+        group_id=name,
+        group_state=answer.state.value,
+        protocol_type=answer.protocol_type,
+        protocol_data=answer.protocol,
+        members=members,
+    )

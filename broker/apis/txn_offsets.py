@@ -1,0 +1,163 @@
+"""AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (KIP-98, KIP-447).
+
+A client of generation V1 adds the group's partition of __consumer_offsets to its transaction first, and the group's
+coordinator has that verified. For one of V2 the group's coordinator adds it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.asking import ask
+from broker.coordinators.groups.values import NO_TIME, TxnCommit
+from broker.coordinators.groups.values import Answer as GroupAnswer
+from broker.coordinators.transactions.values import V1, AddPartitions, Answer
+from broker.net.later import Later
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import txn_offset_commit as wire
+from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
+from broker.replicas.coordinators.enrolment import Enrolled
+from broker.replicas.coordinators.group_coordinator import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.apis.committed_offsets import CommittedOffsetApis
+    from broker.apis.txn_gate import Coordinators
+    from broker.env import Env
+    from broker.log.producer_rules import Verification
+    from broker.net.connection import Slot
+    from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+
+FENCED_FROM = 2
+"""First version of AddOffsetsToTxn whose clients know PRODUCER_FENCED (KIP-588)."""
+ABORTABLE_FROM = 4
+"""First version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
+ADDS_FROM = 5
+"""First version of TxnOffsetCommit of generation V2: it adds the group's partition to the transaction."""
+
+_TRY_AGAIN = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What the transaction's coordinator says, and what has nothing to do with the group's: the client may ask again."""
+
+
+class TxnOffsetApis:
+    """Handlers of requests about offsets in transactions. What waits for another coordinator holds its connection."""
+
+    def __init__(
+        self,
+        env: Env,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        coordinators: Coordinators,
+        offsets: CommittedOffsetApis,
+        create_log: Callable[[], bool],
+        timeout_ms: int,
+    ) -> None:
+        """`create_log`: whether __consumer_offsets exists; if not, its creation begins."""
+        self._env, self._groups, self._transactions = env, groups, transactions
+        self._coordinators, self._offsets, self._log_exists = coordinators, offsets, create_log
+        self._timeout_s = timeout_ms / 1000
+
+    def add_offsets(self, request: AddOffsetsToTxnRequest, slot: Slot) -> Any:
+        """The transaction will have offsets of a group: its partition of __consumer_offsets will get a marker.
+
+        A partition that does not exist gets none, so it is not added before it does.
+        """
+        if not self._log_exists():
+            return AddOffsetsToTxnResponse(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        place = TOPIC, self._groups.partition_of(request.group_id)
+        asked = AddPartitions(request.transactional_id, request.producer_id, request.producer_epoch, (place,), V1)
+        version = slot.version
+
+        def respond(answers: list[Answer]) -> AddOffsetsToTxnResponse:
+            error = answers[0].error
+            if error == ErrorCode.PRODUCER_FENCED and version < FENCED_FROM:
+                error = ErrorCode.INVALID_PRODUCER_EPOCH
+            return AddOffsetsToTxnResponse(error_code=int(error))
+
+        late = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return ask(self._env, self._transactions.submit, [asked], respond, late, self._timeout_s)
+
+    def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: Slot) -> Any:
+        """Commit offsets in a transaction. They are pending until its marker comes."""
+        adds = slot.version >= ADDS_FROM
+        producer = request.producer_id, request.producer_epoch
+        question = self._groups.question(request.group_id, *producer, raises_epoch=adds)
+        if question is None:
+            return self._commit(request)
+        slot.conn.hold()
+        return Later(lambda: self._ask_and_commit(request, slot, question))
+
+    async def _ask_and_commit(
+        self, request: wire.TxnOffsetCommitRequest, slot: Slot, question: Verification
+    ) -> wire.TxnOffsetCommitResponse:
+        try:
+            place = TOPIC, self._groups.partition_of(request.group_id)
+            transaction = Enrolled(request.transactional_id, request.producer_id, request.producer_epoch)
+            verdicts = await self._coordinators.ask(transaction, [place], add=slot.version >= ADDS_FROM)
+            error = _for_client(verdicts[place], slot.version)
+            if not error:
+                # Of no use if a marker has come since: then the log takes nothing.
+                question.agreed = True
+            answer = self._refused(request, error) if error else self._commit(request)
+        finally:
+            slot.conn.release()
+        found: wire.TxnOffsetCommitResponse = await answer.wait() if isinstance(answer, Later) else answer
+        return found
+
+    def _commit(self, request: wire.TxnOffsetCommitRequest) -> Any:
+        plan, offsets = self._offsets.plan(request.topics, NO_TIME, by_id=False)
+
+        def respond(answers: list[GroupAnswer]) -> wire.TxnOffsetCommitResponse:
+            failed = answers[0].error
+            topics = [
+                wire.TxnOffsetCommitResponseTopic(
+                    topic.name,
+                    [wire.TxnOffsetCommitResponsePartition(index, int(error or failed)) for index, error in parts],
+                )
+                for topic, parts in plan
+            ]
+            return wire.TxnOffsetCommitResponse(topics=topics)
+
+        asked = TxnCommit(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            offsets,
+            request.producer_id,
+            request.producer_epoch,
+        )
+        late = GroupAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return ask(self._env, self._groups.submit, [asked], respond, late, self._timeout_s)
+
+    def _refused(self, request: wire.TxnOffsetCommitRequest, error: ErrorCode) -> wire.TxnOffsetCommitResponse:
+        topics = [
+            wire.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [wire.TxnOffsetCommitResponsePartition(part.partition_index, int(error)) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return wire.TxnOffsetCommitResponse(topics=topics)
+
+
+def _for_client(error: ErrorCode, version: int) -> ErrorCode:
+    """The answer of a transaction's coordinator, in words for a client of the group's."""
+    if error in _TRY_AGAIN:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

@@ -1,0 +1,1 @@
+"""The group coordinator's shard: committed offsets and classic groups as state machines, without any I/O."""

@@ -1,0 +1,452 @@
+"""One classic group: who is a member of which generation, and who waits for what (KIP-62, KIP-345, KIP-394).
+
+| state | Join of a new member | Sync | heartbeat | a member goes |
+|---|---|---|---|---|
+| Empty | Preparing | 25 | 25 | |
+| PreparingRebalance | joins this one | 27 | 27 | perhaps the last one that was waited for |
+| CompletingRebalance | Preparing | waits for the leader's | 0 | Preparing |
+| Stable | Preparing | its assignment | 0 | Preparing |
+
+25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members join again in their own time, for as long as the slowest one's
+rebalance time-out. Who has not joined by then is no member any more, unless it is static: that one goes with its
+session.
+
+Nothing here is durable but what `record` says, which is appended when a generation has its assignments or loses its
+last member. Who waits for an answer is a token; what happens to it stands in `effects`, in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.member import NEW_MEMBER_MS, Member
+from broker.coordinators.groups.rules import GroupRules
+from broker.coordinators.groups.values import (
+    NO_MEMBER,
+    Answer,
+    Append,
+    Beat,
+    Effect,
+    GroupRecord,
+    GroupWritten,
+    Join,
+    Joined,
+    Left,
+    Moment,
+    Reply,
+    Settings,
+    Settles,
+    State,
+    Sync,
+    Synced,
+    Token,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.values import Leave
+
+
+class ClassicGroup(GroupRules):
+    """A group and its members. Each call takes the moment at which it happens, and adds to `effects`."""
+
+    __slots__ = ("_grew", "_join_deadline_ms", "_joining_until_ms", "_settings", "_sync_deadline_ms", "effects")
+
+    def __init__(self, group_id: str, settings: Settings, now: Moment, record: GroupRecord | None = None) -> None:
+        """`record`: the latest one in the log. Its members get a whole session to be heard of."""
+        self.group_id, self._settings = group_id, settings
+        self.state, self.generation = State.EMPTY, 0
+        self.protocol_type, self.since_ms = "", now.wall_ms
+        self.protocol, self.leader = None, None
+        self.members, self.static, self.pending = {}, {}, {}
+        self.effects: list[Effect] = []
+        self._join_deadline_ms: int | None = None
+        """When a rebalance stops to wait for members."""
+        self._joining_until_ms: int | None = None
+        """Of a group's first rebalance: up to when it may go on waiting for more members to come."""
+        self._grew = False
+        """Another member has come since the first rebalance's last look."""
+        self._sync_deadline_ms: int | None = None
+        """When members that have not asked for their assignment are given up."""
+        if record is not None:
+            self._load(record, now)
+
+    def _load(self, record: GroupRecord, now: Moment) -> None:
+        self.generation, self.protocol_type = record.generation, record.protocol_type
+        self.protocol, self.since_ms = record.protocol, record.since_ms
+        for found in record.members:
+            member = Member.loaded(found, record.protocol or "")
+            self._add(member)
+            self._wait_for(member, now)
+        self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
+        self.state = State.STABLE if self.members else State.EMPTY
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    def next_deadline_ms(self) -> int | None:
+        """The monotonic moment at which `expire` has something to do; None: not before something else happens."""
+        found = [m.deadline_ms for m in self.members.values() if m.deadline_ms is not None]
+        found += [at for at in (self._join_deadline_ms, self._sync_deadline_ms) if at is not None]
+        found += self.pending.values()
+        return min(found, default=None)
+
+    def expire(self, now: Moment) -> None:
+        """Give up whoever has not been heard of, and rebalances that have waited for long enough."""
+        for member_id, at in list(self.pending.items()):
+            if at <= now.mono_ms:
+                self._forget_pending(member_id, now)
+        for member in list(self.members.values()):
+            if member.deadline_ms is not None and member.deadline_ms <= now.mono_ms:
+                self._remove(member)
+                self._members_went(now)
+        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.mono_ms:
+            self._sync_deadline_ms = None
+            for member in [m for m in self.members.values() if m.unsynced]:
+                self._remove(member)
+            self._members_went(now)
+        if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
+            self._join_phase_ends(now)
+
+    def _wait_for(self, member: Member, now: Moment) -> None:
+        """It is to be heard of within its session. While the coordinator owes it an answer, it cannot be."""
+        if member.is_new and member.joining is not None:
+            member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
+        elif member.joining is not None or member.syncing is not None:
+            member.deadline_ms = None
+        else:
+            member.deadline_ms = now.mono_ms + member.session_ms
+
+    # --------------------------------------------------------------------------------------------------------- joining
+
+    def join(self, request: Join, token: Token, now: Moment) -> None:
+        """A consumer wants to be in the next generation. It waits until all have joined."""
+        names = tuple(name for name, _ in request.protocols)
+        if not self.has_room(request.member_id, self._settings.max_size):
+            self._refuse(token, request, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        elif not self.supports(request.protocol_type, names):
+            self._refuse(token, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif request.member_id == NO_MEMBER:
+            self._join_new(request, token, now)
+        elif request.member_id in self.pending:
+            del self.pending[request.member_id]
+            self._admit(request, request.member_id, token, now)
+        else:
+            self._join_again(request, token, now)
+
+    def _refuse(self, token: Token, request: Join, error: ErrorCode) -> None:
+        member_id = NO_MEMBER if error == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
+        self.effects.append(Reply(token, Joined(error, member_id)))
+
+    def _join_new(self, request: Join, token: Token, now: Moment) -> None:
+        if request.instance_id is not None:
+            present = self.static.get(request.instance_id)
+            if present is None:
+                self._admit(request, request.fresh_id, token, now)
+            else:
+                self._take_over(self.members[present], request, token, now)
+        elif request.needs_id:
+            self.pending[request.fresh_id] = now.mono_ms + request.session_ms
+            self.effects.append(Reply(token, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id)))
+        else:
+            self._admit(request, request.fresh_id, token, now)
+
+    def _admit(self, request: Join, member_id: str, token: Token, now: Moment) -> None:
+        """A member more: the next generation has it."""
+        member = Member(request, member_id)
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        self._add(member)
+        member.joining = token
+        self._wait_for(member, now)
+        self._grew = True
+        self._rebalance(now)
+
+    def _add(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def _take_over(self, member: Member, request: Join, token: Token, now: Moment) -> None:
+        """A static member is back, under a new member id: whoever has the old one is fenced (KIP-345)."""
+        leader_before = self.leader
+        self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
+        place = list(self.members.values())
+        member.member_id = request.fresh_id
+        self.members = {m.member_id: m for m in place}
+        assert member.instance_id is not None
+        if self.leader == self.static[member.instance_id]:
+            self.leader = request.fresh_id
+        self.static[member.instance_id] = request.fresh_id
+        member.update(request)
+        if not self.returns_unchanged():
+            member.joining = token
+            self._wait_for(member, now)
+            self._rebalance(now)
+            return
+        self._wait_for(member, now)
+        leads = member.member_id == self.leader
+        # A client that knows nothing of KIP-814 is told that its old id leads: then it assigns nothing.
+        answer = Joined(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            (self.leader if request.may_skip else leader_before) or NO_MEMBER,
+            self._roll() if leads and request.may_skip else (),
+            leads and request.may_skip,
+        )
+        self._append(now, Settles(token, answer))
+
+    def _join_again(self, request: Join, token: Token, now: Moment) -> None:
+        refused = self.refusal_of(request.member_id, request.instance_id)
+        if refused:
+            self._refuse(token, request, refused)
+            return
+        member = self.members[request.member_id]
+        if self.state == State.PREPARING or self.joins_anew(member, request.protocols):
+            if member.joining is not None:  # it has given up on that answer, and asks again
+                self.effects.append(Reply(member.joining, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+            member.update(request)
+            member.joining = token
+            self._wait_for(member, now)
+            self._rebalance(now)
+        else:
+            self._wait_for(member, now)
+            self.effects.append(Reply(token, self._generation_of(member)))
+
+    def _generation_of(self, member: Member) -> Joined:
+        # In a stable group nobody needs the list: the assignments are there.
+        leads = member.member_id == self.leader and self.state == State.COMPLETING
+        return Joined(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader or NO_MEMBER,
+            self._roll() if leads else (),
+        )
+
+    def _roll(self) -> tuple[tuple[str, str | None, bytes], ...]:
+        return tuple((m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
+
+    # ----------------------------------------------------------------------------------------------------- rebalancing
+
+    def _rebalance(self, now: Moment) -> None:
+        """Members are to join the next generation, or one more of them has."""
+        if self.state == State.PREPARING:
+            if self._joining_until_ms is None and self.all_joined():
+                self._begin_generation(now)
+            return
+        first = self.state == State.EMPTY
+        if self.state == State.COMPLETING:
+            self._drop_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
+        self._sync_deadline_ms = None
+        self._become(State.PREPARING, now)
+        patience_ms = max((m.rebalance_ms for m in self.members.values()), default=0)
+        if first and self._settings.initial_delay_ms > 0:
+            # Members of one application start together: their first rebalance waits for them, or there would be many.
+            self._grew = False
+            self._joining_until_ms = now.mono_ms + patience_ms
+            self._join_deadline_ms = now.mono_ms + min(self._settings.initial_delay_ms, patience_ms)
+            return
+        self._joining_until_ms = None
+        self._join_deadline_ms = now.mono_ms + patience_ms
+        if self.all_joined():
+            self._begin_generation(now)
+
+    def _join_phase_ends(self, now: Moment) -> None:
+        if self._joining_until_ms is not None:
+            remaining_ms = self._joining_until_ms - now.mono_ms
+            if self._grew and remaining_ms > 0:
+                self._grew = False
+                self._join_deadline_ms = now.mono_ms + min(self._settings.initial_delay_ms, remaining_ms)
+                return
+            self._joining_until_ms = None
+        for member in [m for m in self.members.values() if m.joining is None and m.instance_id is None]:
+            self._remove(member)
+        if self.members and not self._joined():
+            # Only static members are left, and none has joined: their sessions decide.
+            self._join_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
+            return
+        self._begin_generation(now)
+
+    def _joined(self) -> list[Member]:
+        return [m for m in self.members.values() if m.joining is not None]
+
+    def _begin_generation(self, now: Moment) -> None:
+        """Everybody who is waited for has joined, or nobody is left."""
+        self._join_deadline_ms = self._joining_until_ms = None
+        self.generation += 1
+        if not self.members:
+            self.protocol = self.leader = None
+            self._become(State.EMPTY, now)
+            self._append(now, Settles())
+            return
+        joined = self._joined()
+        assert joined
+        if self.leader is None or self.members[self.leader].joining is None:
+            self.leader = joined[0].member_id
+        self.protocol = self.elected_protocol()
+        self._become(State.COMPLETING, now)
+        self._sync_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
+        for member in self.members.values():
+            member.assignment = b""
+            member.unsynced = member.joining is not None
+            if member.joining is not None:
+                token, member.joining, member.is_new = member.joining, None, False
+                self._wait_for(member, now)
+                self.effects.append(Reply(token, self._generation_of(member)))
+
+    def _become(self, state: State, now: Moment) -> None:
+        self.state, self.since_ms = state, now.wall_ms
+
+    # ----------------------------------------------------------------------------------------------------- assignments
+
+    def sync(self, request: Sync, token: Token, now: Moment) -> None:
+        """A member asks for its assignment; the leader brings everybody's. Answered once they are in the log."""
+        refused = self._refusal_of_sync(request)
+        if refused:
+            self.effects.append(Reply(token, Synced(refused)))
+            return
+        member = self.members[request.member_id]
+        member.unsynced = False
+        if not any(m.unsynced for m in self.members.values()):
+            self._sync_deadline_ms = None
+        if self.state == State.STABLE:
+            self._wait_for(member, now)
+            self.effects.append(Reply(token, self._assignment_of(member)))
+            return
+        if member.syncing is not None:
+            self.effects.append(Reply(member.syncing, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))
+        member.syncing = token
+        self._wait_for(member, now)
+        if member.member_id == self.leader:
+            given = dict(request.assignments)
+            for one in self.members.values():
+                one.assignment = given.get(one.member_id, b"")
+            self._append(now, Settles(group=self, generation=self.generation))
+
+    def _refusal_of_sync(self, request: Sync) -> ErrorCode:
+        refused = self.refusal_of(request.member_id, request.instance_id)
+        if refused:
+            return refused
+        if not self.is_current(request.generation):
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type is not None and request.protocol_type != self.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol is not None and request.protocol != self.protocol:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == State.PREPARING else ErrorCode.NONE
+
+    def assigned(self, generation: int, error: ErrorCode, now: Moment) -> None:
+        """The assignments of a generation are committed, or are not in the log."""
+        if self.state != State.COMPLETING or generation != self.generation:
+            return
+        if error:
+            self._drop_assignments(error, now)
+            self._rebalance(now)
+            return
+        self.state = State.STABLE  # since when, the record has said
+        for member in self.members.values():
+            if member.syncing is not None:
+                token, member.syncing = member.syncing, None
+                self._wait_for(member, now)
+                self.effects.append(Reply(token, self._assignment_of(member)))
+
+    def _assignment_of(self, member: Member) -> Synced:
+        return Synced(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+
+    def _drop_assignments(self, error: ErrorCode, now: Moment) -> None:
+        for member in self.members.values():
+            member.assignment = b""
+            if member.syncing is not None:
+                token, member.syncing = member.syncing, None
+                self._wait_for(member, now)
+                self.effects.append(Reply(token, Synced(error)))
+
+    # ------------------------------------------------------------------------------------------------ living and going
+
+    def beat(self, request: Beat, token: Token, now: Moment) -> None:
+        """A member is alive. It learns here that it has to join again."""
+        error = self.refusal_of(request.member_id, request.instance_id)
+        if not error and not self.is_current(request.generation):
+            error = ErrorCode.ILLEGAL_GENERATION
+        if not error:
+            self.heard_of(request.member_id, now)
+            if self.state == State.PREPARING:
+                error = ErrorCode.REBALANCE_IN_PROGRESS
+        self.effects.append(Reply(token, Answer(error)))
+
+    def heard_of(self, member_id: str, now: Moment) -> None:
+        """A request of a member has come."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self._wait_for(member, now)
+
+    def leave(self, request: Leave, token: Token, now: Moment) -> None:
+        """Members go: at once, and not with their session."""
+        errors = [self._leave_one(member_id, instance_id, now) for member_id, instance_id in request.members]
+        named = tuple((*who, error) for who, error in zip(request.members, errors, strict=True))
+        self.effects.append(Reply(token, Left(members=named)))
+        if ErrorCode.NONE in errors:
+            self._members_went(now)
+
+    def _leave_one(self, member_id: str, instance_id: str | None, now: Moment) -> ErrorCode:
+        if member_id == NO_MEMBER and instance_id is not None:
+            member_id = self.static.get(instance_id, NO_MEMBER)
+        elif member_id in self.pending:
+            del self.pending[member_id]
+            return ErrorCode.NONE
+        refused = self.refusal_of(member_id, instance_id)
+        if not refused:
+            self._remove(self.members[member_id])
+        return refused
+
+    def _forget_pending(self, member_id: str, now: Moment) -> None:
+        del self.pending[member_id]
+        if self.state == State.PREPARING:
+            self._rebalance(now)
+
+    def _remove(self, member: Member) -> None:
+        """It is no member any more. `_members_went` has to follow."""
+        self._answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def _members_went(self, now: Moment) -> None:
+        """The others share what those had."""
+        if self.state != State.EMPTY:
+            if self.state == State.PREPARING and not self.members:
+                self._joining_until_ms = None
+            self._rebalance(now)
+
+    def _answer_waiting(self, member: Member, error: ErrorCode) -> None:
+        if member.joining is not None:
+            token, member.joining = member.joining, None
+            self.effects.append(Reply(token, Joined(error, NO_MEMBER)))
+        if member.syncing is not None:
+            token, member.syncing = member.syncing, None
+            self.effects.append(Reply(token, Synced(error)))
+
+    def dissolve(self, error: ErrorCode) -> None:
+        """This coordinator coordinates no more: everybody who waits is told."""
+        for member in self.members.values():
+            self._answer_waiting(member, error)
+        self.state = State.DEAD
+
+    # --------------------------------------------------------------------------------------------------------- records
+
+    def record(self) -> GroupRecord:
+        """The generation as the log is to have it."""
+        members = tuple(member.record(self.protocol) for member in self.members.values())
+        return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
+
+    def _append(self, now: Moment, settles: Settles) -> None:
+        self.effects.append(Append((GroupWritten(self.group_id, self.record()),), settles))

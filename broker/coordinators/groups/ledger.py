@@ -1,0 +1,120 @@
+"""What the log of one partition of __consumer_offsets says: groups, committed offsets, and offsets of transactions that
+are not decided.
+
+Only `replay` and `end_transaction` change it, with the records and markers of the log in their order: so a ledger is at
+any time what its log says, whoever fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.coordinators.groups.values import (
+    NO_PRODUCER,
+    NOTHING_WRITTEN,
+    Committed,
+    GroupRecord,
+    GroupWritten,
+    OffsetWritten,
+    TopicPartition,
+    Written,
+)
+
+Offsets = dict[TopicPartition, Committed]
+
+
+class Ledger:
+    """The durable state of one shard."""
+
+    __slots__ = ("_forgotten", "_last", "groups", "offsets", "pending")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupRecord] = {}
+        self.offsets: dict[str, Offsets] = {}
+        """By group; none is empty."""
+        self.pending: dict[int, dict[str, Offsets]] = {}
+        """By producer id and group: offsets of its open transaction."""
+        self._last: dict[str, int] = {}
+        self._forgotten = NOTHING_WRITTEN
+
+    def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
+        """Take the record at `at` into account; `producer_id` of the transaction that it belongs to."""
+        group_id = written.group_id
+        assert at > self._last.get(group_id, NOTHING_WRITTEN)
+        self._last[group_id] = at
+        if isinstance(written, GroupWritten):
+            if written.group is None:
+                self.groups.pop(group_id, None)
+            else:
+                self.groups[group_id] = written.group
+        elif written.committed is None:
+            self._forget(written)
+        else:
+            placed = replace(written.committed, written_at=at)
+            if producer_id >= 0:
+                self.pending.setdefault(producer_id, {}).setdefault(group_id, {})[written.partition] = placed
+            else:
+                self.offsets.setdefault(group_id, {})[written.partition] = placed
+        self._drop_if_gone(group_id)
+
+    def _drop_if_gone(self, group_id: str) -> None:
+        if group_id not in self.groups and group_id not in self.offsets and not self.is_pending(group_id):
+            self._forgotten = max(self._forgotten, self._last.pop(group_id))
+
+    def _forget(self, written: OffsetWritten) -> None:
+        """A tombstone takes what a transaction may still bring with it, as Kafka's does."""
+        group_id, partition = written.group_id, written.partition
+        found = self.offsets.get(group_id)
+        if found is not None:
+            found.pop(partition, None)
+            if not found:
+                del self.offsets[group_id]
+        for producer_id, groups in list(self.pending.items()):
+            owed = groups.get(group_id)
+            if owed is not None:
+                owed.pop(partition, None)
+                self._tidy(producer_id, group_id)
+
+    def _tidy(self, producer_id: int, group_id: str) -> None:
+        groups = self.pending[producer_id]
+        if not groups[group_id]:
+            del groups[group_id]
+        if not groups:
+            del self.pending[producer_id]
+
+    def end_transaction(self, producer_id: int, commit: bool, at: int) -> tuple[str, ...]:
+        """The marker at `at`: what was pending counts, or never was. The groups that had something pending.
+
+        An offset that was committed after the transaction's own record stays: it is the later word (KAFKA-5547).
+        """
+        ended = self.pending.pop(producer_id, {})
+        for group_id, owed in ended.items():
+            self._last[group_id] = max(at, self._last.get(group_id, NOTHING_WRITTEN))
+            if commit:
+                self._materialize(group_id, owed)
+            self._drop_if_gone(group_id)
+        return tuple(ended)
+
+    def _materialize(self, group_id: str, owed: Offsets) -> None:
+        found = self.offsets.setdefault(group_id, {})
+        for partition, committed in owed.items():
+            present = found.get(partition)
+            if present is None or present.written_at < committed.written_at:
+                found[partition] = committed
+
+    def is_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
+        """Whether an undecided transaction may change this partition's offset; None: any of the group's."""
+        owed = (groups[group_id] for groups in self.pending.values() if group_id in groups)
+        return any(partition is None or partition in found for found in owed)
+
+    def rests_on(self, group_id: str) -> int:
+        """Offset of the last record that what is said of this group rests on; NOTHING_WRITTEN if it rests on none."""
+        return self._last.get(group_id, self._forgotten)
+
+    def inspect(self) -> tuple[dict[str, GroupRecord], dict[str, Offsets], dict[int, dict[str, Offsets]]]:
+        """Groups, offsets and pending offsets: copies, for whoever compares them with the log."""
+        return (
+            dict(self.groups),
+            {group: dict(found) for group, found in self.offsets.items()},
+            {pid: {g: dict(found) for g, found in groups.items()} for pid, groups in self.pending.items()},
+        )

@@ -1,0 +1,93 @@
+"""A member of a classic group, as its coordinator has it in memory."""
+
+from __future__ import annotations
+
+from broker.coordinators.groups.values import Join, MemberRecord, Token
+
+NEW_MEMBER_MS = 300_000
+"""A new member that waits for its generation longer than this is given up: it has no id to send heartbeats with, and
+has perhaps tried again under another one."""
+
+
+class Member:
+    """Who it is, what it can, what it owns, and what it waits for."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "joining",
+        "member_id",
+        "protocols",
+        "rebalance_ms",
+        "session_ms",
+        "syncing",
+        "unsynced",
+    )
+
+    def __init__(self, request: Join, member_id: str) -> None:
+        self.member_id, self.instance_id = member_id, request.instance_id
+        self.client_id, self.client_host = request.client_id, request.client_host
+        self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
+        self.protocols = request.protocols
+        self.assignment = b""
+        self.joining: Token = None
+        """Who waits for the next generation."""
+        self.syncing: Token = None
+        """Who waits for the assignment."""
+        self.is_new = True
+        """It has not been in a generation yet."""
+        self.unsynced = False
+        """It has its generation and has not asked for its assignment."""
+        self.deadline_ms: int | None = None
+        """Monotonic: when it is given up. None while the coordinator owes it an answer."""
+
+    @classmethod
+    def loaded(cls, record: MemberRecord, protocol: str) -> Member:
+        """As a generation's record has it."""
+        subscribed = ((protocol, record.subscription),)
+        request = Join(
+            group_id="",
+            member_id=record.member_id,
+            instance_id=record.instance_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            session_ms=record.session_ms,
+            rebalance_ms=record.rebalance_ms,
+            protocol_type="",
+            protocols=subscribed,
+            fresh_id="",
+        )
+        made = cls(request, record.member_id)
+        made.assignment, made.is_new = record.assignment, False
+        return made
+
+    def update(self, request: Join) -> None:
+        """Take what a Join says of itself."""
+        self.protocols = request.protocols
+        self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
+        self.client_id, self.client_host = request.client_id, request.client_host
+
+    def knows(self, protocol: str) -> bool:
+        """Whether it can take part under this protocol."""
+        return any(name == protocol for name, _ in self.protocols)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it sent with a protocol; nothing under one that it does not know."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def record(self, protocol: str | None) -> MemberRecord:
+        """As a record of the log has it."""
+        return MemberRecord(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_ms,
+            self.session_ms,
+            self.metadata(protocol),
+            self.assignment,
+        )

@@ -1,0 +1,101 @@
+"""Records of __consumer_offsets, in Kafka's own format: a key for each group, and one for each offset of a group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.coordinators.groups.values import (
+    NO_TIME,
+    Committed,
+    GroupRecord,
+    GroupWritten,
+    MemberRecord,
+    OffsetWritten,
+    Written,
+)
+from broker.protocol.coordinator_frame import decode_group_record, encode_key, encode_versioned
+from broker.protocol.schema.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+VERSION: Final = 3
+"""Of both values, as Kafka 4 writes them."""
+EXPIRING_VERSION: Final = 1
+"""The only version of an offset's value that holds when it expires."""
+
+
+def encode(written: Written) -> tuple[bytes, bytes | None]:
+    """Key and value of a record."""
+    if isinstance(written, GroupWritten):
+        key = encode_key(GroupMetadataKey(group=written.group_id))
+        return key, None if written.group is None else encode_versioned(_of_group(written.group), VERSION)
+    topic, index = written.partition
+    key = encode_key(OffsetCommitKey(group=written.group_id, topic=topic, partition=index))
+    found = written.committed
+    if found is None:
+        return key, None
+    value = OffsetCommitValue(found.offset, found.leader_epoch, found.metadata, found.committed_ms, found.expires_ms)
+    return key, encode_versioned(value, VERSION if found.expires_ms == NO_TIME else EXPIRING_VERSION)
+
+
+def _of_group(group: GroupRecord) -> GroupMetadataValue:
+    members = [
+        MemberMetadata(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            m.rebalance_ms,
+            m.session_ms,
+            m.subscription,
+            m.assignment,
+        )
+        for m in group.members
+    ]
+    return GroupMetadataValue(
+        group.protocol_type, group.generation, group.protocol, group.leader, group.since_ms, members
+    )
+
+
+def decode(key: bytes, value: bytes | None) -> Written | None:
+    """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
+    found = decode_group_record(key, value)
+    if found is None:
+        return None
+    named, wire = found
+    if isinstance(named, GroupMetadataKey):
+        assert wire is None or isinstance(wire, GroupMetadataValue)
+        return GroupWritten(named.group, None if wire is None else _to_group(wire))
+    if isinstance(named, OffsetCommitKey):
+        assert wire is None or isinstance(wire, OffsetCommitValue)
+        committed = None if wire is None else _to_committed(wire)
+        return OffsetWritten(named.group, (named.topic, named.partition), committed)
+    return None
+
+
+def _to_committed(wire: OffsetCommitValue) -> Committed:
+    return Committed(wire.offset, wire.leader_epoch, wire.metadata, wire.commit_timestamp, wire.expire_timestamp)
+
+
+def _to_group(wire: GroupMetadataValue) -> GroupRecord:
+    members = tuple(
+        MemberRecord(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            # The first version of the record had one time-out for both.
+            m.rebalance_timeout if m.rebalance_timeout > 0 else m.session_timeout,
+            m.session_timeout,
+            bytes(m.subscription),
+            bytes(m.assignment),
+        )
+        for m in wire.members
+    )
+    return GroupRecord(
+        wire.protocol_type, wire.generation, wire.protocol, wire.leader, wire.current_state_timestamp, members
+    )

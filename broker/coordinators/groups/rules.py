@@ -1,0 +1,166 @@
+"""The rules of groups and their offsets, one method each. None of them changes anything.
+
+They are methods so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them
+directly. `ClassicGroup` adds what changes a group's members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.values import (
+    NO_MEMBER,
+    NO_TIME,
+    Commit,
+    Committed,
+    GroupRecord,
+    MemberRecord,
+    State,
+    TxnCommit,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.member import Member
+
+CONSUMER: str = "consumer"
+"""Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""
+
+
+class GroupRules:
+    """A classic group, and the rules over its members."""
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "leader",
+        "members",
+        "pending",
+        "protocol",
+        "protocol_type",
+        "since_ms",
+        "state",
+        "static",
+    )
+
+    group_id: str
+    state: State
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    since_ms: int
+    """Wall clock: since when the group is in its state."""
+    members: dict[str, Member]
+    """By member id, in the order in which they came."""
+    static: dict[str, str]
+    """Instance id to the member id that it has now (KIP-345)."""
+    pending: dict[str, int]
+    """Member ids that were given and not joined with yet, to the moment at which they are forgotten."""
+
+    # ------------------------------------------------------------------------------------------------------- who is who
+
+    def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Why this is no member, or none any more: its id is unknown, or another consumer has taken its instance id
+        (KIP-345). NONE for a member.
+        """
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def is_current(self, generation: int) -> bool:
+        """Whether a request comes from the generation that owns the partitions now."""
+        return generation == self.generation
+
+    # ---------------------------------------------------------------------------------------------------------- joining
+
+    def supports(self, protocol_type: str, names: tuple[str, ...]) -> bool:
+        """Whether a consumer can be in one group with those that are there: some protocol is known to all."""
+        if not protocol_type or not names:
+            return False
+        if not self.members:
+            return True
+        return protocol_type == self.protocol_type and any(name in names for name in self.common_protocols())
+
+    def common_protocols(self) -> tuple[str, ...]:
+        """The protocols that every member knows, in the first one's order."""
+        members = list(self.members.values())
+        first = members[0].protocols if members else ()
+        return tuple(name for name, _ in first if all(member.knows(name) for member in members))
+
+    def elected_protocol(self) -> str:
+        """The protocol that most members prefer, among those that all know."""
+        common = self.common_protocols()
+        assert common
+        votes = dict.fromkeys(common, 0)
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in votes)] += 1
+        return max(common, key=lambda name: votes[name])
+
+    def has_room(self, member_id: str, most: int) -> bool:
+        """Whether one more may join: members that are there may always."""
+        if member_id in self.members:
+            return True
+        joined = [m for m in self.members.values() if m.joining is not None]
+        return len(joined if self.state == State.PREPARING else self.members) < most
+
+    def all_joined(self) -> bool:
+        """Whether the next generation can begin: every member has asked for it, and nobody holds an unused id."""
+        return not self.pending and all(member.joining is not None for member in self.members.values())
+
+    def returns_unchanged(self) -> bool:
+        """Whether a static member that comes back leaves the generation as it is: nobody's assignment depends on what
+        it changed (KIP-345, KIP-814).
+        """
+        return self.state == State.STABLE and self.elected_protocol() == self.protocol
+
+    def joins_anew(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether a Join of a member of this generation asks for the next one. If not, its answer got lost."""
+        if self.state == State.COMPLETING:
+            return member.protocols != protocols
+        return self.state == State.STABLE and (member.member_id == self.leader or member.protocols != protocols)
+
+    # --------------------------------------------------------------------------------------------------------- offsets
+
+    def refusal_of_commit(self, request: Commit | TxnCommit) -> ErrorCode:
+        """Why these offsets must not be committed: their sender owns the partitions no more. NONE where it may.
+
+        Who is no member may commit for a group that has none (admins, and consumers that assign themselves), and in a
+        transaction always: its producer's epoch fences it.
+        """
+        in_transaction = isinstance(request, TxnCommit)
+        if request.generation < 0 and self.state == State.EMPTY:
+            return ErrorCode.NONE
+        if request.generation >= 0 or request.member_id != NO_MEMBER or request.instance_id is not None:
+            refused = self.refusal_of(request.member_id, request.instance_id)
+            if refused:
+                return refused
+            if not self.is_current(request.generation):
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not in_transaction:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not in_transaction and self.state == State.COMPLETING:
+            # It has been told of this generation, and not yet what it owns in it.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+
+def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
+    """Whether an offset of a group without members has been left alone for offsets.retention.minutes: since it was
+    committed, or since the last member went (KIP-211).
+    """
+    if committed.expires_ms != NO_TIME:
+        return wall_ms >= committed.expires_ms
+    base = committed.committed_ms
+    if group is not None and group.protocol_type and group.since_ms != NO_TIME:
+        base = group.since_ms
+    return wall_ms - base >= retention_ms
+
+
+def same_members(one: tuple[MemberRecord, ...], other: tuple[MemberRecord, ...]) -> bool:
+    """Whether two records have the same members with the same assignments, in whatever order."""
+    return sorted(one, key=lambda m: m.member_id) == sorted(other, key=lambda m: m.member_id)

@@ -1,0 +1,332 @@
+"""The groups of one partition of __consumer_offsets.
+
+Offsets and generations are what the log says: a request only decides on records, which change the shard once they are
+appended and replayed. Members, their sessions and who waits for whom are in memory alone; with the leadership of the
+partition they are gone, and come back with the requests of those who still live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.ledger import Ledger
+from broker.coordinators.groups.rules import CONSUMER, is_expired
+from broker.coordinators.groups.subscriptions import topics_of
+from broker.coordinators.groups.values import (
+    NO_MEMBER,
+    NO_PRODUCER,
+    Answer,
+    Append,
+    Beat,
+    Commit,
+    DeleteGroup,
+    DeleteOffsets,
+    Describe,
+    Described,
+    Effect,
+    Expire,
+    FetchOffsets,
+    GroupWritten,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Moment,
+    OffsetsFound,
+    OffsetWritten,
+    PartitionErrors,
+    Reply,
+    Request,
+    Settings,
+    Settles,
+    State,
+    Sync,
+    Token,
+    TopicPartition,
+    TxnCommit,
+    Written,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Shard:
+    """Groups and their offsets, as of the records replayed so far."""
+
+    __slots__ = ("groups", "ledger", "settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.ledger = Ledger()
+        self.groups: dict[str, ClassicGroup] = {}
+        """Groups that have members, or had some."""
+
+    # ------------------------------------------------------------------------------------------------------------ life
+
+    def begin(self, now: Moment) -> None:
+        """The whole log is replayed: take its groups' members up again."""
+        for group_id, record in self.ledger.groups.items():
+            self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
+
+    def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
+        """Take a record of the log into account. Records must come in the log's order."""
+        self.ledger.replay(written, at, producer_id)
+        if isinstance(written, GroupWritten) and written.group is None:
+            group = self.groups.get(written.group_id)
+            # Unless somebody has joined since that was decided.
+            if group is not None and group.state == State.EMPTY and not group.pending:
+                del self.groups[written.group_id]
+
+    def dissolve(self, error: ErrorCode) -> list[Effect]:
+        """The partition is not led here any more: everybody who waits gets `error`."""
+        for group in self.groups.values():
+            group.dissolve(error)
+        return self._taken()
+
+    def next_deadline_ms(self) -> int | None:
+        """The monotonic moment at which `tick` has something to do."""
+        found = (group.next_deadline_ms() for group in self.groups.values())
+        return min((at for at in found if at is not None), default=None)
+
+    def tick(self, now: Moment) -> list[Effect]:
+        """Time has passed."""
+        for group in self.groups.values():
+            group.expire(now)
+        effects = self._taken()
+        for group_id, group in list(self.groups.items()):
+            if group.generation == 0 and group.state == State.EMPTY and not group.pending:
+                del self.groups[group_id]  # somebody asked for an id, and never came back
+        return effects
+
+    def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
+        """An append is committed (NONE), or is not in the log or not known to be (an error)."""
+        if settles.group is not None:
+            settles.group.assigned(settles.generation, error, now)
+        effects = self._taken()
+        if settles.token is not None:
+            effects.append(Reply(settles.token, Answer(error) if error else settles.answer))
+        return effects
+
+    def submit(self, request: Request, token: Token, now: Moment) -> list[Effect]:
+        """What becomes of a request. Its answer is among the effects, or comes with later ones."""
+        effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
+        return self._taken() + effects
+
+    def _taken(self) -> list[Effect]:
+        """The effects of all groups, in their order."""
+        found: list[Effect] = []
+        for group in self.groups.values():
+            if group.effects:
+                found += group.effects
+                group.effects = []
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- members
+
+    def _join(self, request: Join, token: Token, now: Moment) -> list[Effect]:
+        settings = self.settings
+        error = ErrorCode.NONE
+        if not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        elif not settings.min_session_ms <= request.session_ms <= settings.max_session_ms:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        elif request.group_id not in self.groups and request.member_id != NO_MEMBER:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error:
+            return [Reply(token, Joined(error, request.member_id))]
+        group = self.groups.get(request.group_id)
+        if group is None:
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, settings, now)
+        group.join(request, token, now)
+        return []
+
+    def _sync(self, request: Sync, token: Token, now: Moment) -> list[Effect]:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return [Reply(token, Answer(_unknown_member(request.group_id)))]
+        group.sync(request, token, now)
+        return []
+
+    def _beat(self, request: Beat, token: Token, now: Moment) -> list[Effect]:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return [Reply(token, Answer(_unknown_member(request.group_id)))]
+        group.beat(request, token, now)
+        return []
+
+    def _leave(self, request: Leave, token: Token, now: Moment) -> list[Effect]:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            error = _unknown_member(request.group_id)
+            return [Reply(token, Left(members=tuple((*who, error) for who in request.members)))]
+        group.leave(request, token, now)
+        return []
+
+    # --------------------------------------------------------------------------------------------------------- offsets
+
+    def _commit(self, request: Commit | TxnCommit, token: Token, now: Moment) -> list[Effect]:
+        group = self.groups.get(request.group_id)
+        producer = (request.producer_id, request.epoch) if isinstance(request, TxnCommit) else None
+        if not request.group_id:
+            refused = ErrorCode.INVALID_GROUP_ID
+        elif group is not None:
+            refused = group.refusal_of_commit(request)
+        else:
+            refused = ErrorCode.ILLEGAL_GENERATION if request.generation >= 0 else ErrorCode.NONE
+        if refused:
+            return [Reply(token, Answer(refused))]
+        if group is not None:
+            group.heard_of(request.member_id, now)
+        if not request.offsets:
+            return [Reply(token, Answer())]
+        records = tuple(OffsetWritten(request.group_id, where, committed) for where, committed in request.offsets)
+        return [Append(records, Settles(token, Answer()), producer)]
+
+    def _fetch(self, request: FetchOffsets, token: Token, now: Moment) -> list[Effect]:
+        group_id, ledger = request.group_id, self.ledger
+        known = ledger.offsets.get(group_id, {})
+        wanted = tuple(known) if request.partitions is None else request.partitions
+        found = tuple(
+            (where, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if request.stable and ledger.is_pending(group_id, where)
+            else (where, known.get(where), ErrorCode.NONE)
+            for where in wanted
+        )
+        return [Reply(token, OffsetsFound(offsets=found), ledger.rests_on(group_id))]
+
+    def _delete_offsets(self, request: DeleteOffsets, token: Token, now: Moment) -> list[Effect]:
+        group_id, ledger = request.group_id, self.ledger
+        if not self._exists(group_id):
+            return [Reply(token, Answer(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
+        subscribed = self._subscribed(group_id)
+        if subscribed is None:
+            return [Reply(token, Answer(ErrorCode.NON_EMPTY_GROUP))]
+        errors = tuple(
+            (where, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if where[0] in subscribed else ErrorCode.NONE)
+            for where in request.partitions
+        )
+        gone = tuple(OffsetWritten(group_id, w, None) for w, error in errors if not error and self._holds(group_id, w))
+        answer = PartitionErrors(errors=errors)
+        if not gone:
+            return [Reply(token, answer, ledger.rests_on(group_id))]
+        return [Append(gone, Settles(token, answer))]
+
+    def _holds(self, group_id: str, where: TopicPartition) -> bool:
+        return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
+
+    def _subscribed(self, group_id: str) -> frozenset[str] | None:
+        """The topics that a group's members read; None if nobody can tell, so that it may be any."""
+        group = self.groups.get(group_id)
+        if group is None or group.state == State.EMPTY:
+            return frozenset()
+        if group.protocol_type != CONSUMER:
+            return None
+        return topics_of(metadata for member in group.members.values() for _, metadata in member.protocols)
+
+    # -------------------------------------------------------------------------------------------------- groups as such
+
+    def _exists(self, group_id: str) -> bool:
+        ledger = self.ledger
+        return group_id in self.groups or group_id in ledger.offsets or ledger.is_pending(group_id)
+
+    def _delete_group(self, request: DeleteGroup, token: Token, now: Moment) -> list[Effect]:
+        group_id, ledger = request.group_id, self.ledger
+        group = self.groups.get(group_id)
+        error = ErrorCode.NONE
+        if not group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        elif not self._exists(group_id):
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group is not None and group.state != State.EMPTY:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if error:
+            return [Reply(token, Answer(error), ledger.rests_on(group_id))]
+        # A transaction that is open may have offsets of partitions that the group has no other of.
+        owed = [where for groups in ledger.pending.values() for where in groups.get(group_id, ())]
+        places = dict.fromkeys([*ledger.offsets.get(group_id, ()), *owed])
+        records: list[Written] = [OffsetWritten(group_id, where, None) for where in places]
+        if group_id in ledger.groups:
+            records.append(GroupWritten(group_id, None))
+        if not records:
+            self.groups.pop(group_id, None)
+            return [Reply(token, Answer())]
+        return [Append(tuple(records), Settles(token, Answer()))]
+
+    def _describe(self, request: Describe, token: Token, now: Moment) -> list[Effect]:
+        group_id, group = request.group_id, self.groups.get(request.group_id)
+        rests_on = self.ledger.rests_on(group_id)
+        if group is not None:
+            stable = group.state == State.STABLE
+            members = group.record().members
+            described = Described(
+                ErrorCode.NONE, group.state, group.protocol_type, (group.protocol or "") if stable else "", members
+            )
+            return [Reply(token, described)]
+        if self._exists(group_id):
+            return [Reply(token, Described(ErrorCode.NONE, State.EMPTY), rests_on)]
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
+        return [Reply(token, Described(error), rests_on)]
+
+    def listed(self) -> list[tuple[str, str, State]]:
+        """(group id, protocol type, state) of each group."""
+        found = {group_id: (group.protocol_type, group.state) for group_id, group in self.groups.items()}
+        for group_id in self.ledger.offsets:
+            found.setdefault(group_id, ("", State.EMPTY))
+        return [(group_id, *what) for group_id, what in found.items()]
+
+    # ---------------------------------------------------------------------------------------------------------- expiry
+
+    def expiring(self, wall_ms: int) -> list[Expire]:
+        """The groups of which something is to be forgotten."""
+        return [Expire(group_id) for group_id, _, _ in self.listed() if self._expired(group_id, wall_ms)]
+
+    def _expire(self, request: Expire, token: Token, now: Moment) -> list[Effect]:
+        records = self._expired(request.group_id, now.wall_ms)
+        if not records:
+            return [Reply(token, Answer())]
+        return [Append(tuple(records), Settles(token, Answer()))]
+
+    def _expired(self, group_id: str, wall_ms: int) -> list[Written]:
+        """Tombstones of offsets that nobody has used for long. Those that a live group reads are spared, and those that
+        a transaction may change.
+        """
+        group, ledger = self.groups.get(group_id), self.ledger
+        empty = group is None or group.state == State.EMPTY
+        spared = self._subscribed(group_id) if empty or (group and group.state == State.STABLE) else None
+        if spared is None:
+            return []
+        record = ledger.groups.get(group_id) if empty else None
+        known = ledger.offsets.get(group_id, {})
+        gone = [
+            where
+            for where, committed in known.items()
+            if where[0] not in spared
+            and not ledger.is_pending(group_id, where)
+            and is_expired(committed, record, self.settings.retention_ms, wall_ms)
+        ]
+        records: list[Written] = [OffsetWritten(group_id, where, None) for where in gone]
+        unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
+        if unused and group_id in ledger.groups and not (group and group.pending):
+            records.append(GroupWritten(group_id, None))
+        return records
+
+    _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
+        Join: _join,
+        Sync: _sync,
+        Beat: _beat,
+        Leave: _leave,
+        Commit: _commit,
+        TxnCommit: _commit,
+        FetchOffsets: _fetch,
+        DeleteOffsets: _delete_offsets,
+        DeleteGroup: _delete_group,
+        Describe: _describe,
+        Expire: _expire,
+    }
+
+
+def _unknown_member(group_id: str) -> ErrorCode:
+    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

@@ -1,0 +1,23 @@
+"""What Kafka's consumers say of themselves when they join: the topics that they subscribe to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.coordinator_frame import decode_versioned
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics of all members; None if one of them cannot be read: then nobody knows what they subscribe to."""
+    found: list[str] = []
+    for subscription in subscriptions:
+        try:
+            found += decode_versioned(ConsumerProtocolSubscription, subscription).topics
+        except MalformedFrame:
+            return None
+    return frozenset(found)

@@ -1,0 +1,340 @@
+"""What passes a shard of the group coordinator: offsets, members, records, requests, answers and effects.
+
+Wall-clock times are ms since the Unix epoch, as they stand in the log. Times of members (sessions, rebalances) are
+monotonic ms of the coordinator's node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from broker.protocol.errors import ErrorCode
+
+NO_TIME: Final = -1
+NO_GENERATION: Final = -1
+NO_MEMBER: Final = ""
+NO_PRODUCER: Final = -1
+NOTHING_WRITTEN: Final = -1
+"""In place of an offset of the coordinator's log: what is said rests on no record."""
+
+TopicPartition = tuple[str, int]
+Token = Any
+"""Whoever waits for an answer. The shard hands it back and asks nothing of it."""
+
+
+class State(StrEnum):
+    """States of a classic group, as DescribeGroups and ListGroups call them."""
+
+    EMPTY = "Empty"
+    """No members. Its offsets may remain."""
+    PREPARING = "PreparingRebalance"
+    """Waits for all members to join the next generation."""
+    COMPLETING = "CompletingRebalance"
+    """The generation is known to its members; their leader has not said yet who gets what."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Moment(NamedTuple):
+    """Now."""
+
+    mono_ms: int
+    wall_ms: int
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed offset of one partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_ms: int = NO_TIME
+    """Wall clock."""
+    expires_ms: int = NO_TIME
+    """Wall clock; only where an old client asked for a retention of its own."""
+    written_at: int = field(default=NOTHING_WRITTEN, compare=False)
+    """Offset of its record in the coordinator's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member as a generation's record has it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_ms: int
+    session_ms: int
+    subscription: bytes
+    """The member's metadata for the protocol that was chosen."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's latest generation that has its assignments, or that has no members."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    since_ms: int
+    """Wall clock: since when the group is in this state."""
+    members: tuple[MemberRecord, ...] = ()
+
+
+class GroupWritten(NamedTuple):
+    """A record of the log: the group as of a generation, or None where it is forgotten."""
+
+    group_id: str
+    group: GroupRecord | None
+
+
+class OffsetWritten(NamedTuple):
+    """A record of the log: an offset that a group has committed, or None where it is forgotten."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: Committed | None
+
+
+Written = GroupWritten | OffsetWritten
+
+
+# ------------------------------------------------------------------------------------------------------------ requests
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A consumer wants to be in the next generation."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_ms: int
+    rebalance_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), the preferred one first."""
+    fresh_id: str
+    """An id that nobody has, for a consumer that comes without one."""
+    needs_id: bool = True
+    """A new dynamic member is given its id first, and joins with it (KIP-394): else one that gives up and tries again
+    would leave a member behind each time.
+    """
+    may_skip: bool = False
+    """The client knows that its generation may need no assignment (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A member wants its assignment. The leader brings those of all."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A member is alive."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Members go: (member id, instance id) each. An admin names static members by their instance id alone."""
+
+    group_id: str
+    members: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Offsets of a group. Generation -1 and no member id: of somebody who is no member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[tuple[TopicPartition, Committed], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnCommit:
+    """Offsets that count once their transaction is committed, and never if it is aborted."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[tuple[TopicPartition, Committed], ...]
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """What a group has committed; None: of all partitions. `stable`: not while a transaction may change it."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+    stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Forget offsets of partitions to which no member subscribes."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Forget a group that has no members, and all its offsets."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Nothing changes: the answer carries the group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The coordinator's own: forget offsets that were left alone for long."""
+
+    group_id: str
+
+
+Request = (
+    Join | Sync | Beat | Leave | Commit | TxnCommit | FetchOffsets | DeleteOffsets | DeleteGroup | Describe | Expire
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request, in the words of its latest version; the APIs translate for older ones."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFound(Answer):
+    """Of FetchOffsets."""
+
+    offsets: tuple[tuple[TopicPartition, Committed | None, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionErrors(Answer):
+    """Of Commit and DeleteOffsets, where partitions differ."""
+
+    errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Answer):
+    """Of Join: the generation. `members` for the leader alone: (member id, instance id, metadata) each."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NO_MEMBER
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip: bool = False
+    """The leader need not assign anything: the assignments of before are in force (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced(Answer):
+    """Of Sync."""
+
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Answer):
+    """Of Leave, for each member in its order."""
+
+    members: tuple[tuple[str, str | None, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Described(Answer):
+    """Of Describe."""
+
+    state: State = State.DEAD
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[MemberRecord, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------------- effects
+
+
+class Reply(NamedTuple):
+    """Answer somebody, once the record at `rests_on` is committed."""
+
+    token: Token
+    answer: Answer
+    rests_on: int = NOTHING_WRITTEN
+
+
+class Append(NamedTuple):
+    """Append records as one batch and replay them. When they are committed, or cannot be, have the shard settle."""
+
+    records: tuple[Written, ...]
+    settles: Settles
+    producer: tuple[int, int] | None = None
+    """(producer id, epoch) of the transaction that the records belong to."""
+
+
+class Settles(NamedTuple):
+    """Who waits for an append. `group` and `generation` where an assignment does."""
+
+    token: Token = None
+    answer: Answer = Answer()
+    group: Any = None
+    generation: int = NO_GENERATION
+
+
+Effect = Reply | Append
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a shard needs of the broker's settings."""
+
+    min_session_ms: int = 6000
+    max_session_ms: int = 1_800_000
+    initial_delay_ms: int = 3000
+    max_size: int = 2**31 - 1
+    retention_ms: int = 7 * 24 * 3_600_000

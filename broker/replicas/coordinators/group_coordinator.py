@@ -1,0 +1,286 @@
+"""The group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads.
+
+A request takes effect at once, and in the order in which it came. Its records are appended and replayed in the same
+step; its answer leaves once what it rests on is committed in the leader epoch in which the shard was loaded. A shard is
+loaded from the log's start when its partition is led in a new epoch, serves once everything in the log is committed,
+and is dropped with the leadership: whoever waits is told to look for the next coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import records
+from broker.coordinators.groups.shard import Shard
+from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings, State
+from broker.coordinators.partitions import partition_of
+from broker.log.markers import read_marker
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.records import decode_batch
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.config import BrokerConfig
+    from broker.coordinators.groups.values import Effect, Request
+    from broker.env import Env
+    from broker.log.producer_rules import Verification
+    from broker.protocol.records import BatchHeader
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+    OnAnswer = Callable[[Answer], None]
+
+TOPIC = "__consumer_offsets"
+LOAD_BYTES = 1 << 20
+"""A load lets others run after that much of the log."""
+MINUTE_MS = 60_000
+
+
+class HostedGroups:
+    """A shard, and the partition's log in one leader epoch."""
+
+    __slots__ = ("log", "machine", "replayed", "serves")
+
+    def __init__(self, log: CoordinatorLog, settings: Settings) -> None:
+        self.log, self.machine = log, Shard(settings)
+        self.replayed = False
+        """The machine is at the log's end."""
+        self.serves = False
+        """Loaded, and all of it committed."""
+
+
+class GroupCoordinator:
+    """Every shard that is hosted here."""
+
+    def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager) -> None:
+        self._env, self._config, self._replicas = env, config, replicas
+        self._image = replicas.image
+        self._settings = Settings(
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+            config.group_initial_rebalance_delay_ms,
+            config.group_max_size,
+            config.offsets_retention_minutes * MINUTE_MS,
+        )
+        self.shards: dict[int, HostedGroups] = {}
+        """By partition."""
+        self._start_soon: Callable[..., None] | None = None
+        self._runs = False
+        self._sooner = env.signal()
+        self._wakes_at_ms: int | None = None
+        """When the clock's task looks next; None: not before it is told to."""
+        replicas.role_watchers[TOPIC] = self.role_changed
+        replicas.marker_watchers[TOPIC] = self.transaction_ended
+
+    def bind(self, start_soon: Callable[..., None]) -> None:
+        """Set where tasks run. Before the first order of the control plane."""
+        self._start_soon = start_soon
+
+    def inspect(self) -> dict[int, HostedGroups]:
+        """The shards by partition, for whoever compares them with their logs."""
+        return dict(self.shards)
+
+    def _now(self) -> Moment:
+        return Moment(int(self._env.mono() * 1000), self._env.wall_ms())
+
+    # -------------------------------------------------------------------------------------------- leading and following
+
+    def role_changed(self, h: Hosted) -> None:
+        """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
+        index, state = h.state.index, h.state
+        present = self.shards.get(index)
+        if present is not None:
+            if present.log.is_ours() and present.log.hosted is h:
+                return
+            self._unload(index, present)
+        if state.is_leader and self._replicas.is_hosted(h):
+            made = self.shards[index] = HostedGroups(CoordinatorLog(self._env, self._replicas, h), self._settings)
+            assert self._start_soon is not None
+            if not self._runs:
+                self._runs = True
+                self._start_soon(self._watch_clock)
+                self._start_soon(self._expire_offsets)
+            self._start_soon(self._load, made)
+
+    def _unload(self, index: int, shard: HostedGroups) -> None:
+        del self.shards[index]
+        shard.serves = False
+        shard.log.close()
+        for effect in shard.machine.dissolve(ErrorCode.NOT_COORDINATOR):
+            assert isinstance(effect, Reply)
+            effect.token(effect.answer)
+        self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
+                        ids=len(shard.machine.listed()))  # fmt: skip
+
+    async def _load(self, shard: HostedGroups) -> None:
+        """Replay the log from its start to its end, then serve as soon as all of that is committed."""
+        log = shard.log.hosted.log
+        end, read = log.log_start_offset, 0
+        while end < log.log_end_offset:  # markers of transactions may come meanwhile
+            start, end = end, log.log_end_offset
+            for header, batch in log.read_batches(start, end):
+                self._replay(shard, header, memoryview(batch))
+                read += len(batch)
+                if read >= LOAD_BYTES:
+                    read = 0
+                    await self._env.sleep(0)
+                    if not shard.log.is_ours():
+                        return
+        if shard.log.is_ours():
+            shard.replayed = True
+            if end > log.log_start_offset:
+                shard.log.when_committed(end - 1, lambda _: self._serve(shard))
+            else:
+                self._serve(shard)
+
+    def _replay(self, shard: HostedGroups, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            marker = read_marker(header, batch)
+            if marker is not None:
+                shard.machine.ledger.end_transaction(header.producer_id, marker.commit, header.last_offset)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in decode_batch(header, batch):
+            try:
+                written = None if record.key is None else records.decode(record.key, record.value)
+            except MalformedFrame as wrong:
+                self._env.trace("coordinator_record_skipped", topic=TOPIC, partition=shard.log.index,
+                                offset=record.offset, why=str(wrong))  # fmt: skip
+                continue
+            if written is not None:
+                shard.machine.replay(written, record.offset, producer_id)
+
+    def _serve(self, shard: HostedGroups) -> None:
+        """Everything in the log is committed: answer requests. Members get a whole session to be heard of."""
+        if not shard.log.is_ours():
+            return
+        shard.machine.begin(self._now())
+        shard.serves = True
+        self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
+                        ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
+        self._wake_in_time(shard)
+
+    def transaction_ended(self, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+        """The marker of a transaction is in the log: what was pending counts from here on, or never did.
+
+        This comes before the marker is answered, so whoever hears of the commit finds the offsets (KAFKA-5600).
+        """
+        shard = self.shards.get(h.state.index)
+        if shard is not None and shard.replayed and shard.log.hosted is h:
+            ended = shard.machine.ledger.end_transaction(producer_id, commit, at)
+            self._env.trace("offsets_decided", partition=shard.log.index, producer_id=producer_id, commit=commit,
+                            groups=ended, offset=at)  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def partitions(self) -> int:
+        """How many partitions the log has, or will have once it is created."""
+        topic = self._image.topic(TOPIC)
+        return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the log that a group belongs to."""
+        return partition_of(group_id, self.partitions())
+
+    def question(self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
+        """What the coordinator of a transaction has to be asked before offsets of a group are committed in it; None:
+        nothing, or nothing here. `raises_epoch`: of generation V2.
+        """
+        shard = self.shards.get(self.partition_of(group_id))
+        if shard is None or not shard.serves:
+            return None
+        return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
+
+    def submit(self, request: Request, answer: OnAnswer) -> None:
+        """Have a request take effect now. `answer` is called once: now, when what it rests on is committed, or when the
+        group is ready for it.
+        """
+        shard = self.shards.get(self.partition_of(request.group_id))
+        if shard is None:
+            answer(Answer(ErrorCode.NOT_COORDINATOR))
+        elif not shard.serves:
+            answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        else:
+            self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
+
+    def _carry_out(self, shard: HostedGroups, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Append):
+                self._append(shard, effect)
+            elif effect.rests_on == NOTHING_WRITTEN:
+                effect.token(effect.answer)
+            else:
+                self._answer_when_committed(shard, effect)
+        self._wake_in_time(shard)
+
+    def _answer_when_committed(self, shard: HostedGroups, reply: Reply) -> None:
+        said = reply.answer
+        shard.log.when_committed(reply.rests_on, lambda error: reply.token(Answer(error) if error else said))
+
+    def _append(self, shard: HostedGroups, effect: Append) -> None:
+        error, offset = shard.log.append([records.encode(written) for written in effect.records], effect.producer)
+        if error:
+            self._settle(shard, effect, error)
+            return
+        producer_id = effect.producer[0] if effect.producer is not None else -1
+        for n, written in enumerate(effect.records):
+            shard.machine.replay(written, offset + n, producer_id)
+        self._env.trace("group_written", partition=shard.log.index, group=effect.records[0].group_id, offset=offset,
+                        records=len(effect.records), coordinator_epoch=shard.log.epoch)  # fmt: skip
+        last = offset + len(effect.records) - 1
+        shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
+
+    def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
+        if shard.log.is_ours():
+            self._carry_out(shard, shard.machine.settle(effect.settles, error, self._now()))
+        elif effect.settles.token is not None:
+            effect.settles.token(Answer(ErrorCode.NOT_COORDINATOR))
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    def _wake_in_time(self, shard: HostedGroups) -> None:
+        at_ms = shard.machine.next_deadline_ms()
+        if at_ms is not None and (self._wakes_at_ms is None or at_ms < self._wakes_at_ms):
+            self._wakes_at_ms = at_ms
+            self._sooner.set()
+
+    async def _watch_clock(self) -> None:
+        """Sessions, rebalances and ids that nobody has joined with end in time."""
+        env = self._env
+        while True:
+            if self._wakes_at_ms is None:
+                await self._sooner.wait()
+            else:
+                await self._sooner.wait(max(0.0, self._wakes_at_ms / 1000 - env.mono()))
+            now = self._now()
+            if self._wakes_at_ms is None or self._wakes_at_ms > now.mono_ms:
+                continue
+            self._wakes_at_ms = None
+            for shard in list(self.shards.values()):
+                if shard.serves:
+                    self._carry_out(shard, shard.machine.tick(now))
+            self._replicas.settle()
+
+    async def _expire_offsets(self) -> None:
+        interval_s = self._config.offsets_retention_check_interval_ms / 1000
+        while True:
+            await self._env.sleep(interval_s)
+            wall_ms = self._env.wall_ms()
+            for shard in list(self.shards.values()):
+                for request in shard.machine.expiring(wall_ms) if shard.serves else ():
+                    self._env.trace("offsets_expired", group=request.group_id, coordinator_epoch=shard.log.epoch)
+                    self.submit(request, lambda answer: None)
+            self._replicas.settle()
+
+    # --------------------------------------------------------------------------------------------------------- listing
+
+    def groups(self) -> tuple[ErrorCode, list[tuple[str, str, State]]]:
+        """(group id, protocol type, state) of every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while
+        a shard is being loaded.
+        """
+        shards = list(self.shards.values())
+        if not all(shard.serves for shard in shards):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        return ErrorCode.NONE, [group for shard in shards for group in shard.machine.listed()]

@@ -1,0 +1,215 @@
+"""One shard of the group coordinator, its log and its clock played by the test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.ledger import Ledger
+from broker.coordinators.groups.shard import Shard
+from broker.coordinators.groups.values import (
+    Answer,
+    Append,
+    Beat,
+    Commit,
+    Committed,
+    Effect,
+    FetchOffsets,
+    Join,
+    Joined,
+    Leave,
+    Moment,
+    Reply,
+    Request,
+    Settings,
+    Sync,
+    Synced,
+    Written,
+)
+from broker.protocol.coordinator_frame import encode_versioned
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
+
+WALL_MS = 1_700_000_000_000
+QUICK = Settings(initial_delay_ms=0)
+SESSION_MS, REBALANCE_MS = 10_000, 30_000
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def subscription(*topics: str) -> bytes:
+    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
+
+
+class GroupRoom:
+    """Requests are answered in `answers`, by the name under which they were made."""
+
+    def __init__(self, settings: Settings = QUICK) -> None:
+        self.machine = Shard(settings)
+        self.now = Moment(1000, WALL_MS)
+        self.answers: dict[str, Any] = {}
+        self.log: list[tuple[Written, int]] = []
+        """Records, and the producer id of their transaction or -1."""
+        self.markers: dict[int, tuple[int, bool]] = {}
+        """Offset of a marker: producer id, commit."""
+        self.commits = True
+        """False: appends wait for `settle`."""
+        self.refuses = ErrorCode.NONE
+        """The error of appends."""
+        self.uncommitted: list[Append] = []
+        self._made = 0
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def do(self, name: str, request: Request) -> Any:
+        """Hand a request in. Its answer if there is one yet."""
+        self.answers.pop(name, None)
+        self._carry_out(self.machine.submit(request, name, self.now))
+        return self.answers.get(name)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                assert effect.token not in self.answers, f"{effect.token} is answered twice"
+                self.answers[effect.token] = effect.answer
+            elif self.refuses:
+                self._carry_out(self.machine.settle(effect.settles, self.refuses, self.now))
+            else:
+                self._append(effect)
+
+    def _append(self, effect: Append) -> None:
+        producer_id = effect.producer[0] if effect.producer else -1
+        for written in effect.records:
+            self.machine.replay(written, len(self.log), producer_id)
+            self.log.append((written, producer_id))
+        if self.commits:
+            self._carry_out(self.machine.settle(effect.settles, ErrorCode.NONE, self.now))
+        else:
+            self.uncommitted.append(effect)
+
+    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """What waits for the high watermark is committed, or is not."""
+        waiting, self.uncommitted = self.uncommitted, []
+        for effect in waiting:
+            self._carry_out(self.machine.settle(effect.settles, error, self.now))
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a transaction."""
+        at = len(self.log)
+        self.markers[at] = producer_id, commit
+        self.log.append((None, -1))  # type: ignore[arg-type]
+        self.machine.ledger.end_transaction(producer_id, commit, at)
+
+    def wait(self, ms: int) -> None:
+        """Time passes, one deadline after the other."""
+        end = self.now.mono_ms + ms
+        while True:
+            due = self.machine.next_deadline_ms()
+            if due is None or due > end:
+                break
+            self._at(max(due, self.now.mono_ms))
+            self._carry_out(self.machine.tick(self.now))
+        self._at(end)
+
+    def _at(self, mono_ms: int) -> None:
+        passed = mono_ms - self.now.mono_ms
+        self.now = Moment(mono_ms, self.now.wall_ms + passed)
+
+    def replayed(self) -> Ledger:
+        """A ledger of the same log."""
+        made = Ledger()
+        for at, (written, producer_id) in enumerate(self.log):
+            if at in self.markers:
+                made.end_transaction(*self.markers[at], at)
+            else:
+                made.replay(written, at, producer_id)
+        return made
+
+    def fail_over(self) -> None:
+        """The next coordinator: it has the log, and nothing else."""
+        self.machine.dissolve(ErrorCode.NOT_COORDINATOR)
+        self.machine = Shard(self.machine.settings)
+        self.machine.ledger = self.replayed()
+        self.machine.begin(self.now)
+
+    # --------------------------------------------------------------------------------------------------------- members
+
+    def join(self, name: str, member_id: str = "", instance_id: str | None = None, **also: Any) -> Joined | None:
+        """A Join; a consumer that has no id yet and is given one joins with it."""
+        self._made += 1
+        given: dict[str, Any] = {
+            "group_id": "g",
+            "member_id": member_id,
+            "instance_id": instance_id,
+            "client_id": name,
+            "client_host": "/h",
+            "session_ms": SESSION_MS,
+            "rebalance_ms": REBALANCE_MS,
+            "protocol_type": "consumer",
+            "protocols": (("range", subscription("t")),),
+            "fresh_id": "" if member_id else f"{instance_id or name}-{self._made}",
+        }
+        answer: Joined | None = self.do(name, Join(**{**given, **also}))
+        if answer is not None and answer.error == ErrorCode.MEMBER_ID_REQUIRED:
+            return self.join(name, answer.member_id, instance_id, **also)
+        return answer
+
+    def joined(self, name: str) -> Joined:
+        """The Join of that name has been answered."""
+        found = self.answers[name]
+        assert isinstance(found, Joined)
+        return found
+
+    def sync(self, name: str, as_: Joined | None = None, **assignments: bytes) -> Synced | None:
+        """A Sync of who joined under this name."""
+        told = as_ or self.joined(name)
+        by_id = tuple((self.joined(other).member_id, given) for other, given in assignments.items())
+        answer: Synced | None = self.do(
+            f"{name}-sync", Sync("g", told.generation, told.member_id, None, assignments=by_id)
+        )
+        return answer
+
+    def beat(self, told: Joined, instance_id: str | None = None) -> ErrorCode:
+        answer: Answer = self.do("beat", Beat("g", told.generation, told.member_id, instance_id))
+        return answer.error
+
+    def leave(self, told: Joined) -> Any:
+        return self.do("leave", Leave("g", ((told.member_id, None),)))
+
+    def stable(self, *names: str) -> list[Joined]:
+        """A group of these members, each with an assignment that is its name."""
+        for n, name in enumerate(names):
+            self.join(name)
+            for earlier in names[:n]:
+                self.join(earlier, self.joined(earlier).member_id)
+        self.assign(*names)
+        return [self.joined(name) for name in names]
+
+    def assign(self, *names: str) -> None:
+        """The leader of a generation gives each member its own name."""
+        leader = next(name for name in names if self.joined(name).member_id == self.joined(name).leader)
+        for name in names:
+            if name != leader:
+                self.sync(name)
+        self.sync(leader, **{name: name.encode() for name in names})
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.machine.groups["g"]
+
+    # --------------------------------------------------------------------------------------------------------- offsets
+
+    def commit(self, offset: int, told: Joined | None = None, where: tuple[str, int] = T0, **also: Any) -> ErrorCode:
+        """Commit one offset, as a member or as nobody."""
+        generation, member_id = (told.generation, told.member_id) if told else (-1, "")
+        committed = Committed(offset, 0, "", self.now.wall_ms)
+        answer: Answer | None = self.do(
+            "commit", Commit("g", generation, member_id, None, ((where, committed),), **also)
+        )
+        assert answer is not None
+        return answer.error
+
+    def offset(self, where: tuple[str, int] = T0, *, stable: bool = True) -> int | ErrorCode | None:
+        """What OffsetFetch says of one partition: its offset, an error, or None."""
+        answer = self.do("fetch", FetchOffsets("g", (where,), stable))
+        [(_, committed, error)] = answer.offsets
+        return error or (committed.offset if committed else None)

@@ -1,0 +1,262 @@
+"""Committed offsets: who may commit, what is told, what expires, and what a transaction leaves pending."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinators.groups import records
+from broker.coordinators.groups.values import (
+    Commit,
+    Committed,
+    DeleteGroup,
+    DeleteOffsets,
+    Describe,
+    GroupRecord,
+    GroupWritten,
+    MemberRecord,
+    OffsetWritten,
+    State,
+    TxnCommit,
+    Written,
+)
+from broker.protocol.errors import ErrorCode
+from tests.unit.coordinators.group_room import T0, T1, WALL_MS, GroupRoom
+
+WEEK_MS = 7 * 24 * 3_600_000
+PID = 7
+
+
+def in_transaction(room: GroupRoom, offset: int, where: tuple[str, int] = T0, producer_id: int = PID) -> ErrorCode:
+    committed = Committed(offset, 0, "", room.now.wall_ms)
+    error: ErrorCode = room.do("txn", TxnCommit("g", -1, "", None, ((where, committed),), producer_id, 0)).error
+    return error
+
+
+# ---------------------------------------------------------------------------------------------------------- who may
+
+
+def test_somebody_who_is_no_member_commits_for_a_group_without_members() -> None:
+    room = GroupRoom()
+    assert room.commit(5) == ErrorCode.NONE
+    assert room.offset() == 5
+    assert room.offset(T1) is None
+    room.stable("a")
+    assert room.commit(6) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.offset() == 5
+
+
+def test_members_commit_in_their_own_generation_only() -> None:
+    room = GroupRoom()
+    (a,) = room.stable("a")
+    assert room.commit(5, a) == ErrorCode.NONE
+    room.join("b")
+    assert room.commit(6, a) == ErrorCode.NONE, "before it joins again it commits what it has read"
+    assert room.do("c", Commit("g", 99, a.member_id, None, ((T0, Committed(6)),))).error == ErrorCode.ILLEGAL_GENERATION
+    assert room.do("c", Commit("g", 1, "who", None, ((T0, Committed(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.offset() == 6
+
+
+def test_a_member_of_a_group_that_is_gone_is_refused() -> None:
+    request = Commit("g", 3, "a", None, ((T0, Committed(6)),))
+    assert GroupRoom().do("c", request).error == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_nobody_commits_in_a_generation_whose_assignments_are_not_known() -> None:
+    room = GroupRoom()
+    room.join("a")
+    assert room.commit(5, room.joined("a")) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_static_member_that_was_replaced_commits_nothing() -> None:
+    room = GroupRoom()
+    room.join("a", instance_id="A")
+    room.assign("a")
+    before = room.joined("a")
+    room.join("a2", instance_id="A")
+    request = Commit("g", before.generation, before.member_id, "A", ((T0, Committed(6)),))
+    assert room.do("c", request).error == ErrorCode.FENCED_INSTANCE_ID
+    assert room.offset() is None
+
+
+def test_an_offset_that_could_not_be_written_is_not_committed() -> None:
+    room = GroupRoom()
+    room.commit(5)
+    room.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert room.commit(6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert room.offset() == 5
+
+
+def test_what_is_told_rests_on_the_groups_last_record() -> None:
+    room = GroupRoom()
+    room.commit(5)
+    room.commit(6)
+    assert room.machine.ledger.rests_on("g") == 1
+    assert room.machine.ledger.rests_on("other") == -1
+    room.do("d", DeleteGroup("g"))
+    assert room.machine.ledger.rests_on("g") == room.machine.ledger.rests_on("other") == 2, "that it is gone, too"
+
+
+# ------------------------------------------------------------------------------------------------------ transactions
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_of_a_transaction_count_once_it_is_committed(commit: bool) -> None:
+    room = GroupRoom()
+    room.commit(5)
+    assert in_transaction(room, 9) == ErrorCode.NONE
+    assert room.offset() == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert room.offset(stable=False) == 5
+    assert room.offset(T1) is None, "of another partition all is known"
+    room.end(PID, commit=commit)
+    assert room.offset() == (9 if commit else 5)
+    assert room.machine.ledger.inspect() == room.replayed().inspect()
+
+
+def test_an_offset_that_was_committed_after_the_transactions_own_is_the_later_word() -> None:
+    room = GroupRoom()
+    in_transaction(room, 9)
+    room.commit(12)
+    room.end(PID, commit=True)
+    assert room.offset() == 12
+
+
+def test_each_transaction_ends_for_itself() -> None:
+    room = GroupRoom()
+    in_transaction(room, 9)
+    in_transaction(room, 20, T1, producer_id=8)
+    room.end(PID, commit=True)
+    assert room.offset() == 9
+    assert room.offset(T1) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    room.end(8, commit=False)
+    assert room.offset(T1) is None
+    room.end(8, commit=True)
+    assert room.offset(T1) is None, "the next transaction has none"
+
+
+def test_a_member_that_was_replaced_cannot_commit_in_a_transaction_either() -> None:
+    room = GroupRoom()
+    (a,) = room.stable("a")
+    offsets = ((T0, Committed(9)),)
+    assert room.do("t", TxnCommit("g", 99, a.member_id, None, offsets, PID, 0)).error == ErrorCode.ILLEGAL_GENERATION
+    assert room.do("t", TxnCommit("g", 1, "who", None, offsets, PID, 0)).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.do("t", TxnCommit("g", -1, "", None, offsets, PID, 0)).error == ErrorCode.NONE, "its producer fences it"
+
+
+def test_a_group_that_is_deleted_takes_its_pending_offsets_along() -> None:
+    room = GroupRoom()
+    in_transaction(room, 9)
+    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NONE
+    room.end(PID, commit=True)
+    assert room.offset() is None
+    assert room.machine.ledger.inspect() == room.replayed().inspect() == ({}, {}, {})
+
+
+# ------------------------------------------------------------------------------------------------ deleting and expiry
+
+
+def test_only_a_group_without_members_is_deleted() -> None:
+    room = GroupRoom()
+    (a,) = room.stable("a")
+    room.commit(5, a)
+    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NON_EMPTY_GROUP
+    room.leave(a)
+    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NONE
+    assert room.do("d", DeleteGroup("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert room.do("d", Describe("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert room.offset() is None
+
+
+def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
+    room = GroupRoom()
+    room.commit(3, where=("u", 0))
+    (a,) = room.stable("a")
+    room.commit(5, a)
+    answer = room.do("d", DeleteOffsets("g", (T0, ("u", 0))))
+    assert dict(answer.errors) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): ErrorCode.NONE}
+    assert (room.offset(), room.offset(("u", 0))) == (5, None)
+
+
+def expire(room: GroupRoom) -> None:
+    for request in room.machine.expiring(room.now.wall_ms):
+        room.do("expire", request)
+
+
+def test_offsets_of_a_live_group_are_spared_however_old_they_are() -> None:
+    room = GroupRoom()
+    room.commit(3, where=("u", 0))
+    (a,) = room.stable("a")
+    room.commit(5, a)
+    room.group.members[a.member_id].deadline_ms = None
+    room.wait(WEEK_MS)
+    expire(room)
+    assert room.offset() == 5
+    assert room.offset(("u", 0)) is None, "nobody reads that topic any more"
+
+
+def test_offsets_expire_a_week_after_the_last_member_went() -> None:
+    room = GroupRoom()
+    (a,) = room.stable("a")
+    room.commit(5, a)
+    room.wait(1000)
+    room.leave(a)
+    room.wait(WEEK_MS - 1)
+    expire(room)
+    assert room.offset() == 5
+    room.wait(1)
+    expire(room)
+    assert room.offset() is None
+    assert room.machine.groups == {}
+    assert room.machine.ledger.inspect() == room.replayed().inspect() == ({}, {}, {})
+
+
+def test_offsets_of_nobodys_group_expire_a_week_after_their_commit_and_pending_ones_never() -> None:
+    room = GroupRoom()
+    room.commit(5)
+    room.commit(6, where=T1)
+    in_transaction(room, 9, T1)
+    room.wait(WEEK_MS)
+    expire(room)
+    assert room.offset() is None
+    assert room.offset(T1, stable=False) == 6
+
+
+def test_a_group_is_listed_in_its_state() -> None:
+    room = GroupRoom()
+    room.commit(5)
+    assert room.machine.listed() == [("g", "", State.EMPTY)]
+    room.stable("a")
+    assert room.machine.listed() == [("g", "consumer", State.STABLE)]
+
+
+# ------------------------------------------------------------------------------------------------------------ records
+
+MEMBER = MemberRecord("m", "i", "c", "/h", 30_000, 10_000, b"sub", b"owns")
+RECORDS: tuple[Written, ...] = (
+    OffsetWritten("g", T0, Committed(5, 3, "meta", WALL_MS)),
+    OffsetWritten("g", T0, Committed(5, -1, "", WALL_MS, WALL_MS + 1)),
+    OffsetWritten("g", T0, None),
+    GroupWritten("g", GroupRecord("consumer", 4, "range", "m", WALL_MS, (MEMBER,))),
+    GroupWritten("g", GroupRecord("consumer", 5, None, None, WALL_MS)),
+    GroupWritten("g", None),
+)
+
+
+@pytest.mark.parametrize("written", RECORDS, ids=str)
+def test_a_record_is_read_as_it_was_written(written: Written) -> None:
+    assert records.decode(*records.encode(written)) == written
+
+
+def test_records_stand_in_kafkas_bytes() -> None:
+    key, value = records.encode(OffsetWritten("g", ("t", 2), Committed(5, 3, "m", 9)))
+    assert key == b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\2"
+    assert value == b"\0\3" + (5).to_bytes(8) + (3).to_bytes(4) + b"\0\1m" + (9).to_bytes(8)
+    key, value = records.encode(GroupWritten("g", GroupRecord("consumer", 1, None, None, 9)))
+    assert key == b"\0\2" + b"\0\1g"
+    assert value == b"\0\3\0\x08consumer\0\0\0\1\xff\xff\xff\xff" + (9).to_bytes(8) + b"\0\0\0\0"
+
+
+def test_a_record_of_another_type_is_passed_over() -> None:
+    unknown: Any = b"\0\x63g"
+    assert records.decode(unknown, None) is None

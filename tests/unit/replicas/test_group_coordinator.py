@@ -1,0 +1,201 @@
+"""The hosted group coordinator: answers wait for the high watermark, leadership decides, a shard is its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.coordinators.groups.values import (
+    Answer,
+    Commit,
+    Committed,
+    FetchOffsets,
+    Join,
+    Sync,
+    TxnCommit,
+)
+from broker.protocol.errors import ErrorCode
+from broker.replicas.coordinators.group_coordinator import TOPIC
+from tests.support.brokers.grouping_broker import GroupingBroker
+from tests.support.brokers.one_broker import answers as answered
+from tests.support.brokers.one_broker import marked, produced
+
+Clock = trio.testing.MockClock
+T0 = ("t", 0)
+PID = 7
+
+
+def commit(offset: int) -> Commit:
+    return Commit("g", -1, "", None, ((T0, Committed(offset)),))
+
+
+def in_transaction(offset: int) -> TxnCommit:
+    return TxnCommit("g", -1, "", None, ((T0, Committed(offset)),), PID, 0)
+
+
+FETCH = FetchOffsets("g", (T0,), stable=True)
+JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"sub"),), "c-1", needs_id=False)
+
+
+def told(answers: list[Any]) -> list[int | ErrorCode | None]:
+    """The offset, or the error, in each answer to FETCH."""
+    found = [answer.offsets[0] for answer in answers]
+    return [error or (committed and committed.offset) for _, committed, error in found]
+
+
+@pytest.fixture
+async def room(nursery: trio.Nursery) -> GroupingBroker:
+    """A broker that leads the log of groups in epoch 5."""
+    room = GroupingBroker(nursery)
+    await room.lead()
+    return room
+
+
+async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(room: GroupingBroker) -> None:
+    answers = room.submit(commit(5))
+    fetched = room.submit(FETCH)
+    room.follower_has(2, 1, name=TOPIC)
+    assert not answers + fetched, "broker 3 is in sync and has not got it"
+    room.follower_has(3, 1, name=TOPIC)
+    assert answers == [Answer()]
+    assert told(fetched) == [5]
+
+
+async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None:
+    room = GroupingBroker(nursery, min_insync_replicas="3")
+    await room.lead()
+    room.give(TOPIC, isr=(1,), partition_epoch=99)
+    assert room.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert told(room.submit(FETCH)) == [None]
+
+
+async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: GroupingBroker) -> None:
+    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    assert room.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
+
+
+async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupingBroker) -> None:
+    joined = room.do(JOIN)
+    assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
+    waits = [
+        room.submit(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),))),
+        room.submit(commit(5)),
+        room.submit(FETCH),
+    ]
+    # Its members commit in their generation: this is nobody's, and was refused at once.
+    assert waits[1] == [Answer(ErrorCode.UNKNOWN_MEMBER_ID)]
+    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    assert [a[0].error for a in (waits[0], waits[2])] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert room.coordinator.inspect() == {}
+
+
+async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(room: GroupingBroker) -> None:
+    room.do(commit(5))
+    lost = room.submit(commit(6))
+    room.give(TOPIC, epoch=6, partition_epoch=60)
+    assert lost == [Answer(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
+    await trio.testing.wait_all_tasks_blocked()
+    assert room.submit(FETCH) == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    room.replicate(6)
+    await trio.testing.wait_all_tasks_blocked()
+    assert told(room.submit(FETCH)) == [6]
+    assert room.coordinator.inspect()[0].log.epoch == 6
+
+
+async def test_the_next_epoch_goes_on_with_the_generation(room: GroupingBroker) -> None:
+    joined = room.do(JOIN)
+    synced = room.do(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
+    assert synced.assignment == b"all"
+    await room.lead(6)
+    assert room.do(Sync("g", 1, joined.member_id)).assignment == b"all"
+    assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
+
+
+async def test_clients_read_the_log_and_do_not_write_it(room: GroupingBroker) -> None:
+    conn = room.client()
+    room.produce(conn, (TOPIC, 0, room.batch(key=b"\0\1")))
+    assert [p.error_code for p in produced(conn)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert room.log.log.log_end_offset == 0
+
+
+# ------------------------------------------------------------------------------------------------------- transactions
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
+    room: GroupingBroker, committed: bool
+) -> None:
+    room.do(commit(5))
+    assert room.do(in_transaction(9)) == Answer()
+    assert told(room.submit(FETCH)) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    conn = room.client()
+    room.end(conn, PID, 0, (TOPIC, 0), commit=committed)
+    fetched = room.submit(FETCH)
+    assert not answered(conn)
+    assert not fetched, "what it says rests on the marker"
+    room.replicate()
+    assert marked(conn) == [ErrorCode.NONE]
+    assert told(fetched) == [9 if committed else 5]
+    assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
+
+
+@pytest.mark.parametrize("ended", [None, True, False])
+async def test_the_next_coordinator_knows_what_is_pending(room: GroupingBroker, ended: bool | None) -> None:
+    room.do(commit(5))
+    room.do(in_transaction(9))
+    if ended is not None:
+        room.end(room.client(), PID, 0, (TOPIC, 0), commit=ended)
+    await room.lead(6)
+    wanted = {None: ErrorCode.UNSTABLE_OFFSET_COMMIT, True: 9, False: 5}
+    assert told(room.submit(FETCH)) == [wanted[ended]]
+
+
+async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupingBroker) -> None:
+    room.do(in_transaction(9))
+    room.give(TOPIC, epoch=6, partition_epoch=60)
+    room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
+    room.replicate(6)
+    await trio.testing.wait_all_tasks_blocked()
+    room.replicate(6)
+    assert told(room.submit(FETCH)) == [9]
+
+
+async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(room: GroupingBroker) -> None:
+    for first in (9, 11):
+        assert room.do(in_transaction(first)) == Answer()
+        assert room.do(in_transaction(first + 1)) == Answer()
+        room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
+        assert told([room.do(FETCH)]) == [first + 1]
+
+
+async def test_a_producer_that_was_fenced_commits_nothing(room: GroupingBroker) -> None:
+    room.end(room.client(), PID, 3, (TOPIC, 0), commit=False)
+    room.replicate()
+    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert told(room.submit(FETCH)) == [None]
+
+
+async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_nothing(nursery: trio.Nursery) -> None:
+    room = GroupingBroker(nursery, transaction_partition_verification_enable="true")
+    await room.lead()
+    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
+    question = room.coordinator.question("g", PID, 0, raises_epoch=False)
+    assert question is not None
+    question.agreed = True
+    assert room.do(in_transaction(9)) == Answer()
+    assert room.coordinator.question("g", PID, 0, raises_epoch=False) is None, "it is open here"
+
+
+async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use_after_it(
+    nursery: trio.Nursery,
+) -> None:
+    room = GroupingBroker(nursery, transaction_partition_verification_enable="true")
+    await room.lead()
+    question = room.coordinator.question("g", PID, 0, raises_epoch=False)
+    assert question is not None
+    room.end(room.client(), PID, 0, (TOPIC, 0), commit=False)
+    question.agreed = True
+    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
