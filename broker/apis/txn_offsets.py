@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (KIP-98, KIP-447).
+"""AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (P4).
 
 A client of generation V1 adds the group's partition of __consumer_offsets to its transaction first, and the group's
 coordinator has that verified. For one of V2 the group's coordinator adds it (KIP-890).

@@ -14,7 +14,7 @@ from tests.mechanisms.table import MECHANISMS
 NEED_REMOVALS = (
     *(f"R{number}" for number in range(1, 15)),
     *(f"E{number}" for number in range(1, 5)),
-    *("C1", "C2", "L1", "L2", "L3", "L4", "L6", "P1", "P2"),
+    *("C1", "C2", "L1", "L2", "L3", "L4", "L6", "P1", "P2", "P4", "P5", "P6"),
 )
 
 

@@ -1,15 +1,20 @@
-"""Kafka's own tool reads what transactions leave in our files: markers, aborted transactions, open ones."""
+"""Kafka's own tool reads what transactions leave in our files: markers, aborted transactions, open ones;
+and what groups leave there."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from broker.coordinators.groups import records
+from broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
 from broker.log.config import LogConfig
 from broker.log.markers import Marker
 from broker.log.recovery import load
+from broker.protocol.records import Record, encode_batch
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
 from tests.support.disks.batches import batch
@@ -59,3 +64,39 @@ def test_kafkas_dump_log_segments_reads_markers_aborted_transactions_and_produce
     assert "firstSequence: 0 lastSequence: 0 lastOffset: 5 offsetDelta: 0" in open_one
     assert plain.startswith("producerId: 6 producerEpoch: 0 coordinatorEpoch: -1")
     assert "currentTxnFirstOffset: OptionalLong.empty" in plain
+
+
+def groups_written() -> MemoryFs:
+    """A log of groups: a generation with a static member, an offset, one in a transaction, and a tombstone."""
+    fs = MemoryFs()
+    log = load(fs, "d/o-0", LogConfig(), topic="__consumer_offsets", partition=0, topic_id=bytes(16), clean=True)
+    member = MemberRecord("m-1", "static", "client", "/host", 30_000, 10_000, b"", b"")
+    group = GroupWritten("g", GroupRecord("consumer", 3, "range", "m-1", 1_000, (member,)))
+    offset = OffsetWritten("g", ("t", 2), Committed(17, 4, "here", 1_000))
+    for written, producer in ((group, -1), (offset, -1), (offset, 5), (OffsetWritten("g", ("t", 2), None), -1)):
+        record = Record(0, 1_000, *records.encode(written))
+        data = encode_batch([record], producer_id=producer, producer_epoch=min(producer, 0), transactional=producer > 0)
+        assert not log.append_as_leader(memoryview(bytearray(data)), 0, 1_000, client=False).error
+    log.end_transaction(5, 0, Marker(True, 7), 0, 0, 1_000)
+    log.close(0)
+    return fs
+
+
+def test_kafkas_dump_log_segments_decodes_groups_and_their_offsets(tmp_path: Path) -> None:
+    fs = groups_written()
+    name = "00000000000000000000.log"
+    (tmp_path / name).write_bytes(fs.read(f"d/o-0/{name}"))
+    arguments = ["--offsets-decoder", "--files", str(tmp_path / name)]
+    command = apache_kafka(lambda line: None).command(TOOL, arguments)
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = [line for line in said.splitlines() if "payload: " in line]
+    decoded = [json.loads(line.partition("payload: ")[2]) for line in rows if "payload: {" in line]
+    keys = [json.loads(line.partition("key: ")[2].partition(" payload: ")[0]) for line in rows]
+    assert [key["data"] for key in keys] == [{"group": "g"}, *[{"group": "g", "topic": "t", "partition": 2}] * 3]
+    generation, offset, in_transaction = decoded
+    assert generation["data"]["generation"] == 3
+    assert generation["data"]["members"][0]["groupInstanceId"] == "static"
+    assert offset == in_transaction
+    assert offset["data"] == {"offset": 17, "leaderEpoch": 4, "metadata": "here", "commitTimestamp": 1000}
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 7" in said
+    assert "isvalid: false" not in said

@@ -1,4 +1,4 @@
-"""One classic group: who is a member of which generation, and who waits for what (KIP-62, KIP-345, KIP-394).
+"""One classic group: who is a member of which generation, and who waits for what (P6).
 
 | state | Join of a new member | Sync | heartbeat | a member goes |
 |---|---|---|---|---|

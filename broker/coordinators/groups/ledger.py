@@ -1,5 +1,5 @@
 """What the log of one partition of __consumer_offsets says: groups, committed offsets, and offsets of transactions that
-are not decided.
+are not decided (P5, P4).
 
 Only `replay` and `end_transaction` change it, with the records and markers of the log in their order: so a ledger is at
 any time what its log says, whoever fills it.

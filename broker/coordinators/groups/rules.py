@@ -1,4 +1,4 @@
-"""The rules of groups and their offsets, one method each. None of them changes anything.
+"""The rules of groups (P6) and their offsets (P5), one method each. None of them changes anything.
 
 They are methods so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them
 directly. `ClassicGroup` adds what changes a group's members.

@@ -1,4 +1,4 @@
-"""The group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads.
+"""The group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (P5).
 
 A request takes effect at once, and in the order in which it came. Its records are appended and replayed in the same
 step; its answer leaves once what it rests on is committed in the leader epoch in which the shard was loaded. A shard is

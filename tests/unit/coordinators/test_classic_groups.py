@@ -94,6 +94,11 @@ def test_the_protocol_that_all_know_and_most_prefer_is_chosen() -> None:
     room.join("c", protocols=(y, x))
     room.join("a", room.joined("a").member_id, protocols=(x, y))
     assert room.joined("c").protocol == "y"
+    room = GroupRoom()
+    room.join("a", protocols=(x, y))
+    room.join("b", protocols=(y,))
+    room.join("a", room.joined("a").member_id, protocols=(x, y))
+    assert room.joined("b").protocol == "y", "b does not know x"
     refused = room.join("d", protocols=(("z", b""),))
     assert refused is not None
     assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL

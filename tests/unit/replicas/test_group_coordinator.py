@@ -153,9 +153,12 @@ async def test_the_next_coordinator_knows_what_is_pending(room: GroupingBroker, 
     assert told(room.submit(FETCH)) == [wanted[ended]]
 
 
-async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupingBroker) -> None:
-    room.do(in_transaction(9))
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupingBroker, is_read: bool) -> None:
+    room.submit(in_transaction(9))
     room.give(TOPIC, epoch=6, partition_epoch=60)
+    if is_read:
+        await trio.testing.wait_all_tasks_blocked()
     room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
     room.replicate(6)
     await trio.testing.wait_all_tasks_blocked()
