@@ -210,8 +210,6 @@ class Node:
         in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)
         for_clients = {
             **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), unpacking),
-            **coordinator_routes(transactions, CoordinatorFinder(image, config, creator)),
-            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas)),
             **coordinator_routes(transactions, groups, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
