@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -196,10 +197,12 @@ def command(
     opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
     chosen = session.chosen(opened.items, flags["select"])
     if only_list:
-        return _list(opened, chosen, flags)
+        return _list(directory, opened, chosen, flags)
     with directory.held():
         if resume is None:
             opening.write(directory, opened)
+        elif other := opening.note_commit(directory):
+            say.print(other, soft_wrap=True)
         return _play(directory, opened, chosen, flags, say)
 
 
@@ -242,7 +245,7 @@ def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], don
     return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
 
 
-def _list(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
+def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
     """What would run, in its order."""
     from rich import box
     from rich.table import Table
@@ -257,11 +260,11 @@ def _list(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
         table.add_row(item.configuration, item.faults, str(item.seed), f"{cost.seconds:.0f}", out.get(item.item, ""))
     screen = console()
     screen.print(table)
-    _say_plan(screen, opened, chosen, told)
+    _say_plan(screen, directory, opened, chosen, told)
     return 0
 
 
-def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
+def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
     from chaos.nights.budget import MIB
     from chaos.nights.items import idle
     from chaos.nights.outcome import many
@@ -277,6 +280,8 @@ def _say_plan(say: Console, opened: Opened, chosen: Sequence[Item], told: Foreca
         say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
     if told.left_out:
         say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
+    if (free := shutil.disk_usage(directory.there()).free) < told.bytes:
+        say.print(f"only {free // MIB} MiB are free there: the disk may be full before the night is over")
     for each in opened.excluded:
         say.print(f"excluded: {each['what']}: {each['why']}", markup=False, soft_wrap=True)
     for where in idle(opened.matrix, chosen):
@@ -305,7 +310,7 @@ def _play(
 
     clear()
     attempts = directory.attempts()
-    _say_plan(say, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
+    _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
     directory.end.unlink(missing_ok=True)

@@ -29,6 +29,11 @@ class NightDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def there(self) -> Path:
+        """It, or the nearest folder above it that there is already."""
+        path = self.path.absolute()
+        return next(each for each in (path, *path.parents) if each.is_dir())
+
     @property
     def night(self) -> Path:
         """night.json: all that was planned, in the order of running."""

@@ -126,6 +126,16 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
     return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
 
 
+def note_commit(directory: NightDirectory) -> str:
+    """That a night which goes on is of another commit now, for its report; in words, empty where it is not."""
+    told, _ = directory.planned()
+    now, commits = commit(), [str(told.get("commit") or ""), *map(str, told.get("commits_since", ()))]
+    if now == commits[-1]:
+        return ""
+    directory.write(directory.night, {**told, "commits_since": [*commits[1:], now]})
+    return f"it began at commit {commits[0][:12] or 'unknown'}; what is played now is of {now[:12] or 'unknown'}"
+
+
 def commit() -> str:
     """Of this checkout; empty where it is none."""
     command = ["git", "-C", str(PACKAGES), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

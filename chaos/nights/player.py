@@ -284,6 +284,10 @@ def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
     return NO_VERDICT if ended_by_us else UNKNOWN
 
 
+ASIDE = "squall: the traceback is in"
+"""The last line of a run that failed by itself; the one before it says why."""
+
+
 def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
     if verdict == VALID:
         return ""
@@ -293,4 +297,5 @@ def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
         reason = next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))
         return reason if CODES.get(verdict) == code else f"{reason}; its exit code was {code}"
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    lines = [line for line in lines if not line.startswith(ASIDE)] or lines
     return f"exit code {code}: {lines[-1].strip() if lines else 'it said nothing'}"

@@ -61,6 +61,9 @@ def read_night(path: Path) -> Night:
     told = read_head(path)
     items = {str(each["item"]): each for each in told.get("items", ()) if isinstance(each, dict) and "item" in each}
     problems: list[str] = []
+    if since := told.get("commits_since"):
+        words = ", then ".join(str(each)[:12] or "an unknown one" for each in since)
+        problems.append(f"The night went on at another commit ({words}): its runs are not all of the one it began at.")
     attempts = _attempts(path, problems)
     end = _end(path, problems)
     return Night(

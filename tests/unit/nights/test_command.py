@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,34 @@ def test_a_list_says_which_expectation_no_run_meets(tmp_path: Path, capsys: pyte
     out = capsys.readouterr().out
     assert "no run has acks=1: what is expected there cannot fail this night" in out
     assert "no run has acks=0" not in out
+
+
+def test_it_says_beforehand_that_the_disk_is_too_small(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*SMALL, "--out", str(tmp_path / "not/yet/there"), "--list"]
+    assert cli.run(words) == 0
+    assert "are free there" not in capsys.readouterr().out
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
+    assert cli.run(words) == 0
+    assert "only 1 MiB are free there: the disk may be full before the night is over" in capsys.readouterr().out
+
+
+def test_a_night_that_goes_on_at_another_commit_notes_that_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chaos.nights import opening
+    from chaos.nights.directory import NightDirectory
+
+    (tmp_path / "night.json").write_text('{"schema": 1, "night": "n", "commit": "aaa", "items": []}')
+    monkeypatch.setattr(opening, "commit", lambda: "aaa")
+    assert opening.note_commit(NightDirectory(tmp_path)) == ""
+    monkeypatch.setattr(opening, "commit", lambda: "bbb")
+    told = opening.note_commit(NightDirectory(tmp_path))
+    assert told == "it began at commit aaa; what is played now is of bbb"
+    assert opening.note_commit(NightDirectory(tmp_path)) == ""
+    assert json.loads((tmp_path / "night.json").read_text())["commits_since"] == ["bbb"]
 
 
 def test_a_list_says_what_the_budget_leaves_out(

@@ -43,6 +43,14 @@ def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path) -> None:
     assert night.problems == ("results.jsonl: line 2 cannot be read, and is left out.",)
 
 
+def test_a_night_that_went_on_at_another_commit_says_so(tmp_path: Path) -> None:
+    files = NightFiles(tmp_path / "n1", commits_since=["c0ffee00c0ffee00"])
+    files.add("one")
+    assert read_night(files.write()).problems == (
+        "The night went on at another commit (c0ffee00c0ff): its runs are not all of the one it began at.",
+    )
+
+
 def test_a_folder_without_a_night_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(NoNight, match=r"no night is there: it has no night.json, which `squall nightly` writes first"):
         read_night(tmp_path)
