@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from checkers.nights.night import RESULTS
+from checkers.nights.results import parse
 from reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
@@ -63,22 +65,32 @@ class ShelvedRun:
 def shelf(root: Path) -> list[ShelvedRun]:
     """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
     folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()]
-    found = [_row(each) for each in folders if (each / "plan.toml").exists()]
+    forbidden = _forbidden(root)
+    found = [_row(each, forbidden.get(each.name, ())) for each in folders if (each / "plan.toml").exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
 
 def one(path: Path) -> ShelvedRun:
     """The row of one run directory."""
-    return _row(path)
+    return _row(path, _forbidden(path.parent).get(path.name, ()))
 
 
-def _row(path: Path) -> ShelvedRun:
+def _forbidden(root: Path) -> dict[str, tuple[str, ...]]:
+    """Run -> the anomalies that it may show by its configuration, but not in the night whose runs these are."""
+    try:
+        attempts, _ = parse((root.resolve().parent / RESULTS).read_text(errors="replace"))
+    except OSError:
+        return {}
+    return {Path(each.run).name: each.unexpected for each in attempts if each.run and each.unexpected}
+
+
+def _row(path: Path, forbidden: Sequence[str]) -> ShelvedRun:
     plan, info, verdict = _toml(path / "plan.toml"), _json(path / "run.json"), _json(path / "verdict.json")
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
     wall_ms = number(info.get("began_wall_ms"))
     seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")
     acked = mapping(info.get("counters")).get("acked")
-    word = verdict.get("verdict")
+    word = "invalid" if forbidden else verdict.get("verdict")
     return ShelvedRun(
         path.name,
         path,
@@ -94,7 +106,7 @@ def _row(path: Path) -> ShelvedRun:
         acked if isinstance(acked, int) else None,
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
         _unavailable(mapping(metrics.get("unavailable"))),
-        tuple(_findings(verdict, info)),
+        (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
         tuple(_told(each) for each in objects(verdict.get("anomalies")) if each.get("permitted") is True),
         sum(each.lstat().st_size for each in path.rglob("*") if each.is_file() and not each.is_symlink()),
     )

@@ -30,7 +30,9 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 @click.command()
 @click.argument("two", nargs=-1, metavar="[RUN RUN]", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option("--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="Folder for runs.")
-@click.option("--verdict", help="Only runs of this verdict: valid, invalid, unknown, 'no verdict'.")
+@click.option(
+    "--verdict", type=click.Choice(["valid", "invalid", "unknown", "no verdict"]), help="Only runs of this verdict."
+)
 @click.option("--prune", is_flag=True, help="Remove valid runs by --older-than and --keep-mib. Others always stay.")
 @click.option(
     "--older-than", type=click.FloatRange(0), metavar="DAYS", help="With --prune: valid runs older than this."

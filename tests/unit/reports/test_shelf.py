@@ -52,6 +52,21 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
+def test_a_run_that_shows_what_its_night_forbids_is_not_valid_and_stays(root: Path) -> None:
+    line = {"item": "a", "attempt": 1, "verdict": "valid", "exit": 0, "began": "2026-07-04T01:00:00+00:00",
+            "seconds": 1.0, "why": "", "run": "runs/a-old", "unexpected": ["lost-write"]}  # fmt: skip
+    (root.parent / "results.jsonl").write_text(json.dumps(line) + "\n")
+    rows = {row.name: row for row in shelf(root)}
+    assert (rows["a-old"].verdict, rows["d-new"].verdict) == ("invalid", "valid")
+    assert rows["a-old"].findings[0] == "lost-write, which this night forbids"
+    assert [row.name for row in to_remove(shelf(root), NOW, 0, None)] == ["d-new"]
+
+
+def test_a_verdict_that_no_run_can_have_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["runs", "--runs", str(root), "--verdict", "invlaid"]) == 3
+    assert "'invlaid' is not one of" in capsys.readouterr().err
+
+
 def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
     rows = {row.name: row for row in shelf(root)}
     assert list(rows) == ["d-new", "e-cut", "c-open", "b-bad", "a-old"]
