@@ -84,28 +84,34 @@ class Shard:
         """The partition is not led here any more: everybody who waits gets `error`."""
         for group in self.groups.values():
             group.dissolve(error)
-        return self._taken()
+        return [effect for group in self.groups.values() for effect in _taken(group)]
 
     def next_deadline_ms(self) -> int | None:
         """The monotonic moment at which `tick` has something to do."""
         found = (group.next_deadline_ms() for group in self.groups.values())
         return min((at for at in found if at is not None), default=None)
 
+    def deadline_of(self, group_id: str) -> int | None:
+        """As `next_deadline_ms`, for one group."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.next_deadline_ms()
+
     def tick(self, now: Moment) -> list[Effect]:
         """Time has passed."""
-        for group in self.groups.values():
-            group.expire(now)
-        effects = self._taken()
+        effects: list[Effect] = []
         for group_id, group in list(self.groups.items()):
+            group.expire(now)
+            effects += _taken(group)
             if group.generation == 0 and group.state == State.EMPTY and not group.pending:
                 del self.groups[group_id]  # somebody asked for an id, and never came back
         return effects
 
     def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
+        effects: list[Effect] = []
         if settles.group is not None:
             settles.group.assigned(settles.generation, error, now)
-        effects = self._taken()
+            effects = _taken(settles.group)
         if settles.token is not None:
             effects.append(Reply(settles.token, Answer(error) if error else settles.answer))
         return effects
@@ -113,16 +119,8 @@ class Shard:
     def submit(self, request: Request, token: Token, now: Moment) -> list[Effect]:
         """What becomes of a request. Its answer is among the effects, or comes with later ones."""
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
-        return self._taken() + effects
-
-    def _taken(self) -> list[Effect]:
-        """The effects of all groups, in their order."""
-        found: list[Effect] = []
-        for group in self.groups.values():
-            if group.effects:
-                found += group.effects
-                group.effects = []
-        return found
+        group = self.groups.get(request.group_id)
+        return effects if group is None else _taken(group) + effects
 
     # --------------------------------------------------------------------------------------------------------- members
 
@@ -326,6 +324,11 @@ class Shard:
         Describe: _describe,
         Expire: _expire,
     }
+
+
+def _taken(group: ClassicGroup) -> list[Effect]:
+    effects, group.effects = group.effects, []
+    return effects
 
 
 def _unknown_member(group_id: str) -> ErrorCode:

@@ -160,7 +160,7 @@ class GroupCoordinator:
         shard.serves = True
         self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
                         ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
-        self._wake_in_time(shard)
+        self._wake_at(shard.machine.next_deadline_ms())
 
     def transaction_ended(self, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
         """The marker of a transaction is in the log: what was pending counts from here on, or never did.
@@ -204,6 +204,7 @@ class GroupCoordinator:
             answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         else:
             self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
+            self._wake_at(shard.machine.deadline_of(request.group_id))
 
     def _carry_out(self, shard: HostedGroups, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -213,7 +214,6 @@ class GroupCoordinator:
                 effect.token(effect.answer)
             else:
                 self._answer_when_committed(shard, effect)
-        self._wake_in_time(shard)
 
     def _answer_when_committed(self, shard: HostedGroups, reply: Reply) -> None:
         said = reply.answer
@@ -235,13 +235,13 @@ class GroupCoordinator:
     def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
         if shard.log.is_ours():
             self._carry_out(shard, shard.machine.settle(effect.settles, error, self._now()))
+            self._wake_at(shard.machine.deadline_of(effect.records[0].group_id))
         elif effect.settles.token is not None:
             effect.settles.token(Answer(ErrorCode.NOT_COORDINATOR))
 
     # ------------------------------------------------------------------------------------------------------------ time
 
-    def _wake_in_time(self, shard: HostedGroups) -> None:
-        at_ms = shard.machine.next_deadline_ms()
+    def _wake_at(self, at_ms: int | None) -> None:
         if at_ms is not None and (self._wakes_at_ms is None or at_ms < self._wakes_at_ms):
             self._wakes_at_ms = at_ms
             self._sooner.set()
@@ -261,6 +261,7 @@ class GroupCoordinator:
             for shard in list(self.shards.values()):
                 if shard.serves:
                     self._carry_out(shard, shard.machine.tick(now))
+                    self._wake_at(shard.machine.next_deadline_ms())
             self._replicas.settle()
 
     async def _expire_offsets(self) -> None:

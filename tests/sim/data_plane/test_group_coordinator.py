@@ -1,0 +1,144 @@
+"""The group coordinator of whole nodes: its log, its failovers, and offsets in transactions of both generations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import offset_commit, offset_fetch, txn_offset_commit
+from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
+from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from broker.protocol.schema.heartbeat import HeartbeatRequest
+from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.brokers.transactional import RETRIABLE, SMALL, Talk
+from tests.support.brokers.whole_nodes import WholeCluster
+
+Clock = trio.testing.MockClock
+GROUPS = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "0"}
+
+
+class GroupTalk(Talk):
+    """A group's conversation with its coordinator, wherever that is."""
+
+    async def group_coordinator(self) -> int:
+        while True:
+            for node_id in self._cluster.running():
+                request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+                try:
+                    response = await self.ask(node_id, ApiKey.FIND_COORDINATOR, 4, request)
+                except OSError:
+                    continue
+                [found] = response.coordinators
+                if not found.error_code:
+                    return int(found.node_id)
+            await self.env.sleep(0.05)
+
+    async def group(self, key: ApiKey, version: int, request: Any, error_of: Any) -> Any:
+        """Ask the group's coordinator until it answers something that is not to be retried."""
+        while True:
+            node_id = await self.group_coordinator()
+            try:
+                response = await self.ask(node_id, key, version, request)
+            except OSError:
+                await self.env.sleep(0.05)
+                continue
+            if error_of(response) not in (*RETRIABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT):
+                return response
+            await self.env.sleep(0.02)
+
+    async def commit(self, offset: int) -> ErrorCode:
+        part = offset_commit.OffsetCommitRequestPartition(0, offset)
+        topic = offset_commit.OffsetCommitRequestTopic("t", partitions=[part])
+        request = offset_commit.OffsetCommitRequest("g", topics=[topic])
+        found = await self.group(ApiKey.OFFSET_COMMIT, 8, request, lambda r: r.topics[0].partitions[0].error_code)
+        return ErrorCode(found.topics[0].partitions[0].error_code)
+
+    async def offset(self) -> int:
+        """What is committed, once no transaction may change it any more."""
+        topic = offset_fetch.OffsetFetchRequestTopic("t", [0])
+        request = offset_fetch.OffsetFetchRequest("g", topics=[topic], require_stable=True)
+
+        def error_of(response: Any) -> int:
+            return int(response.error_code or response.topics[0].partitions[0].error_code)
+
+        found = await self.group(ApiKey.OFFSET_FETCH, 7, request, error_of)
+        assert not error_of(found)
+        return int(found.topics[0].partitions[0].committed_offset)
+
+    async def commit_in(self, name: str, producer: tuple[int, int], offset: int, version: int) -> ErrorCode:
+        """TxnOffsetCommit; below version 5 after AddOffsetsToTxn."""
+        if version < 5:
+            add = AddOffsetsToTxnRequest(name, *producer, "g")
+            added = await self.settled(name, ApiKey.ADD_OFFSETS_TO_TXN, 3, add, lambda r: r.error_code)
+            assert not added.error_code, ErrorCode(added.error_code)
+        part = txn_offset_commit.TxnOffsetCommitRequestPartition(0, offset)
+        topic = txn_offset_commit.TxnOffsetCommitRequestTopic("t", [part])
+        request = txn_offset_commit.TxnOffsetCommitRequest(name, "g", *producer, topics=[topic])
+
+        def error_of(response: Any) -> int:
+            return int(response.topics[0].partitions[0].error_code)
+
+        return ErrorCode(error_of(await self.group(ApiKey.TXN_OFFSET_COMMIT, version, request, error_of)))
+
+
+async def started(nursery: trio.Nursery) -> tuple[WholeCluster, GroupTalk]:
+    cluster = WholeCluster(nursery, 3, **SMALL, **GROUPS)
+    await cluster.start()
+    talk = GroupTalk(cluster)
+    await nursery.start(talk.run)
+    controller = cluster.controller()
+    assert controller is not None
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
+    await controller.control.forward(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))
+    await cluster.until(lambda: cluster.partition("t") is not None)
+    return cluster, talk
+
+
+async def test_a_group_goes_on_in_its_generation_when_its_coordinator_is_killed(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, talk = await started(nursery)
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        request = JoinGroupRequest("g", 30_000, 60_000, "", "static", "consumer", protocols)
+        joined = await talk.group(ApiKey.JOIN_GROUP, 5, request, lambda r: r.error_code)
+        assert (joined.error_code, joined.generation_id) == (0, 1)
+        given = [SyncGroupRequestAssignment(joined.member_id, b"all")]
+        sync = SyncGroupRequest("g", 1, joined.member_id, "static", assignments=given)
+        synced = await talk.group(ApiKey.SYNC_GROUP, 3, sync, lambda r: r.error_code)
+        assert synced.assignment == b"all"
+        await cluster.kill(await talk.group_coordinator())
+        beat = HeartbeatRequest("g", 1, joined.member_id, "static")
+        beaten = await talk.group(ApiKey.HEARTBEAT, 3, beat, lambda r: r.error_code)
+        assert beaten.error_code == ErrorCode.NONE
+        sync = SyncGroupRequest("g", 1, joined.member_id, "static")
+        assert (await talk.group(ApiKey.SYNC_GROUP, 3, sync, lambda r: r.error_code)).assignment == b"all"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("version", [3, 5])
+async def test_offsets_count_with_their_transaction_whoever_coordinates_the_group_by_then(
+    version: int, autojump_clock: Clock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, talk = await started(nursery)
+        end_version = 5 if version >= 5 else 3
+        assert await talk.commit(5) == ErrorCode.NONE
+        producer = await talk.init("x")
+        assert await talk.commit_in("x", producer, 9, version) == ErrorCode.NONE
+        ended = await talk.end("x", producer, commit=False, version=end_version)
+        assert not ended.error_code
+        assert await talk.offset() == 5
+        if version >= 5:
+            producer = ended.producer_id, ended.producer_epoch
+        assert await talk.commit_in("x", producer, 12, version) == ErrorCode.NONE
+        await cluster.kill(await talk.group_coordinator())
+        ended = await talk.end("x", producer, commit=True, version=end_version)
+        assert not ended.error_code
+        assert await talk.offset() == 12
+        nursery.cancel_scope.cancel()
