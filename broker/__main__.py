@@ -10,10 +10,14 @@ import trio
 
 from broker.config import BrokerConfig, ConfigError, parse_properties
 from broker.control.port import RegistrationFailed
+from broker.controller.features import UnsupportedFeature
+from broker.log.manager import InconsistentMeta
 from broker.node import broker_main
 from broker.real_env import RealEnv
 from broker.replicas.fetcher import StorageFailed
 
+REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMeta)
+"""What ends a node with one sentence: none of them is a bug."""
 USAGE, FAILED = 3, 1
 
 
@@ -57,7 +61,7 @@ def main() -> int:
     try:
         trio.run(_run, env, config)
     except BaseExceptionGroup as group:
-        ours, others = group.split((OSError, RegistrationFailed, StorageFailed))
+        ours, others = group.split(REFUSALS)
         if others is not None:
             raise
         for leaf in leaves(ours):

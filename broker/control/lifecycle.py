@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.control.port import NOT_REGISTERED, NoController, RegistrationFailed
-from broker.controller.features import FEATURES
+from broker.controller.features import FEATURES, check_supported, supported
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -107,7 +107,11 @@ class BrokerLifecycle:
             # A running broker that has lost its registration waits as long as no controller can be reached.
             patient = again and error is ErrorCode.REQUEST_TIMED_OUT
             if error in FATAL or (self._env.mono() > deadline and not patient):
-                raise RegistrationFailed(f"broker {self._config.node_id} cannot register: {error.name}")
+                why = error.name
+                if error == ErrorCode.UNSUPPORTED_VERSION:
+                    check_supported(self._feed.image.features, "the cluster")
+                    why = f"the cluster uses a feature level that it lacks, for it has only {supported()}"
+                raise RegistrationFailed(f"broker {self._config.node_id} cannot register: {why}")
             # Most often the session of this broker's previous incarnation holds the id; that session ends by itself.
             await self._env.sleep(min(0.1, self._config.broker_session_timeout_ms / 10_000))
         self._env.trace("registered", broker_epoch=self.broker_epoch, incarnation=self.incarnation_id.hex())

@@ -14,6 +14,8 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker.controller.decision import Command
     from broker.protocol.schema import update_features as wire
 
@@ -37,11 +39,34 @@ FEATURES = (
 """Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3. Level 2 of
 transaction.version bumps a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
 """
+KAFKA_RELEASES = {27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0"}
+"""Kafka's names of the newest levels of metadata.version."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""
 """In `ClearElrRecord.topic_name`: of all topics."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """`FeatureUpdateKey.upgrade_type`."""
+
+
+class UnsupportedFeature(Exception):
+    """The cluster uses a feature, or a level of one, that this version lacks: a node must not act on its metadata."""
+
+
+def check_supported(features: Mapping[str, int], where: str) -> None:
+    """Raise UnsupportedFeature, one sentence, for the first finalized feature that this version does not support."""
+    for name, level in features.items():
+        own = next((feature for feature in FEATURES if feature.name == name), None)
+        release = KAFKA_RELEASES.get(level) if name == METADATA_VERSION else None
+        said = f"{where} has {name} at level {level}" + (f" (Kafka {release})" if release else "")
+        if own is None and level > 0:
+            raise UnsupportedFeature(f"{said}, a feature that this broker does not have")
+        if own is not None and not own.low <= level <= own.high:
+            raise UnsupportedFeature(f"{said}, and this broker supports levels {own.low} to {own.high}")
+
+
+def supported() -> str:
+    """The features of this version with their levels, for messages."""
+    return ", ".join(f"{feature.name} {feature.low} to {feature.high}" for feature in FEATURES)
 
 
 def bootstrap(command: Command) -> Decision[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.control.forwarder import Forwarder, open_envelope
+from broker.control.kraft.bootstrap_file import check_bootstrap_file
 from broker.control.kraft.controller_service import ControllerService
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from broker.control.kraft.snapshotter import Snapshotter
@@ -59,10 +60,13 @@ class KraftPlane:
         """`logs` are loaded; `peers` reaches the other nodes. Raises DamagedQuorumState, OSError."""
         self._env, self._config, self._cluster_id, self._logs = env, config, cluster_id, logs
         self.feed = feed
+        log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
+        if not log.log_end_offset:
+            check_bootstrap_file(env.fs, config.data_dir)
         self.quorum = MetadataQuorum(
             env,
             config,
-            logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms()),
+            log,
             peers,
             cluster_id,
             on_committed=feed.committed,

@@ -8,6 +8,7 @@ import pytest
 
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
 from broker.config import BrokerConfig, ConfigError
+from broker.controller.features import FEATURES, UnsupportedFeature, check_supported
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire
@@ -160,3 +161,24 @@ def test_where_the_isr_is_empty_the_eligible_ones_stay_or_nobody_could_ever_lead
     assert update(room, (ELR_FEATURE, 0), kind=SAFE) == ErrorCode.INVALID_UPDATE_VERSION
     room.beat(2)
     assert (room.partition("t").leader, room.partition("t").isr) == (2, (2,))
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ({"metadata.version": 30}, "the cluster has metadata.version at level 30 (Kafka 4.3-IV0), and this broker"),
+        ({"metadata.version": 6}, "supports levels 7 to 29"),
+        ({"metadata.version": 29, "group.version": 1}, "group.version at level 1, a feature that this broker does not"),
+        ({"transaction.version": 3}, "supports levels 0 to 2"),
+    ],
+)
+def test_what_this_version_lacks_is_told_in_one_sentence(features: dict[str, int], said: str) -> None:
+    with pytest.raises(UnsupportedFeature) as raised:
+        check_supported(features, "the cluster")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_this_version_supports_is_no_trouble() -> None:
+    check_supported({feature.name: feature.high for feature in FEATURES}, "the cluster")
+    check_supported({"group.version": 0}, "the cluster")
