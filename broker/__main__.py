@@ -8,9 +8,9 @@ import sys
 
 import trio
 
+from broker.cluster.feed import UnsupportedFeature
 from broker.config import BrokerConfig, ConfigError, parse_properties
 from broker.control.port import RegistrationFailed
-from broker.controller.features import UnsupportedFeature
 from broker.log.manager import InconsistentMeta
 from broker.node import broker_main
 from broker.real_env import RealEnv

@@ -29,7 +29,6 @@ from broker.apis.unpacking import Unpacking
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
-from broker.controller.features import check_supported
 from broker.log.config import LogConfig, of_broker
 from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
@@ -47,7 +46,6 @@ from broker.replicas.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
     from broker.control.planes import Make
     from broker.control.port import Membership
@@ -84,7 +82,6 @@ class Node:
         env.trace("node_started", id=config.node_id, incarnation=env.incarnation)
         self.cluster_id = config.squall_cluster_id or DEFAULT_CLUSTER_ID
         self.feed = ImageFeed()
-        self.feed.follow(self._check_features)
         self._own_logs = own_logs(config)
         self.logs = LogManager(
             env.fs, config.data_dir, self._log_config, cluster_id=self.cluster_id, node_id=config.node_id, rng=env.rng
@@ -107,11 +104,6 @@ class Node:
         self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
         self.timers = Timers()
         self._checkpointing = trio.Lock()
-
-    def _check_features(self, delta: ImageDelta) -> None:
-        """Before anybody acts on what the cluster has decided: end where that needs what this version lacks."""
-        if delta.features:
-            check_supported(self.feed.image.features, "the cluster")
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """Where this node dials a peer: by its own map, else by the peer's registration, else by the list of voters."""

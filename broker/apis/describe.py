@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.protocol.schema import describe_cluster as cluster_wire
     from broker.protocol.schema import describe_configs as configs_wire
+    from broker.protocol.schema import list_config_resources as list_wire
 
+BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 8, 16, 32
+"""Kinds of `ConfigResource` that Kafka has besides topics and brokers."""
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
 NOT_ASKED = -2147483648
@@ -202,10 +205,34 @@ def _entries(
             return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered)))
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    elif resource.resource_type == BROKER_LOGGER_RESOURCE:
+        # This broker has no loggers: its traces are not made by levels.
+        if name != str(node_id):
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"Unexpected broker id, expected {node_id} but received {name}"
     else:
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unsupported resource type: {resource.resource_type}"
     return []
+
+
+def list_config_resources(
+    context: AdminContext, request: list_wire.ListConfigResourcesRequest, version: int
+) -> list_wire.ListConfigResourcesResponse:
+    """What has settings (KIP-1142): all kinds, unless some are named. There are no client metrics and no groups."""
+    from broker.protocol.schema import list_config_resources as list_wire
+
+    known = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+    if version == 0:
+        return list_wire.ListConfigResourcesResponse()
+    if any(kind not in known for kind in request.resource_types):
+        return list_wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    kinds = tuple(request.resource_types) or known
+    image = context.image
+    brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
+    names = {TOPIC_RESOURCE: sorted(image.topic_ids), BROKER_RESOURCE: brokers, BROKER_LOGGER_RESOURCE: brokers}
+    found = [list_wire.ConfigResource(name, kind) for kind in dict.fromkeys(kinds) for name in names.get(kind, ())]
+    return list_wire.ListConfigResourcesResponse(config_resources=found)
 
 
 def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry]) -> list[ConfigEntry]:

@@ -65,7 +65,7 @@ class MetadataHandler:
         """The answer. Ask the controller to create unknown topics, if allowed: once, however many clients want them."""
         context = self._context
         image = context.image
-        view = _View(image, listener, version)
+        view = View(image, listener, version)
         response = wire.MetadataResponse(
             brokers=[
                 wire.MetadataResponseBroker(
@@ -84,7 +84,7 @@ class MetadataHandler:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         return response
 
-    def _topics(self, request: wire.MetadataRequest, version: int, view: _View) -> list[wire.MetadataResponseTopic]:
+    def _topics(self, request: wire.MetadataRequest, version: int, view: View) -> list[wire.MetadataResponseTopic]:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
         asked = asked_topics(request, version)
         if asked is None:
@@ -120,7 +120,7 @@ def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[byt
     )
 
 
-class _View:
+class View:
     """The image as one listener's clients of one version see it."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
@@ -136,15 +136,17 @@ class _View:
         self._only_live = version < FIRST_WITH_ENDPOINT_ERRORS
 
     def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
+        """One topic with all of its partitions."""
         return wire.MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
+            partitions=[self.partition(index, partition) for index, partition in topic.partitions.items()],
             topic_authorized_operations=operations,
         )
 
-    def _partition(self, index: int, partition: PartitionImage) -> wire.MetadataResponsePartition:
+    def partition(self, index: int, partition: PartitionImage) -> wire.MetadataResponsePartition:
+        """One partition, with the error that its clients are to see."""
         code, leader = ErrorCode.NONE, partition.leader
         if leader not in self.live:
             broker = self.image.brokers.get(leader)

@@ -9,8 +9,10 @@ from broker.apis.describe import (
     api_versions_unsupported,
     describe_cluster,
     describe_configs,
+    list_config_resources,
 )
 from broker.apis.describe_producers import describe_producers
+from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.log_dirs import describe_log_dirs
 from broker.apis.offsets import OffsetApis
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
@@ -111,6 +113,14 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
         Route(ApiKey.METADATA, plain=lambda request, slot: metadata.encode(request, slot.version, slot.conn.listener)),
         Route(
             ApiKey.DESCRIBE_CLUSTER, plain=lambda request, slot: describe_cluster(context, request, slot.conn.listener)
+        ),
+        Route(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            plain=lambda request, slot: describe_topic_partitions(context, request, slot.conn.listener),
+        ),
+        Route(
+            ApiKey.LIST_CONFIG_RESOURCES,
+            plain=lambda request, slot: list_config_resources(context, request, slot.version),
         ),
         Route(ApiKey.DESCRIBE_CONFIGS, plain=lambda request, slot: describe_configs(context, request)),
         *(forward(key) for key in FORWARDED),

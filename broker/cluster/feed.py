@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from broker.cluster.image import ImageDelta
 
 
+class UnsupportedFeature(Exception):
+    """The cluster uses a feature, or a level of one, that this version lacks: a node must not act on its metadata."""
+
+
 class ImageFeed:
     """Replays the control plane's decisions. The one place that changes the committed image.
 

@@ -17,8 +17,18 @@ if TYPE_CHECKING:
 
     from broker.cluster.image import ClusterImage
 
-DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values())
-"""Settings of brokers that may be altered while they run: those that are the defaults of topics' settings."""
+THROTTLES = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Kept and told, without an effect."""
+DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES
+"""Settings of brokers that may be altered while they run: those that are the defaults of topics' settings, and
+throttles of replication.
+"""
 
 
 class ControllerSettings:

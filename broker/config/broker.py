@@ -225,6 +225,11 @@ class BrokerConfig:
     controller_quota_window_num: int = integer(11, low=1)
     controller_quota_window_size_seconds: int = integer(1, low=1)
 
+    # Throttles of replication: taken and kept, so that Kafka's tools move replicas; nothing is throttled.
+    follower_replication_throttled_rate: int = long(2**63 - 1, low=0)
+    leader_replication_throttled_rate: int = long(2**63 - 1, low=0)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(2**63 - 1, low=0)
+
     # A setting of Kafka's past, off here as in its present: followers that are more messages behind than this leave the
     # ISR (4000 in its day, gone since KAFKA-1546, because any burst threw all of them out).
     replica_lag_max_messages: int = long(-1, low=-1)

@@ -238,9 +238,20 @@ def _entry(broker: BrokerConfig, overrides: Mapping[str, str], in_force: TopicCo
     for name in (below, *COARSER.get(below, ())):
         if name in broker.given:
             synonyms.append(Synonym(name, broker.given[name], ConfigSource.STATIC_BROKER))
-    synonyms.append(Synonym(below, setting.render(setting.default), ConfigSource.DEFAULT))
+    synonyms.append(_default_of(below, setting))
     value = setting.render(getattr(in_force, setting.name.replace(".", "_")))
     return ConfigEntry(setting.name, value, synonyms[0].source, setting.kind, False, tuple(synonyms))
+
+
+def _default_of(name: str, setting: Setting) -> Synonym:
+    """Where the default stands: with Kafka, in the coarsest setting, for the finer ones have none."""
+    from broker.config.broker import BROKER_SETTINGS
+
+    coarser = COARSER.get(name)
+    if coarser is None:
+        return Synonym(name, setting.render(setting.default), ConfigSource.DEFAULT)
+    coarsest = BROKER_SETTINGS[coarser[-1]]
+    return Synonym(coarsest.name, coarsest.render(coarsest.default), ConfigSource.DEFAULT)
 
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:

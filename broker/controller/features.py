@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.cluster.feed import UnsupportedFeature
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE
 from broker.cluster.replay import Write
 from broker.controller.decision import Decision, Refused
@@ -46,10 +47,6 @@ EVERY_TOPIC = ""
 """In `ClearElrRecord.topic_name`: of all topics."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """`FeatureUpdateKey.upgrade_type`."""
-
-
-class UnsupportedFeature(Exception):
-    """The cluster uses a feature, or a level of one, that this version lacks: a node must not act on its metadata."""
 
 
 def check_supported(features: Mapping[str, int], where: str) -> None:

@@ -44,6 +44,8 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 """Served on every listener, and listed to clients."""
 

@@ -298,7 +298,7 @@ CLIENTS = (
             Removal(
                 "answers Metadata without leaders",
                 "broker/apis/metadata.py",
-                "_View._partition",
+                "View.partition",
                 piece="leader_id=leader,",
                 by="leader_id=NO_NODE,",
             ),

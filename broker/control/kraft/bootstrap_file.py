@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.feed import UnsupportedFeature
 from broker.control.kraft.snapshot_store import decode_snapshot
-from broker.controller.features import UnsupportedFeature, check_supported
+from broker.controller.features import check_supported
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.metadata_records import FeatureLevelRecord
 

@@ -15,6 +15,7 @@ from broker.control.lifecycle import BrokerLifecycle
 from broker.control.orders import orders_of
 from broker.control.own_requests import OwnRequests
 from broker.control.port import NOT_REGISTERED
+from broker.controller.features import check_supported
 from broker.log.config import LogConfig
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
@@ -60,6 +61,7 @@ class KraftPlane:
         """`logs` are loaded; `peers` reaches the other nodes. Raises DamagedQuorumState, OSError."""
         self._env, self._config, self._cluster_id, self._logs = env, config, cluster_id, logs
         self.feed = feed
+        feed.follow(self._check_features)
         log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
         if not log.log_end_offset:
             check_bootstrap_file(env.fs, config.data_dir)
@@ -81,6 +83,11 @@ class KraftPlane:
         self._own = OwnRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
         self.lifecycle: BrokerLifecycle | None = None
         """Set once this broker begins to join."""
+
+    def _check_features(self, delta: ImageDelta) -> None:
+        """Before anybody acts on what the cluster has decided: end where that needs what this version lacks."""
+        if delta.features:
+            check_supported(self.feed.image.features, "the cluster")
 
     def _leadership(self, is_leader: bool, epoch: int) -> None:
         self.service.on_leadership(is_leader, epoch)

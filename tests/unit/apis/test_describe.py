@@ -8,6 +8,7 @@ import pytest
 
 from broker.apis import describe as handlers
 from broker.apis.describe import AdminContext
+from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.metadata import MetadataHandler
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.replay import replay
@@ -18,6 +19,13 @@ from broker.protocol.schema import metadata as metadata_wire
 from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from broker.protocol.schema.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from broker.protocol.schema.list_config_resources import ListConfigResourcesRequest
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
 from tests.support.brokers.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
@@ -346,3 +354,80 @@ def test_every_served_api_has_a_row_in_the_table() -> None:
     assert all(key in APIS for key in (*SERVED, *SERVED_TO_NODES))
     assert len(set(SERVED)) == len(SERVED)
     assert ApiKey.METADATA in SERVED
+
+
+# ------------------------------------------------------------------------------- resources, and topics page by page
+
+
+def synonyms_of(cluster: Cluster, key: str) -> list[tuple[str, str | None, int]]:
+    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configuration_keys=[key])
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    [entry] = handlers.describe_configs(cluster.context, request).results[0].configs
+    return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
+
+
+def test_the_default_of_a_time_stands_in_the_coarsest_setting_as_with_kafka() -> None:
+    cluster = Cluster()
+    assert synonyms_of(cluster, "retention.ms") == [("log.retention.hours", "168", 5)]
+    assert synonyms_of(cluster, "segment.ms") == [("log.roll.hours", "168", 5)]
+    assert synonyms_of(cluster, "segment.jitter.ms") == [("log.roll.jitter.hours", "0", 5)]
+    given = synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms")
+    assert given == [("log.retention.minutes", "7", 4), ("log.retention.hours", "168", 5)]
+
+
+def test_a_broker_has_no_loggers_and_another_brokers_are_not_asked_for_here() -> None:
+    own = str(Cluster().context.config.node_id)
+    assert entries(Cluster(), 8, own) == (ErrorCode.NONE, {})
+    assert entries(Cluster(), 8, "77")[0] == ErrorCode.INVALID_REQUEST
+
+
+def resources(version: int, *kinds: int) -> tuple[int, list[tuple[int, str]]]:
+    request = ListConfigResourcesRequest(resource_types=list(kinds))
+    response = handlers.list_config_resources(Cluster().context, request, version)
+    return response.error_code, [(each.resource_type, each.resource_name) for each in response.config_resources]
+
+
+def test_what_has_settings_is_listed_by_kind() -> None:
+    assert resources(1, TOPIC_RESOURCE) == (0, [(TOPIC_RESOURCE, "t")])
+    assert resources(1, BROKER_RESOURCE, 8) == (0, [(kind, str(n)) for kind in (BROKER_RESOURCE, 8) for n in (1, 2, 3)])
+    assert resources(1, 16, 32) == (0, [])
+    assert len(resources(1)[1]) == 7
+    assert resources(0) == (0, [])
+    assert resources(1, 5)[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def paged(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name) for name in names],
+        response_partition_limit=limit,
+        cursor=DescribeTopicPartitionsRequestCursor(*cursor) if cursor else None,
+    )
+    body = describe_topic_partitions(Cluster().context, request, CLIENT).encode(0)
+    return DescribeTopicPartitionsResponse.decode(memoryview(body), 0, 0)[0]
+
+
+def test_partitions_are_told_with_their_eligible_replicas() -> None:
+    [topic] = paged().topics
+    assert (topic.error_code, topic.name) == (0, "t")
+    assert [(p.partition_index, p.leader_id, p.isr_nodes, p.eligible_leader_replicas) for p in topic.partitions] == [
+        (0, 1, [1, 2, 3], []),
+        (1, 2, [2, 3, 1], []),
+    ]
+
+
+def test_a_page_that_is_full_says_where_the_next_one_begins() -> None:
+    first = paged(limit=1)
+    assert [p.partition_index for p in first.topics[0].partitions] == [0]
+    assert (first.next_cursor.topic_name, first.next_cursor.partition_index) == ("t", 1)
+    second = paged(limit=1, cursor=("t", 1))
+    assert [p.partition_index for p in second.topics[0].partitions] == [1]
+    assert second.next_cursor is None
+
+
+def test_topics_that_are_not_there_have_errors_of_their_own() -> None:
+    found = {topic.name: topic.error_code for topic in paged("gone", "t", "not/a/name").topics}
+    assert found == {
+        "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "not/a/name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "t": ErrorCode.NONE,
+    }

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker.cluster.feed import UnsupportedFeature
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
 from broker.config import BrokerConfig, ConfigError
-from broker.controller.features import FEATURES, UnsupportedFeature, check_supported
+from broker.controller.features import FEATURES, check_supported
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire

@@ -1,0 +1,79 @@
+"""DescribeTopicPartitions: topics page by page, with the replicas that are eligible to lead (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.apis.describe import TOPIC_OPERATIONS
+from broker.apis.metadata import View
+from broker.cluster.names import INTERNAL_TOPICS, name_fault
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import describe_topic_partitions as wire
+
+if TYPE_CHECKING:
+    from broker.apis.describe import AdminContext
+    from broker.cluster.image import ClusterImage, Topic
+
+MOST_PARTITIONS = 2000
+"""In one answer, whatever was asked for: max.request.partition.size.limit of Kafka."""
+LATEST_METADATA = 13
+"""The errors of partitions are those of this version of Metadata."""
+
+
+def describe_topic_partitions(
+    context: AdminContext, request: wire.DescribeTopicPartitionsRequest, listener: str
+) -> wire.DescribeTopicPartitionsResponse:
+    """Topics by name, from the cursor on, until the answer is full; then with a cursor for the next one."""
+    image, cursor = context.image, request.cursor
+    view = View(image, listener, LATEST_METADATA)
+    left = min(MOST_PARTITIONS, max(1, request.response_partition_limit))
+    first_name = cursor.topic_name if cursor is not None else ""
+    response = wire.DescribeTopicPartitionsResponse()
+    for name in _names(image, request, first_name):
+        topic = image.topic(name)
+        if topic is None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.topics.append(wire.DescribeTopicPartitionsResponseTopic(error_code=error, name=name))
+            continue
+        if not left:
+            response.next_cursor = wire.DescribeTopicPartitionsResponseCursor(name, 0)
+            break
+        start = cursor.partition_index if cursor is not None and name == first_name else 0
+        wanted = [index for index in sorted(topic.partitions) if index >= start]
+        response.topics.append(_topic(view, topic, wanted[:left]))
+        if len(wanted) > left:
+            response.next_cursor = wire.DescribeTopicPartitionsResponseCursor(name, wanted[left])
+            break
+        left -= len(wanted)
+    return response
+
+
+def _names(image: ClusterImage, request: wire.DescribeTopicPartitionsRequest, first: str) -> list[str]:
+    asked = [topic.name for topic in request.topics] or list(image.topic_ids)
+    return [name for name in sorted(dict.fromkeys(asked)) if name >= first]
+
+
+def _topic(view: View, topic: Topic, indexes: list[int]) -> wire.DescribeTopicPartitionsResponseTopic:
+    return wire.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(view, topic, index) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(view: View, topic: Topic, index: int) -> wire.DescribeTopicPartitionsResponsePartition:
+    partition = topic.partitions[index]
+    told = view.partition(index, partition)
+    return wire.DescribeTopicPartitionsResponsePartition(
+        error_code=told.error_code,
+        partition_index=index,
+        leader_id=told.leader_id,
+        leader_epoch=told.leader_epoch,
+        replica_nodes=told.replica_nodes,
+        isr_nodes=told.isr_nodes,
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=told.offline_replicas,
+    )
