@@ -110,7 +110,11 @@ def test_a_night_that_proves_too_little_has_exit_code_2(tmp_path: Path) -> None:
     words = ("--vary", "runtime=sim", "--time", "5", "--seeds", "1", "--budget", "1s", "--no-report", "--out", night)
     code, out, errors = nightly(*words)
     assert code == 2, errors
-    assert "Too much is unknown: this night proves too little. 0 of 1 run played; 1 left out." in out
+    assert "Nothing was played: this night proves nothing. 0 of 1 run played; 1 left out." in out
+    assert out.splitlines()[-3:-1] == [
+        "NOT PLAYED: 1 of 1 planned run (100%).",
+        "WITHOUT ANY RUN: 1 of 1 configuration: squall/sim appends.",
+    ]
     assert "no time: such a run takes about" in (night / "summary.md").read_text()
 
 
