@@ -28,6 +28,15 @@ class Handover(NamedTuple):
     """Of the record's value."""
 
 
+BURST_EVERY_S, BURST_S = 4.0, 0.5
+"""When a burst begins, counted from a load's begin, and how long it is."""
+
+
+def in_burst(since_s: float) -> bool:
+    """Whether there is a burst so long after the load began, in a load that has bursts."""
+    return since_s % BURST_EVERY_S < BURST_S
+
+
 class Agenda(Protocol):
     """One producer's records to come."""
 
@@ -42,20 +51,30 @@ class Agenda(Protocol):
 
 
 class Drawn:
-    """Records at a rate, from the Env's random stream: `interval_s` apart, the first one within `first_within_s`."""
+    """Records at a rate, from the Env's random stream: `interval_s` apart, the first one within `first_within_s`.
+
+    `burst_interval_s`: in bursts they are no further apart.
+    """
 
     def __init__(
-        self, env: Env, places: Sequence[Place], sizes: tuple[int, int], interval_s: float, first_within_s: float
+        self,
+        env: Env,
+        places: Sequence[Place],
+        sizes: tuple[int, int],
+        interval_s: float,
+        first_within_s: float,
+        burst_interval_s: float = math.inf,
     ) -> None:
         self._random = env.rng.random
         self._places = list(places)
         self._smallest, self._spread = sizes[0], sizes[1] - sizes[0] + 1
         self._interval_s = interval_s
-        self.due_at = env.mono() + self._random() * first_within_s
+        self._began, self._burst_interval_s = env.mono(), min(interval_s, burst_interval_s)
+        self.due_at = self._began + self._random() * first_within_s
 
     def take(self) -> tuple[str, int, int]:
         """As `Agenda.take`."""
-        self.due_at += self._interval_s
+        self.due_at += self._burst_interval_s if in_burst(self.due_at - self._began) else self._interval_s
         topic, partition = self._places[int(self._random() * len(self._places))]
         return topic, partition, self._smallest + int(self._random() * self._spread)
 

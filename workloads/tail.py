@@ -6,6 +6,7 @@ Some begin again and again, as a fresh consumer does: at the start, in the middl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from math import inf
 
@@ -40,10 +41,12 @@ async def tail(
     poll_pause_ms: int,
     beginnings: Sequence[Beginning] = FROM_THE_START,
     again_s: float = inf,
+    consumer: ConsumerSettings | None = None,
 ) -> None:
     """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll.
 
-    Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts; a library's at the start.
+    Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts, with the settings `consumer`
+    but for their isolation; a library's begins at the start, with its own.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -60,7 +63,7 @@ async def tail(
             around.recorder,
             around.counters,
             role="reader",
-            consumer=ConsumerSettings(isolation=isolation),
+            consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
             zone=zone.name,
             extra={"reader": number},
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads.agenda import Handover
+from workloads.agenda import BURST_EVERY_S, BURST_S, Handover
+from workloads.client.settings import IDEMPOTENT_IN_FLIGHT
 from workloads.scenario import Stream, SwarmGround
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from workloads.client.cluster import Place
 
-FLUSH_SHARE = 0.25
+FLUSH_SHARE, BURST_SHARE = 0.25, 0.12
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 """A batch of no more fits into a segment of so many bytes."""
 
@@ -26,10 +27,13 @@ def operations(
     sizes: tuple[int, int],
     begin_s: float,
     end_s: float,
+    burst: int = 0,
 ) -> tuple[Handover, ...]:
-    """The records of a load at this rate, in order of time, each producer from a stream of its own."""
+    """The records of a load at this rate, in order of time, each producer from a stream of its own; in bursts, at the
+    rate `burst` instead, where that is higher.
+    """
     interval_s = producers / rate
-    found = []
+    found = _bursts(stream, producers, burst - rate, places, sizes, begin_s, end_s) if burst > rate else []
     for producer in range(producers):
         random = stream("operations", producer).random
         count = int((end_s - begin_s) / interval_s)
@@ -43,6 +47,30 @@ def operations(
     return tuple(found)
 
 
+def _bursts(
+    stream: Stream,
+    producers: int,
+    more: int,
+    places: Sequence[Place],
+    sizes: tuple[int, int],
+    begin_s: float,
+    end_s: float,
+) -> list[Handover]:
+    """The records that bursts have beside the usual ones: `more` a second, all producers together."""
+    found = []
+    begins = range(int((end_s - begin_s) / BURST_EVERY_S) + 1)
+    for producer in range(producers):
+        random = stream("bursts", producer).random
+        for number in begins:
+            for _ in range(round(more * BURST_S / producers)):
+                at_s = round(begin_s + number * BURST_EVERY_S + random() * BURST_S, 4)
+                topic, partition = places[int(random() * len(places))]
+                size = sizes[0] + int(random() * (sizes[1] - sizes[0] + 1))
+                if at_s < end_s:
+                    found.append(Handover(at_s, producer, topic, partition, size))
+    return found
+
+
 def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
     """Small loads: what breaks replication is when things happen, and not how much of it there is."""
     rng = stream("workload")
@@ -51,7 +79,7 @@ def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
     acks = rng.choice((-1, -1, -1, -1, 1, 0))
     low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
     topic_settings = _topic_settings(stream, high, ground)
-    return {
+    drawn = {
         "topics": rng.choice((1, 1, 2)),
         "partitions": rng.choice((1, 2, 3, 4)),
         "replication_factor": replicas,
@@ -72,6 +100,25 @@ def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
         "topic_settings": topic_settings,
         **({"batch_bytes": SMALL_BYTES} if topic_settings.get("segment.bytes") == SMALL_SEGMENT else {}),
     }
+    return {**drawn, **_of_clients(stream, drawn)}
+
+
+def _of_clients(stream: Stream, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """How Kafka's own clients behave, each in some seeds."""
+    found: dict[str, Any] = {}
+    if stream("bursts").random() < BURST_SHARE:
+        # In between there is less, so that the seed costs hardly more.
+        found |= {"burst": stream("bursts", "rate").choice((60, 100, 200)), "rate": 5, "linger_ms": 5}
+    if drawn["idempotence"] and stream("keep in flight").random() < 0.4:
+        found |= {"keep_in_flight": True, "max_in_flight": IDEMPOTENT_IN_FLIGHT}
+    fetching = stream("fetching")
+    if fetching.random() < 0.5:
+        found["fetch_sessions"] = True
+    if fetching.random() < 0.25:
+        found["fetch_min_bytes"] = fetching.choice((200, 2000, 20_000))
+    if fetching.random() < 0.4:
+        found["fetch_max_wait_ms"] = fetching.choice((1000, 2000))
+    return found
 
 
 _RARE: Mapping[str, Callable[[Random], str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,7 +14,7 @@ from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.appends import draws
 from workloads.appends.renumbered import by_one_producer, on_one_topic
 from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
+from workloads.client.settings import ConsumerSettings, ProducerSettings
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -41,7 +42,7 @@ class Appends(Scenario):
     """Load and clients."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "min_bytes", "max_bytes")
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "burst", "min_bytes", "max_bytes")
     # 200 records in 30 seconds. Producers hold them for ten times as long as in a real run, and readers rest for longer
     # between polls, so that a request still brings several partitions' records now and then.
     LIGHT: ClassVar[Mapping[str, Any]] = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
@@ -64,6 +65,27 @@ class Appends(Scenario):
     batch_bytes: int = Field(65_536, ge=1024, le=16 << 20, description="Largest batch.")
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="Compression of batches.")
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+    burst: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        exclude_if=lambda rate: rate == 0,
+        description="Records a second in bursts of half a second, one every 4 seconds; 0: no bursts.",
+    )
+    keep_in_flight: bool = Field(
+        False,
+        exclude_if=lambda keeps: not keeps,
+        description="Idempotent producers send as many requests at once after a failure as before, as Kafka's do.",
+    )
+    fetch_sessions: bool = Field(
+        False, exclude_if=lambda has: not has, description="Readers have incremental fetch sessions, as Kafka's do."
+    )
+    fetch_min_bytes: int = Field(
+        1, ge=1, le=MAX_BYTES, exclude_if=lambda few: few == 1, description="Bytes that a reader's fetch waits for."
+    )
+    fetch_max_wait_ms: int = Field(
+        500, ge=1, le=60_000, exclude_if=lambda usual: usual == 500, description="How long it waits for them."
+    )
 
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""
@@ -77,6 +99,8 @@ class Appends(Scenario):
             linger_ms=self.linger_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
         )
+        if self.keep_in_flight and not self.idempotence:
+            found.append("keep_in_flight needs idempotence: retries would change the order")
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
@@ -105,6 +129,13 @@ class Appends(Scenario):
             max_in_flight=self.max_in_flight,
             delivery_timeout_ms=self.delivery_timeout_ms,
             buffer_bytes=BUFFER_BYTES,
+            keep_in_flight=self.keep_in_flight,
+        )
+
+    def consumer_settings(self) -> ConsumerSettings:
+        """Of each reader."""
+        return ConsumerSettings(
+            min_bytes=self.fetch_min_bytes, max_wait_ms=self.fetch_max_wait_ms, sessions=self.fetch_sessions
         )
 
     def assignment(self, reader: int) -> list[Place]:
@@ -118,7 +149,7 @@ class Appends(Scenario):
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
         """As `Scenario.drawn`."""
         sizes = (self.min_bytes, self.max_bytes)
-        return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s)
+        return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s, self.burst)
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
@@ -144,7 +175,7 @@ class Appends(Scenario):
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.assignment(number), number % 2)
-                nursery.start_soon(read, self.poll_pause_ms)
+                nursery.start_soon(partial(read, self.poll_pause_ms, consumer=self.consumer_settings()))
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
@@ -159,4 +190,5 @@ class Appends(Scenario):
             return Given(around.operations, number, began)
         from workloads.sender import TICK_S
 
-        return Drawn(env, self.places(), (self.min_bytes, self.max_bytes), self.producers / self.rate, TICK_S)
+        sizes, burst_s = (self.min_bytes, self.max_bytes), self.producers / self.burst if self.burst else math.inf
+        return Drawn(env, self.places(), sizes, self.producers / self.rate, TICK_S, burst_s)

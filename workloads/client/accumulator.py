@@ -350,7 +350,8 @@ class Accumulator:
     def _must_wait_for_answers(self, lane: Lane) -> bool:
         if not self._ordered or not lane.in_flight:
             return False
-        if not lane.confirmed or len(lane.in_flight) >= self._lane_limit:
+        confirmed = lane.confirmed or self._settings.keep_in_flight
+        if not confirmed or len(lane.in_flight) >= self._lane_limit:
             return True
         return lane.in_flight[-1].number > lane.waiting[0].number
 

@@ -16,7 +16,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, name_of
 from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.records import Record
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -30,13 +30,12 @@ from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.fetched import Damage, read_records
 from workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
+from workloads.client.reading_session import LOST, ReadingSession
 from workloads.client.settings import ConsumerSettings
 
 FETCH_OLDEST = 4
 FETCH_TOPIC_IDS_FROM = 13
 CONSUMER_REPLICA_ID = -1
-SESSIONLESS = -1
-"""Session epoch of a full fetch outside of any session (KIP-227)."""
 
 
 OFFSET_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
@@ -128,6 +127,7 @@ class Consumer:
         self._env = client.env
         self._parts: dict[Place, _Part] = {}
         self._asked: dict[int, _Asked] = {}
+        self._sessions: dict[int, ReadingSession] = {}
         self._polled = Polled()
         self._wake = client.env.signal()
         client.listen(lambda moved: self._wake.set())
@@ -211,21 +211,31 @@ class Consumer:
         ids = {topic: view.topic_id(topic) for topic, _ in positions}
         if ZERO_UUID in ids.values():
             version = min(version, FETCH_TOPIC_IDS_FROM - 1)
+        session = self._sessions.setdefault(node_id, ReadingSession(wanted=settings.sessions))
+        named = session.name({place: (*asked, ids[place[0]]) for place, asked in positions.items()})
+        by_id = version >= FETCH_TOPIC_IDS_FROM
         topics: dict[str, FetchTopic] = {}
-        for (topic, index), (position, epoch) in positions.items():
+        for (topic, index), (position, epoch, _) in named.parts.items():
             asked = topics.get(topic)
             if asked is None:
-                by_id = version >= FETCH_TOPIC_IDS_FROM
                 asked = topics[topic] = FetchTopic(topic_id=ids[topic]) if by_id else FetchTopic(topic)
             limit = settings.partition_max_bytes
             asked.partitions.append(FetchPartition(index, epoch, position, partition_max_bytes=limit))
+        gone = [
+            ForgottenTopic(topic_id=topic_id, partitions=[index])
+            if by_id
+            else ForgottenTopic(topic, partitions=[index])
+            for (topic, index), topic_id in named.forgotten.items()
+        ]
         request = FetchRequest(
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             isolation_level=settings.isolation,
-            session_epoch=SESSIONLESS,
+            session_id=named.session_id,
+            session_epoch=named.epoch,
             topics=list(topics.values()),
+            forgotten_topics_data=gone,
         )
         names = {topic_id: topic for topic, topic_id in ids.items()}
         asked_now = _Asked(node_id, version, positions, names)
@@ -239,9 +249,16 @@ class Consumer:
             response = decode_fetch_response(body, 0, asked.version)
         if self._asked.get(asked.node_id) is asked:
             del self._asked[asked.node_id]
+        session = self._sessions[asked.node_id]
+        if failure is not None or response.error != ErrorCode.NONE:
+            session.restart()
+        else:
+            session.answered(response.session_id)
         if failure is not None:
             self._polled.errors.append(ReadError(None, failure.why))
             self._client.refresh_soon()
+        elif response.error in LOST:
+            pass  # the next request opens another
         elif response.error != ErrorCode.NONE:
             for place in asked.positions:
                 self._not_now(place, response.error)

@@ -61,6 +61,9 @@ class ProducerSettings:
     buffer_bytes: int = 32 * 1024 * 1024
     """Records handed over and not yet done with."""
     max_request_bytes: int = 1024 * 1024
+    keep_in_flight: bool = False
+    """After a failure as many requests are sent at once as before, as Kafka's producer does with idempotence; else one,
+    until that is acknowledged."""
     transactional_id: str = ""
     """Records are parts of transactions. The producer then sends with the identity that it is given."""
 
@@ -77,6 +80,8 @@ class ProducerSettings:
             raise SettingsError(f"idempotence with max_in_flight={self.max_in_flight}: at most {IDEMPOTENT_IN_FLIGHT}")
         if self.codec not in CODECS:
             raise SettingsError(f"codec={self.codec!r}: one of {', '.join(CODECS)}")
+        if self.keep_in_flight and not self.idempotence:
+            raise SettingsError("keep_in_flight: without idempotence retries would change the order")
         if self.linger_ms < 0 or self.delivery_timeout_ms <= self.linger_ms:
             raise SettingsError(f"linger_ms={self.linger_ms}, delivery_timeout_ms={self.delivery_timeout_ms}: 0 <= <")
         for name in ("batch_size", "buffer_bytes", "max_request_bytes"):
@@ -95,6 +100,8 @@ class ConsumerSettings:
     max_bytes: int = 4 * 1024 * 1024
     """Of one response, one broker. A first batch comes even if it is larger."""
     partition_max_bytes: int = 1024 * 1024
+    sessions: bool = False
+    """Incremental fetch sessions (KIP-227), as Kafka's consumer has them."""
 
     def __post_init__(self) -> None:
         if self.isolation not in (0, 1):

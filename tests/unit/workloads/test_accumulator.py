@@ -152,6 +152,20 @@ def test_after_a_failure_the_lane_waits_for_all_answers_and_then_sends_the_lowes
     assert rig.take() == [two, three]
 
 
+def test_a_producer_that_keeps_five_in_flight_sends_all_again_at_once_and_in_order() -> None:
+    rig = Rig(keep_in_flight=True)
+    rig.full_batches(6)
+    sent = rig.take()
+    assert [batch.number for batch in sent] == [0, 1, 2, 3, 4]
+    rig.refuse(sent[0], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.now_ms += 5000
+    assert rig.take() == [], "what is under way behind it has no answer yet"
+    for later in sent[1:]:
+        assert rig.refuse(later, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) == []
+    rig.now_ms += 5000
+    assert rig.take() == sent
+
+
 def test_nothing_goes_to_another_broker_while_something_is_under_way_to_one() -> None:
     rig = Rig()
     rig.established()

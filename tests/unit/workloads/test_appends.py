@@ -16,11 +16,13 @@ from trio.testing import MockClock
 
 from broker.protocol.apis import ApiKey
 from broker.real_env import RealFs
+from chaos.draws import rng_for
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, POLL, SEND
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.drive import drive
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
+from workloads.agenda import BURST_S, in_burst
 from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
@@ -306,3 +308,12 @@ def test_rates_are_per_second_since_the_last_look() -> None:
     assert counters.rates(12.0)[:2] == (50.0, 25.0)
     assert counters.rates(13.0).sent == 0
     assert counters.outstanding == 50
+
+
+def test_bursts_are_as_dense_as_they_should_be_and_the_rest_is_as_without_them() -> None:
+    plain = Appends(rate=10, producers=2).drawn(partial(rng_for, 7), 0.0, 12.0)
+    with_bursts = Appends(rate=10, producers=2, burst=200).drawn(partial(rng_for, 7), 0.0, 12.0)
+    assert set(plain) <= set(with_bursts)
+    inside = [each for each in with_bursts if in_burst(each.at_s)]
+    assert len(inside) == pytest.approx(3 * BURST_S * 200, rel=0.1)
+    assert [each.at_s for each in with_bursts] == sorted(each.at_s for each in with_bursts)

@@ -1,0 +1,64 @@
+"""A consumer's incremental fetch session with one broker (KIP-227): it names only what is new or has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
+from workloads.client.cluster import Place
+
+LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""The broker has no such session any more: another one begins, and nothing has gone wrong."""
+
+Asked = tuple[int, int, bytes]
+"""Position, current leader epoch, topic id."""
+
+
+class Named(NamedTuple):
+    """What a request says."""
+
+    session_id: int
+    epoch: int
+    parts: Mapping[Place, Asked]
+    """New, or moved."""
+    forgotten: Mapping[Place, bytes]
+    """Partitions that leave the session, with the topic ids that it knows."""
+
+
+class ReadingSession:
+    """The session with one broker. One request is under way at a time. `wanted`: false for a consumer without."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._id = 0
+        self._epoch = INITIAL_EPOCH
+        self._asked: dict[Place, Asked] = {}
+
+    def restart(self) -> None:
+        """The next request names every partition, and opens a session in the place of this one."""
+        self._epoch = INITIAL_EPOCH
+        self._asked = {}
+
+    def name(self, wanted: Mapping[Place, Asked]) -> Named:
+        """What the broker does not know yet of what is to be read now."""
+        if not self._wanted:
+            return Named(0, FINAL_EPOCH, wanted, {})
+        before, self._asked = self._asked, dict(wanted)
+        news = {place: asked for place, asked in wanted.items() if before.get(place) != asked}
+        forgotten = {place: asked[2] for place, asked in before.items() if place not in wanted}
+        return Named(self._id, self._epoch, news, forgotten)
+
+    def answered(self, session_id: int) -> None:
+        """The broker has answered with a session's id, or with 0: it has no room for one."""
+        if session_id and (self._epoch == INITIAL_EPOCH or session_id == self._id):
+            self._id, self._epoch = session_id, next_epoch(self._epoch)
+        else:
+            self.restart()
