@@ -27,6 +27,8 @@ from workloads.scenario import Surroundings
 POLL_LIMIT_S = 1.0
 LIST_LIMIT_S, AGAIN_LIMIT_S = 10.0, 1.0
 FROM_THE_START: tuple[Beginning, ...] = ("start",)
+LOOK_BACK_MS = 10_000
+"""How far back in time a reader looks for an offset, at most."""
 LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
 """A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
 polls; who does not answer in time is not waited for."""
@@ -42,11 +44,14 @@ async def tail(
     beginnings: Sequence[Beginning] = FROM_THE_START,
     again_s: float = inf,
     consumer: ConsumerSettings | None = None,
+    *,
+    lookups: bool = False,
 ) -> None:
     """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll.
 
     Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts, with the settings `consumer`
-    but for their isolation; a library's begins at the start, with its own.
+    but for their isolation; a library's begins at the start, with its own. `lookups`: ours also asks which offsets
+    belong to times.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -76,6 +81,9 @@ async def tail(
             await turns.next(places)
             if env.mono() >= look_at_s:
                 await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
+                if lookups:
+                    when_ms = env.wall_ms() - int(env.rng.random() * LOOK_BACK_MS)
+                    await reader.list_offsets(places, when_ms, LAG_LIMIT_S)
                 look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
             await handle.going(readers.may_end)
             handle.done += 1

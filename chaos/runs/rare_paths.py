@@ -56,16 +56,43 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
 }
 """Name -> the event of a trace that may tell of it, and whether it does."""
 
-WORLD = ("controller failover", "fetch session eviction", "dedup hit", "producer fenced", "producer epochs used up")
+WORLD = (
+    "controller failover",
+    "incremental fetch of a consumer",
+    "consumer lost its fetch session",
+    "fetch session eviction",
+    "look-up by time",
+    "dedup hit",
+    "producer fenced",
+    "producer epochs used up",
+)
 """Counted by the world, under these names."""
 
-PATHS = (*TRACED, *WORLD)
+BY_REQUEST: Mapping[str, str] = {
+    "churn": "topic made again",
+    "partitions": "partition added",
+    "delete_records": "records deleted by request",
+    "min_isr": "min ISR altered",
+    "retention": "retention altered",
+    "segment": "segment size altered",
+    "move": "replicas moved by request",
+    "preferred": "leaders elected by request",
+    "unclean": "unclean election by request",
+    "tail": "end of a segment lost",
+}
+"""What administrators, or a damage, do to a cluster: the parameter `how` of a fault that landed -> the path."""
+
+PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
-def count(trace: Iterable[Line], world: Mapping[str, int]) -> Counter[str]:
-    """How often each path was taken. What the world counted under other names is kept as well."""
+def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapping[str, Any]] = ()) -> Counter[str]:
+    """How often each path was taken. What the world counted under other names is kept as well.
+
+    landed: the parameters of the faults that landed.
+    """
     found: Counter[str] = Counter(dict.fromkeys(PATHS, 0))
     found.update(world)
+    found.update(BY_REQUEST[how] for params in landed if (how := params.get("how")) in BY_REQUEST)
     leaders: set[Any] = set()
     for line in trace:
         for name, tells in _BY_EVENT.get(line["e"], ()):

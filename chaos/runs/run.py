@@ -118,6 +118,11 @@ class Run:
         return env
 
     @property
+    def played(self) -> Sequence[Played]:
+        """The faults so far, those to come included."""
+        return self._played
+
+    @property
     def fs(self) -> Fs:
         """Where the history is written, as `Papers.history`."""
         return self._env.fs

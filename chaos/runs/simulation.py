@@ -224,7 +224,7 @@ def simulate(
         verdict=verdict,
         failure=failure,
         told=told or (judgement.verdict.reasons if judgement else ()),
-        counts=rare_paths.count(world.trace, world.counts),
+        counts=rare_paths.count(world.trace, world.counts, _landed(sim)),
         sim_s=world.kernel.now,
         cpu_s=(ended := time.process_time()) - began,
         judging_cpu_s=ended - simulated,
@@ -242,6 +242,11 @@ def planted(mutant: str | None) -> AbstractContextManager[None]:
     from chaos.mutants import find
 
     return find(mutant).planted()
+
+
+def _landed(sim: _Sim) -> list[Mapping[str, Any]]:
+    """The parameters of the faults that landed."""
+    return [played.fault.params for played in sim.run.played if played.landed] if sim.run else []
 
 
 def _papers(

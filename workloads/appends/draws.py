@@ -111,6 +111,8 @@ def _of_clients(stream: Stream, drawn: Mapping[str, Any]) -> dict[str, Any]:
         found |= {"burst": stream("bursts", "rate").choice((60, 100, 200)), "rate": 5, "linger_ms": 5}
     if drawn["idempotence"] and stream("keep in flight").random() < 0.4:
         found |= {"keep_in_flight": True, "max_in_flight": IDEMPOTENT_IN_FLIGHT}
+    if stream("lookups").random() < 0.25:
+        found["lookups"] = True
     fetching = stream("fetching")
     if fetching.random() < 0.5:
         found["fetch_sessions"] = True

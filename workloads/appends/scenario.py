@@ -80,6 +80,9 @@ class Appends(Scenario):
     fetch_sessions: bool = Field(
         False, exclude_if=lambda has: not has, description="Readers have incremental fetch sessions, as Kafka's do."
     )
+    lookups: bool = Field(
+        False, exclude_if=lambda has: not has, description="Readers ask now and then which offset belongs to a time."
+    )
     fetch_min_bytes: int = Field(
         1, ge=1, le=MAX_BYTES, exclude_if=lambda few: few == 1, description="Bytes that a reader's fetch waits for."
     )
@@ -175,7 +178,8 @@ class Appends(Scenario):
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.assignment(number), number % 2)
-                nursery.start_soon(partial(read, self.poll_pause_ms, consumer=self.consumer_settings()))
+                asks = {"consumer": self.consumer_settings(), "lookups": self.lookups}
+                nursery.start_soon(partial(read, self.poll_pause_ms, **asks))
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from chaos.errors import HarnessError
 from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from chaos.faults.kind import Choice, Draw, Fault, Kind, Number, Site, Trait
+from chaos.faults.pace import POLL_S
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, mapping
 from chaos.runtimes.damage import How
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
+
+IN_SYNC_WITHIN_S = 8.0
 
 
 async def play(stage: Stage, p: Played) -> None:
@@ -25,6 +29,7 @@ async def play(stage: Stage, p: Played) -> None:
     if len(p.resolved) != 1:
         raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
+    await _in_sync(stage, p, node)
     await stage.begin_on_running_nodes(p)
     if lacking := _lacking(p, node):
         raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
@@ -40,6 +45,19 @@ async def play(stage: Stage, p: Played) -> None:
     p.landed = bool(down.get("gone") and stage.came_back(up) and lost)
     if not p.landed:
         p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
+
+
+async def _in_sync(stage: Stage, p: Played, node: int) -> None:
+    """Wait a while for followers that an earlier fault has left behind."""
+    with stage.within(IN_SYNC_WITHIN_S):
+        while _lacking(p, node):
+            await stage.sleep(POLL_S)
+            p.view = await stage.cluster.view()
+
+
+def lands(fault: Fault, site: Site) -> Fault:
+    """In a swarm: the end of a segment of a node that leads, because few seeds have a closed segment."""
+    return replace(fault, target="leader", params={**fault.params, "how": "tail"})
 
 
 def _lacking(p: Played, node: int) -> list[str]:
@@ -70,7 +88,10 @@ KIND = Kind(
             *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES),
         }
     ),
-    draw=Draw(params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}),
+    draw=Draw(
+        params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}, swarm="newer"
+    ),
+    lands=lands,
     play=play,
     proves=proofs.damaged,
     evidence="the file's size and digest before and after; the process is gone; a new incarnation registers",

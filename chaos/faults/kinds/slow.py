@@ -55,7 +55,7 @@ KIND = Kind(
     duration_s=Number(0.5, 600, 4),
     params={"share": Number(0.01, 0.9, 0.2)},
     traits=frozenset({Trait.NEEDS_NODE, Trait.OUT_OF_SYNC}),
-    draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}),
+    draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}, swarm="newer"),
     play=play,
     proves=proofs.slowed(SHARE_TOLERANCE),
     evidence="how often it was held, the share of the time that it was let run, and its CPU time",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from broker.apis.fetch_session import FetchSessions
+from broker.apis.fetch_session import FetchSessions, SessionError
 from broker.coordinators.transactions.shard import Shard
 from broker.log.log import Log
 from broker.protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ def counted(counts: Counter[str]) -> Iterator[None]:
     """
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         (Log, "append_as_leader", _dedup),
+        (Log, "offset_for_timestamp", _lookup),
         (FetchSessions, "open", _eviction),
         (Shard, "decide", _decision),
     )
@@ -46,12 +47,27 @@ def _dedup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]
     return heard
 
 
+def _lookup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(log: Log, timestamp: int | None, *args: Any) -> Any:
+        counts["look-up by time"] += timestamp is not None
+        return rule(log, timestamp, *args)
+
+    return heard
+
+
 def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
     @wraps(rule)
-    def heard(sessions: FetchSessions, *args: Any, **kwargs: Any) -> Any:
+    def heard(sessions: FetchSessions, request: Any, *args: Any, **kwargs: Any) -> Any:
         before = sessions.evictions
+        of_consumer = request.replica_id < 0 < request.session_epoch
         try:
-            return rule(sessions, *args, **kwargs)
+            opened = rule(sessions, request, *args, **kwargs)
+            counts["incremental fetch of a consumer"] += of_consumer
+            return opened
+        except SessionError:
+            counts["consumer lost its fetch session"] += of_consumer
+            raise
         finally:
             counts["fetch session eviction"] += sessions.evictions - before
 
