@@ -92,7 +92,7 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
     """
     found: Counter[str] = Counter(dict.fromkeys(PATHS, 0))
     found.update(world)
-    found.update(BY_REQUEST[how] for params in landed if (how := params.get("how")) in BY_REQUEST)
+    found.update(BY_REQUEST[str(params["how"])] for params in landed if params.get("how") in BY_REQUEST)
     leaders: set[Any] = set()
     for line in trace:
         for name, tells in _BY_EVENT.get(line["e"], ()):
