@@ -179,6 +179,21 @@ def test_members_of_three_libraries_read_everything_while_their_coordinator_is_k
     reading.wait_for(wanted)
 
 
+def test_cooperative_members_share_the_partitions(cluster: Any, reading: Reading) -> None:
+    topic, group = "shared-cooperatively", "cooperative"
+    cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
+    make_topic(cluster, topic)
+    wanted = produce(cluster, topic, 0, 60)
+    reading.start("one", confluent(cluster, topic, group, **cooperative))
+    reading.wait_for(wanted)
+    reading.start("two", confluent(cluster, topic, group, **cooperative))
+    more = 60
+    while not reading.found["two"]:
+        wanted |= produce(cluster, topic, more, PARTITIONS)
+        more += PARTITIONS
+        reading.wait_for(wanted)
+
+
 def test_a_static_member_that_is_back_causes_no_rebalance_and_goes_on_where_it_was(cluster: Any) -> None:
     from confluent_kafka import Consumer
 
