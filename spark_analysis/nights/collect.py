@@ -36,6 +36,10 @@ class Collector:
                     self.kept[number] = tables.kept(each.path)
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     self.troubles[number] = f"its history cannot be read: {error}"
+                else:
+                    damage = self.kept[number].converted.problems
+                    if damage:
+                        self.troubles[number] = f"its history is damaged: {damage[0]}"
         self.by_run: dict[int, Row] = {}
         self.faults: list[Row] = []
         self.latencies: list[Row] = []

@@ -198,3 +198,14 @@ def test_a_tail_is_what_one_failure_lost_however_acknowledgements_interleave(
     same(row, oracle.run_row(night.path / row["run"]))
     assert (row["lost"], row["lost_tails"], row["lost_tail_records"]) == (6, 3, 3)
     assert row["lost_tail_ms"] > 5
+
+
+def test_a_history_that_was_changed_says_so_in_its_row(tmp_path: Path) -> None:
+    files = NightFiles(tmp_path / "n5")
+    sound = planted(1)
+    changed = [line.replace(b'"f":"poll"', b'"f":"pool"') for line in sound]
+    assert changed != sound
+    files.add("sound", lines=sound)
+    files.add("changed", lines=changed)
+    troubles = Collector(read_night(files.write())).troubles
+    assert list(troubles) == [1] and troubles[1].startswith("its history is damaged: history.jsonl: "), troubles
