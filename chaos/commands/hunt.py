@@ -17,9 +17,9 @@ from chaos.commands import completions
 from chaos.mutants import find, select
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants.mutant import ON_DISKS
+from chaos.mutants.swarm import drawn_plan
 from chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
 from chaos.plans.plan import Plan
-from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
 
@@ -156,7 +156,7 @@ def carry_out(order: Order) -> Hunted:
     before = tuple(alarms(mutant, seeds[: order.controls], run))
     shrink = shrinker(order.shrink_s) if order.shrink_s else None
     own = mutant.seen_plan if order.history else None
-    plan = partial(swarm_plan, workload=mutant.workload) if order.swarm else own
+    plan = partial(drawn_plan, workload=mutant.workload, mutant=mutant.id) if order.swarm else own
     hunted = hunt(
         mutant,
         seeds,

@@ -18,7 +18,6 @@ from chaos.commands.grouped import Grouped
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.faults.kind import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
-from chaos.plans.swarm import swarm_plan
 from chaos.runs.directory import writable
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console, in_words, live_line
@@ -129,10 +128,17 @@ def command(
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
         flags.update({name: value for name, value in light.items() if flags[name] is None})
     try:
-        plan = swarm_plan(flags["seed"], workload=flags["workload"]) if swarm else plan_of(plan_file, flags, "sim")
+        plan = _drawn(flags, mutant) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     return _single(plan, mutant, not all_violations, root, spark, label)
+
+
+def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
+    """The plan of one seed of a swarm: as in a batch."""
+    from chaos.mutants.swarm import drawn_plan
+
+    return drawn_plan(flags["seed"], workload=flags["workload"], mutant=mutant)
 
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:

@@ -104,9 +104,97 @@ def rotten_segments(rng: Random) -> Scene:
     return Scene(tuple(faults.made), workload, {})
 
 
+FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
+
+
+def slow_follower(rng: Random) -> Scene:
+    """A burst of records, a follower that is slow and stays in sync, and then its leader dies. What the slow one lacks
+    must not count as committed.
+    """
+    faults, at_s = Faults(), 2.0
+    for _ in range(2):
+        slow_s = rng.uniform(4, 6)
+        if rng.random() < 0.5:
+            faults.add(at_s, slow_s, "slow", "follower:appends-0-0", share=rng.choice((0.05, 0.1, 0.3)))
+        else:
+            late = {"latency_ms": rng.choice((100, 250, 500)), "jitter_ms": 50}
+            faults.add(at_s, slow_s, "latency", "follower:appends-0-0", **late)
+        faults.add(at_s + rng.uniform(0.7, 1.2), rng.uniform(2, 3), "kill", "leader:appends-0-0")
+        at_s += slow_s + rng.uniform(4, 5)
+    workload = {
+        **_in_sync(),
+        "rate": rng.choice((80, 150, 200)),
+        "acks": -1,
+        "partitions": 1,
+        "topics": 1,
+        "min_bytes": 64,
+        "max_bytes": 200,
+    }
+    return Scene(tuple(faults.made), workload, {}, at_s)
+
+
+def lonely_voter(rng: Random) -> Scene:
+    """While topics are made and changed, one voter is cut off from the others, or slow to hear them; then the
+    controller dies, and the next one is elected with that voter.
+    """
+    faults, at_s = Faults(), 2.0
+    for _ in range(2):
+        away_s, voter = rng.uniform(3, 5), f"node:{rng.randint(1, NODES)}"
+        if rng.random() < 0.5:
+            faults.add(at_s, away_s, "partition", voter, shape="isolate", manner=rng.choice(("drop", "hold")))
+        else:
+            faults.add(at_s, away_s, "latency", voter, latency_ms=rng.choice((200, 400)), jitter_ms=100, side="peers")
+        how = rng.choice(("partitions", "min_isr", "churn"))
+        faults.add(at_s + 0.5, away_s, "topics", "all", how=how, value=rng.choice((1, 2)))
+        faults.add(at_s + away_s - rng.uniform(0.1, 0.6), rng.uniform(2, 3), "kill", "controller")
+        at_s += away_s + rng.uniform(5, 7)
+    return Scene(tuple(faults.made), {**_in_sync(), "rate": 7}, {})
+
+
+def flapping_leaders(rng: Random) -> Scene:
+    """Leaders go every other second and lead again as soon as they are in sync; segments are so small that every epoch
+    has its own.
+    """
+    faults, at_s = Faults(), 2.0
+    for _ in range(8):
+        down_s = rng.uniform(0.8, 1.3)
+        faults.add(at_s, down_s, rng.choice(("kill", "stop")), f"leader:appends-0-{rng.randint(0, 1)}")
+        at_s += down_s + rng.uniform(1.2, 1.7)
+    topic = {"segment.bytes": rng.choice(("1024", "2048", "4096"))}
+    if rng.random() < 0.5:
+        topic |= FLUSHED
+    workload = {"topics": 1, "partitions": 2, "min_bytes": 100, "max_bytes": 400, "rate": 30, "batch_bytes": 1024}
+    settings = {
+        "auto.leader.rebalance.enable": "true",
+        "leader.imbalance.check.interval.seconds": "1",
+        "leader.imbalance.per.broker.percentage": "0",
+    }
+    return Scene(tuple(faults.made), {**_in_sync(), **workload, "topic_settings": topic}, settings)
+
+
+def power_within_fsyncs(rng: Random) -> Scene:
+    """Every record is flushed, fsyncs take long, and the power goes while one of them is under way."""
+    faults, at_s = Faults(), 2.0
+    for node in rng.sample((1, 2, 3), 2):
+        delay_ms = rng.choice((100, 200, 400))
+        faults.add(at_s, 3.5, "disk", f"node:{node}", how="slow", op="fsync", nth=1, delay_ms=delay_ms)
+        faults.add(at_s + rng.uniform(1.5, 3), rng.uniform(2, 3), "power_loss", f"node:{node}")
+        at_s += rng.uniform(9, 11)
+    workload = {"topics": 1, "partitions": 2, "rate": 20, "acks": -1, "topic_settings": dict(FLUSHED)}
+    return Scene(tuple(faults.made), {**_in_sync(), **workload}, {})
+
+
+def _in_sync() -> dict[str, Any]:
+    return {"replication_factor": NODES, "min_isr": 2}
+
+
 SCENES: tuple[Callable[[Random], Scene], ...] = (
     refused_proposals,
     lost_registrations,
     stale_sessions,
     rotten_segments,
+    slow_follower,
+    lonely_voter,
+    flapping_leaders,
+    power_within_fsyncs,
 )

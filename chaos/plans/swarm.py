@@ -44,7 +44,7 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one.
     `workload`: None: the seed draws it.
     """
-    values = _drawn(seed, time_s, SCENARIOS[_workload(seed) if workload is None else workload])
+    values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
     late = bool(SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic().transactional_ids)
     share, scenes = (LATE_SHARE, LATE_SCENES) if late else (SCENE_SHARE, SCENES)
     if rng_for(seed, "swarm", "scene").random() < share and time_s is None:
@@ -53,8 +53,8 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     return make_plan(values)
 
 
-def _workload(seed: int) -> str:
-    """Most seeds have the default, and the others what has a share of its own."""
+def workload_of(seed: int) -> str:
+    """What the clients of a seed do: most seeds have the default, and the others what has a share of its own."""
     draw = rng_for(seed, "swarm", "which workload").random()
     for name, scenario in SCENARIOS.items():
         if draw < scenario.SWARM_SHARE:

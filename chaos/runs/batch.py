@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
+from chaos.mutants.swarm import drawn_plan
 from chaos.plans.plan import Plan, read_plan
-from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.typed import lasting
@@ -43,7 +43,7 @@ class Order:
     def plan_of(self, seed: int) -> Plan:
         """The plan of one seed. PlanError."""
         if self.plan is None:
-            return swarm_plan(seed, workload=self.workload)
+            return drawn_plan(seed, workload=self.workload, mutant=self.mutant)
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def command(self, seed: int) -> str:

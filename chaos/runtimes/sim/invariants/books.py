@@ -127,6 +127,8 @@ class Judge:
             if now.leads or (before is not None and before.leads):
                 self.commit(known, now)
         known.ledger.compare(known.copies.values())
+        if known.deleted:
+            return
         for node in list(known.lost) if known.lost else ():
             copy, upto = known.copies[node], known.lost[node].upto
             if copy.end >= upto and copy.matched >= min(upto, known.ledger.end):
@@ -201,7 +203,7 @@ class Judge:
 
     def acknowledged(self, known: Known, ack: Ack) -> None:
         """The records were acknowledged to a client."""
-        for each in self._of_ack:
+        for each in () if known.deleted else self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {"offset": ack.offset})

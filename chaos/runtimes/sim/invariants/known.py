@@ -125,6 +125,9 @@ class Known:
     """Every node's log, those of dead nodes as their disks have them."""
     views: dict[int, View] = field(default_factory=dict)
     """Those of the running replicas."""
+    deleted: bool = False
+    """The newest metadata has its topic no more. A leader that has not heard of it goes on while others drop their
+    logs."""
     truth: PartitionImage | None = None
     """The newest decision of the control plane that any node knows of."""
     leaders: dict[int, int] = field(default_factory=dict)

@@ -328,6 +328,7 @@ class Watch:
             touched.setdefault(known, [])
         for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
             gone = self.partitions.pop(place)
+            gone.deleted = True
             touched.pop(gone, None)
 
     def _decided(self, decided: Decided) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chaos.runtimes.sim.invariants import Promise
+from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.books import Judge
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
 from chaos.runtimes.sim.invariants.table import When
-from tests.support.clusters.known_partitions import known, run, view
+from tests.support.clusters.known_partitions import decision, known, run, view
 
 
 def judge() -> Judge:
@@ -81,3 +82,18 @@ def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one()
     judge = Judge(lambda *_: None)
     assert {each.when for each in judge._of_leader + judge._of_standing} == {When.REPLICA, When.LEADER, When.STANDING}
     assert set(judge._of_replica) < set(judge._of_leader)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_of_a_deleted_topic_nothing_is_asked_but_what_is_committed_is_known(deleted: bool) -> None:
+    """Its leader has not heard of it yet, and commits what others have dropped with their logs."""
+    found: list[str] = []
+    partition = known(5, copies={1: 6, 2: 6}, promise=Promise(min_isr=1), truth=decision(), deleted=deleted)
+    now = view(hw=6, leo=6)
+    partition.views[1] = now
+    watching = Judge(lambda broken, *_: found.append(broken.name))
+    watching.settle(partition, [(None, now)])
+    watching.acknowledged(partition, Ack(5, -1, 3, None, None))
+    assert partition.ledger.end == 6
+    assert ("strong-isr" in found and "acknowledged-is-replicated" in found) is not deleted
+    assert bool(found) is not deleted
