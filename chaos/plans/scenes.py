@@ -115,22 +115,22 @@ def slow_follower(rng: Random) -> Scene:
     for _ in range(2):
         slow_s = rng.uniform(4, 6)
         if rng.random() < 0.5:
-            faults.add(at_s, slow_s, "slow", "follower:appends-0-0", share=rng.choice((0.05, 0.1, 0.3)))
+            faults.add(at_s, slow_s, "slow", "follower", share=rng.choice((0.05, 0.1, 0.3)))
         else:
             late = {"latency_ms": rng.choice((100, 250, 500)), "jitter_ms": 50}
-            faults.add(at_s, slow_s, "latency", "follower:appends-0-0", **late)
-        faults.add(at_s + rng.uniform(0.7, 1.2), rng.uniform(2, 3), "kill", "leader:appends-0-0")
+            faults.add(at_s, slow_s, "latency", "follower", **late)
+        faults.add(at_s + rng.uniform(0.7, 1.2), rng.uniform(2, 3), "kill", "leader")
         at_s += slow_s + rng.uniform(4, 5)
     workload = {
         **_in_sync(),
-        "rate": rng.choice((80, 150, 200)),
+        "rate": rng.choice((60, 80, 100)),
         "acks": -1,
         "partitions": 1,
         "topics": 1,
         "min_bytes": 64,
         "max_bytes": 200,
     }
-    return Scene(tuple(faults.made), workload, {}, at_s)
+    return Scene(tuple(faults.made), workload, {})
 
 
 def lonely_voter(rng: Random) -> Scene:
@@ -158,7 +158,7 @@ def flapping_leaders(rng: Random) -> Scene:
     faults, at_s = Faults(), 2.0
     for _ in range(8):
         down_s = rng.uniform(0.8, 1.3)
-        faults.add(at_s, down_s, rng.choice(("kill", "stop")), f"leader:appends-0-{rng.randint(0, 1)}")
+        faults.add(at_s, down_s, "kill" if rng.random() < 0.5 else "stop", "leader")
         at_s += down_s + rng.uniform(1.2, 1.7)
     topic = {"segment.bytes": rng.choice(("1024", "2048", "4096"))}
     if rng.random() < 0.5:
