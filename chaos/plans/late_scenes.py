@@ -1,4 +1,4 @@
-"""Scenes of a swarm with transactional producers: what is said of a transaction comes after the transaction is over.
+"""Scenes of a swarm with transactional producers: what is said of a transaction comes late, twice, or to one of many.
 
 A late request harms the next transaction, if anything. So the client must have asked again before it comes, and the
 next transaction must be open when it does. Slow links to clients keep transactions open for most of the time.
@@ -13,10 +13,7 @@ from typing import Any
 from chaos.plans.scenes import NODES, Faults, Scene
 
 REQUEST_TIMEOUT_MS = 1000
-BEGIN_S, EVERY_S, TIMES = 3.0, 4.0, 5
-LASTS_S = 3.8
-"""So long that a producer which pauses inside its transaction ends one meanwhile: a fault that met no request proves
-nothing, and the seed would be unknown."""
+BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7
 
 
 def late_ends(rng: Random) -> Scene:
@@ -24,7 +21,7 @@ def late_ends(rng: Random) -> Scene:
     faults = _slow_clients(rng)
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(1300, 2200), "count": 1, "side": "clients"}
-        faults.add(BEGIN_S + EVERY_S * number, LASTS_S, "protocol", "all", api="EndTxn", **late)
+        faults.add(BEGIN_S + EVERY_S * number, 2.5, "protocol", "all", api="EndTxn", **late)
     return Scene(tuple(faults.made), _load(rng, (1, 2, 2)), {})
 
 
@@ -35,8 +32,51 @@ def late_markers(rng: Random) -> Scene:
     faults = _slow_clients(rng)
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(700, 1500), "count": rng.choice((1, 2)), "side": "peers"}
-        faults.add(BEGIN_S + EVERY_S * number, LASTS_S, "protocol", "all", api="WriteTxnMarkers", **late)
+        faults.add(BEGIN_S + EVERY_S * number, 2.5, "protocol", "all", api="WriteTxnMarkers", **late)
     return Scene(tuple(faults.made), _load(rng, (2,)), {"request.timeout.ms": "500"})
+
+
+def late_records(rng: Random) -> Scene:
+    """A record comes after its client has given it up and has aborted its transaction (KAFKA-14402). Transactions are
+    few and partitions many: nobody has written there since, which would fence the record.
+    """
+    faults = Faults()
+    for number in range(4):
+        late = {"act": "delay", "delay_ms": rng.randint(2600, 3000), "count": 0, "side": "clients"}
+        faults.add(rng.uniform(2.0, 3.0) + 6.0 * number, 2.0, "protocol", "all", api="Produce", **late)
+    waits = {"request_timeout_ms": 800, "delivery_timeout_ms": 1500, "transaction_timeout_ms": 4000}
+    return Scene(tuple(faults.made), {**_load(rng, (1,)), "partitions": 6, **waits}, {})
+
+
+def lost_answers_to_markers(rng: Random) -> Scene:
+    """Answers to markers get lost, so that these come again, while those for one broker do not get there (KAFKA-19999):
+    the transaction completes only if whoever has its marker takes it twice.
+    """
+    faults = Faults()
+    for number in range(4):
+        at_s, others = rng.uniform(2.0, 3.0) + 6.0 * number, "not coordinator:squall-0"
+        asked = {"api": "WriteTxnMarkers", "act": "drop", "count": 0, "side": "peers"}
+        faults.add(at_s, rng.uniform(2.2, 2.6), "protocol", f"random {others}", **asked)
+        faults.add(at_s, rng.uniform(1.4, 1.8), "protocol", f"all {others}", stream="back", **asked)
+    settings = {"request.timeout.ms": "500", "transaction.state.log.num.partitions": "1"}
+    load = {**_load(rng, (1, 2, 2)), "partitions": 6, "producers": 4, "rate": 15, "transaction_timeout_ms": 1500}
+    return Scene(tuple(faults.made), load, settings)
+
+
+def unreplicated_markers(rng: Random) -> Scene:
+    """A leader gets late markers while no follower can fetch from it. Readers ask it where the stable records end, and
+    then it dies. Its successor gets the markers late as well.
+    """
+    faults = Faults()
+    for number, node in enumerate(rng.sample((1, 2, 3), 3)):
+        at_s, target = 2.5 + 8.0 * number, f"node:{node}"
+        late = {"act": "delay", "delay_ms": 1500, "count": 0, "side": "peers"}
+        faults.add(at_s, 6.0, "protocol", "all", api="WriteTxnMarkers", **late)
+        faults.add(at_s + 0.4, 2.4, "partition", target, side="replication", manner="drop")
+        faults.add(at_s + rng.uniform(2.3, 2.6), 2.5, "kill", target)
+    many = {"partitions": 6, "readers": 8, "rate": 10, "poll_pause_ms": 0, "transaction_timeout_ms": 10_000}
+    settings = {"replica.lag.time.max.ms": "6000", "transaction.state.log.num.partitions": "1"}
+    return Scene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
 
 
 def _slow_clients(rng: Random) -> Faults:
@@ -59,4 +99,10 @@ def _load(rng: Random, generations: Sequence[int]) -> dict[str, Any]:
     }
 
 
-LATE_SCENES: tuple[Callable[[Random], Scene], ...] = (late_ends, late_markers)
+LATE_SCENES: tuple[Callable[[Random], Scene], ...] = (
+    late_ends,
+    late_markers,
+    late_records,
+    lost_answers_to_markers,
+    unreplicated_markers,
+)

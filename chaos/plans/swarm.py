@@ -36,7 +36,7 @@ QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """What takes minutes to happen. At few records a second."""
-SCENE_SHARE, LATE_SHARE = 0.08, 0.15
+SCENE_SHARE, LATE_SHARE = 0.08, 0.25
 """Of seeds that play a scene; where producers are transactional, one of those in which something is late."""
 
 

@@ -11,7 +11,14 @@ import pytest
 from chaos.faults.kind import SHAPES, SIDES
 from chaos.faults.kinds import KINDS
 from chaos.plans import swarm
-from chaos.plans.late_scenes import LATE_SCENES, late_markers
+from chaos.plans.late_scenes import (
+    LATE_SCENES,
+    late_ends,
+    late_markers,
+    late_records,
+    lost_answers_to_markers,
+    unreplicated_markers,
+)
 from chaos.plans.operations import concrete, drawn, of_the_run
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.scenes import (
@@ -210,6 +217,16 @@ def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
     assert result.counts[TAKEN[scene]] >= AT_LEAST.get(scene, 1)
 
 
+HIT = {
+    late_ends: b'"EndTxn"',
+    late_markers: b'"WriteTxnMarkers"',
+    late_records: b'"Produce"',
+    lost_answers_to_markers: b'"WriteTxnMarkers"',
+    unreplicated_markers: b'"WriteTxnMarkers"',
+}
+"""What a scene's faults hit."""
+
+
 @pytest.mark.parametrize("scene", LATE_SCENES)
 def test_a_scene_of_late_requests_lands_and_proves_something(
     scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
@@ -220,9 +237,8 @@ def test_a_scene_of_late_requests_lands_and_proves_something(
     assert result.verdict == "valid", result.told
     if scene is late_markers:
         assert result.counts["marker written before"] > 0
-    else:
-        ends = [line for line in result.files["nemesis.jsonl"].splitlines() if b'"EndTxn"' in line]
-        assert len(ends) > 2
+    hit = [line for line in result.files["nemesis.jsonl"].splitlines() if HIT[scene] in line]
+    assert len(hit) > 2
 
 
 def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:
