@@ -6,6 +6,7 @@ from bisect import bisect_right
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from broker.control.kraft.snapshot_store import id_of
 from broker.log.checkpoints import RECOVERY_POINTS
 from broker.log.segment import LOG, file_name
 from chaos.runtimes.sim.invariants.batches import read
@@ -44,6 +45,19 @@ def sure_bytes(content: Content) -> float:
     sure = content._sure() if content._after_failure else ()
     doubtful = (op[0] for at, op in enumerate(content.pending) if at >= len(sure) or not sure[at])
     return min(doubtful, default=inf)
+
+
+def newest_snapshot_end(disk: Any, directory: str) -> int:
+    """Exclusive end of what the newest durable snapshot of the metadata log holds; 0 where there is none."""
+    names, end = disk.names, 0
+    for name in getattr(names.find(directory), "entries", {}):
+        snapshot, path = id_of(name), f"{directory}/{name}"
+        if snapshot is None or snapshot.end_offset <= end:
+            continue
+        found = names.find(path, durable=True)
+        if found is not None and found is names.find(path) and sure_bytes(found.content) == inf:
+            end = snapshot.end_offset
+    return end
 
 
 def recovery_points(disk: Any, directory: str) -> dict[tuple[str, int], int]:

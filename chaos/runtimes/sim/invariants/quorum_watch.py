@@ -8,7 +8,7 @@ from broker.control.kraft.quorum_storage import STATE_FILE
 from broker.protocol.ids import NO_NODE
 from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.durable import durable_end
+from chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end
 from chaos.runtimes.sim.invariants.metadata import Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
@@ -117,7 +117,11 @@ class QuorumWatch:
         before = self.known.copies.get(node)
         self._logs.pop(node, None)
         self._left[node] = durable_end(log, disk)
-        left = self.known.copies[node] = sight.copy_on_disk(disk, log.directory)
+        left = sight.copy_on_disk(disk, log.directory)
+        snapshot = newest_snapshot_end(disk, log.directory)
+        if left.end < snapshot:  # It died as it installed this one: it will begin behind it.
+            left, self._left[node] = Copy(snapshot), snapshot
+        self.known.copies[node] = left
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)
