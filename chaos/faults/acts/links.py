@@ -21,6 +21,8 @@ from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""
+LONGER_S = 5.0
+"""How much longer a fault may stay that has met nothing."""
 
 
 async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -80,18 +82,23 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 
 async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
-    """Play a fault whose evidence is the number of its strikes."""
+    """Play a fault whose evidence is the number of its strikes. One that has met nothing by its end stays once more as
+    long, but at most `LONGER_S`: now and then nobody asks for a while.
+    """
     name = f"fault-{p.fault.id}"
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     stage.begun(p)
-    try:
-        await stage.put_all(p, name, dict.fromkeys(links, fault))
-        await stage.rest(p)
-    finally:
-        healed = await stage.lift_all(name, links)
-        p.ended = stage.now_ns()
-    hits = [int(str(each.get("hits") or 0)) for each in healed]
+    for wait in (partial(stage.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
+        try:
+            await stage.put_all(p, name, dict.fromkeys(links, fault))
+            await wait()
+        finally:
+            healed = await stage.lift_all(name, links)
+            p.ended = stage.now_ns()
+        hits = [int(str(each.get("hits") or 0)) for each in healed]
+        if any(hits):
+            break
     p.evidence = {"links": [str(link) for link in links], "hits": hits}
     struck = [{"link": str(link), **each} for link, told in zip(links, healed, strict=True) for each in _struck(told)]
     if struck:
