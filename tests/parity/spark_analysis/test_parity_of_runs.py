@@ -80,7 +80,7 @@ def robbed(lines: list[bytes]) -> list[bytes]:
 def _is_of(began: dict[str, Any], processes: dict[int, dict[str, Any]], role: str) -> bool:
     """A read by a reader, or by a final reader of the second round at read_uncommitted."""
     settings = processes[began["p"]]["settings"]
-    last = role != "final" or (settings["round"], settings["isolation"]) == (2, 0)
+    last = role != "final" or (settings.get("round"), settings.get("isolation")) == (2, 0)
     return began["f"] in ("poll", "final_read") and processes[began["p"]]["role"] == role and last
 
 

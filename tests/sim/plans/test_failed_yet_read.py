@@ -18,9 +18,9 @@ APPEND = ProduceApi._append
 
 def append_and_refuse(self: ProduceApi, h: Any, index: int, *args: Any) -> tuple[ProduceResult, Any]:
     """Where the ISR is too small for acks=all, the records are appended, and the client hears that they were not."""
-    *records, acks, now_ms, wall_ms = args
+    *records, acks, now_ms, wall_ms, checked = args
     refused = acks == -1 and h.state.is_leader and h.state.under_min_isr_before_append()
-    result, awaited = APPEND(self, h, index, *records, 1 if refused else acks, now_ms, wall_ms)
+    result, awaited = APPEND(self, h, index, *records, 1 if refused else acks, now_ms, wall_ms, checked)
     return (ProduceResult(index, int(ErrorCode.NOT_ENOUGH_REPLICAS)), None) if refused else (result, awaited)
 
 

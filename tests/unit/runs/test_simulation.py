@@ -280,12 +280,12 @@ def test_a_mutant_that_there_is_not_is_refused() -> None:
 def test_a_batch_gives_every_seed_its_result_and_keeps_what_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def swarm_plan(seed: int, *, workload: str) -> Plan:
+    def drawn_plan(seed: int, **_: object) -> Plan:
         if seed == 2:
             raise KeyError("no plan")
         return small(seed=seed)
 
-    monkeypatch.setattr(batch, "swarm_plan", swarm_plan)
+    monkeypatch.setattr(batch, "drawn_plan", drawn_plan)
     results = {each.seed: each for each in run_batch(Order(None, None, tmp_path), range(1, 4), jobs=1)}
     assert [results[seed].verdict for seed in (1, 2, 3)] == ["valid", "unknown", "valid"]
     assert "no plan" in str(results[2].trouble)
