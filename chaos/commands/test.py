@@ -55,11 +55,13 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
             return 1
     if only == "lint":
         return 0
-    # A shell has its background jobs ignore Ctrl-C, and all that they start: tests that send it would wait for ever.
+    # A shell has its background jobs ignore Ctrl-C, nohup has them ignore a hangup, and all that they start: tests that
+    # send it would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
     words = list(pytest_arguments) or (LANES if (os.cpu_count() or 1) > 1 else [])
-    words += ["--all"] if nothing_skipped else []
+    words += ["--all", "--durations=25"] if nothing_skipped else []
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
 
 
