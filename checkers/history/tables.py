@@ -319,7 +319,7 @@ class Process:
     def round(self) -> int:
         """Of a final read, from 1."""
         round_ = self.settings.get("round")
-        return round_ if isinstance(round_, int) and 0 < round_ < 128 else 1
+        return round_ if type(round_) is int and 0 < round_ < 128 else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from checkers.anomalies.registry import find_all
@@ -84,6 +84,7 @@ def _judged(lines: list[bytes], nemesis: bytes) -> str:
 
 
 @given(st.sampled_from(PLACES), ODD)
+@example((5, ("settings", "round")), True)
 def test_one_odd_value_anywhere_stops_nothing(where: tuple[int, tuple[Any, ...]], odd: Any) -> None:
     number, place = where
     lines = list(LINES)
