@@ -7,7 +7,7 @@ that wait for the high watermark leave in the order of the offsets they wait for
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
@@ -41,6 +41,28 @@ def error_for_clients(error: int) -> ErrorCode:
     """Kafka's translation: nobody who asks a coordinator leads partitions."""
     code = ErrorCode(error)
     return code if code == ErrorCode.NONE else _TO_CLIENTS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class Led(Protocol):
+    """What a coordinator hosts of a partition that it leads."""
+
+    @property
+    def log(self) -> CoordinatorLog: ...
+
+
+L = TypeVar("L", bound=Led)
+
+
+def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:
+    """Whether the role of a partition of the log has changed so that it has to be loaded: this broker leads it, in an
+    epoch that has no shard yet. A shard of the epoch before is unloaded first.
+    """
+    present = shards.get(h.state.index)
+    if present is not None:
+        if present.log.is_ours() and present.log.hosted is h:
+            return False
+        unload(h.state.index, present)
+    return h.state.is_leader and replicas.is_hosted(h)
 
 
 class _Awaited:

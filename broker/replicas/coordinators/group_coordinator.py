@@ -17,7 +17,7 @@ from broker.coordinators.partitions import partition_of
 from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,14 +89,9 @@ class GroupCoordinator:
 
     def role_changed(self, h: Hosted) -> None:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
-        index, state = h.state.index, h.state
-        present = self.shards.get(index)
-        if present is not None:
-            if present.log.is_ours() and present.log.hosted is h:
-                return
-            self._unload(index, present)
-        if state.is_leader and self._replicas.is_hosted(h):
-            made = self.shards[index] = HostedGroups(CoordinatorLog(self._env, self._replicas, h), self._settings)
+        if is_led_anew(self._replicas, h, self.shards, self._unload):
+            log = CoordinatorLog(self._env, self._replicas, h)
+            made = self.shards[log.index] = HostedGroups(log, self._settings)
             assert self._start_soon is not None
             if not self._runs:
                 self._runs = True

@@ -27,7 +27,7 @@ from broker.coordinators.transactions.values import (
 )
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
 from broker.replicas.coordinators.marker_sender import MarkerJob
 
 if TYPE_CHECKING:
@@ -109,15 +109,9 @@ class TransactionCoordinator:
 
     def role_changed(self, h: Hosted) -> None:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
-        index, state = h.state.index, h.state
-        present = self.shards.get(index)
-        if present is not None:
-            if present.log.is_ours() and present.log.hosted is h:
-                return
-            self._unload(index, present)
-        if state.is_leader and self._replicas.is_hosted(h):
+        if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            made = self.shards[index] = HostedShard(log, self._settings())
+            made = self.shards[log.index] = HostedShard(log, self._settings())
             assert self._start_soon is not None
             self._start_soon(self._load, made)
 
