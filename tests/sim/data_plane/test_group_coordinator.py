@@ -13,11 +13,10 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit, offset_fetch, txn_offset_commit
 from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.heartbeat import HeartbeatRequest
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.brokers.transactional import RETRIABLE, SMALL, Talk
+from tests.support.brokers.transactional import GROUP, SMALL, Talk
 from tests.support.brokers.whole_nodes import WholeCluster
 
 Clock = trio.testing.MockClock
@@ -28,30 +27,10 @@ class GroupTalk(Talk):
     """A group's conversation with its coordinator, wherever that is."""
 
     async def group_coordinator(self) -> int:
-        while True:
-            for node_id in self._cluster.running():
-                request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-                try:
-                    response = await self.ask(node_id, ApiKey.FIND_COORDINATOR, 4, request)
-                except OSError:
-                    continue
-                [found] = response.coordinators
-                if not found.error_code:
-                    return int(found.node_id)
-            await self.env.sleep(0.05)
+        return await self.coordinator("g", GROUP)
 
     async def group(self, key: ApiKey, version: int, request: Any, error_of: Any) -> Any:
-        """Ask the group's coordinator until it answers something that is not to be retried."""
-        while True:
-            node_id = await self.group_coordinator()
-            try:
-                response = await self.ask(node_id, key, version, request)
-            except OSError:
-                await self.env.sleep(0.05)
-                continue
-            if error_of(response) not in (*RETRIABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT):
-                return response
-            await self.env.sleep(0.02)
+        return await self.settled("g", key, version, request, error_of, GROUP)
 
     async def commit(self, offset: int) -> ErrorCode:
         part = offset_commit.OffsetCommitRequestPartition(0, offset)

@@ -20,8 +20,8 @@ from broker.protocol.schema.write_txn_markers import (
 from broker.replicas.coordinators.marker_sender import MarkerSender
 from broker.replicas.coordinators.producer_ids import ProducerIds
 from broker.replicas.coordinators.transaction_coordinator import TOPIC, TransactionCoordinator
-from broker.replicas.hosted import Hosted
-from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.brokers.coordinator_log_room import CoordinatorLogRoom
+from tests.support.brokers.one_broker import IDS
 from tests.support.disks.memory_fs import MemoryFs
 
 IDS.setdefault(TOPIC, bytes(14) + b"\xaa\x7f")
@@ -88,8 +88,10 @@ class Peers:
         ]
 
 
-class CoordinatingBroker(OneBroker):
+class CoordinatingBroker(CoordinatorLogRoom):
     """Broker 1, which may lead partition 0 of the coordinator's log."""
+
+    TOPIC = TOPIC
 
     def __init__(self, nursery: trio.Nursery, *, fs: MemoryFs | None = None, **settings: str) -> None:
         given = {"transaction_state_log_num_partitions": "1", "transaction_state_log_min_isr": "1", **settings}
@@ -102,31 +104,6 @@ class CoordinatingBroker(OneBroker):
         self.sender = MarkerSender(self.env, 1, self.image, peers, 1000, self.coordinator.markers_written)
         self.sender.bind(nursery.start_soon)
         self.coordinator.bind(nursery.start_soon, self.sender)
-
-    @property
-    def log(self) -> Hosted:
-        """The replica of the coordinator's log."""
-        found = self.replicas.find(IDS[TOPIC], 0)
-        assert found is not None
-        return found
-
-    async def lead(self, epoch: int = 5, *, commit: bool = True) -> None:
-        """Lead the coordinator's log in an epoch; with `commit` both followers have all of it."""
-        self.give(TOPIC, epoch=epoch, partition_epoch=10 * epoch)
-        if commit:
-            self.replicate(epoch)
-        await trio.testing.wait_all_tasks_blocked()
-
-    def replicate(self, epoch: int = 5) -> None:
-        """Both followers fetch from the end of the log."""
-        for replica in (2, 3):
-            self.follower_has(replica, self.log.log.log_end_offset, epoch=epoch, name=TOPIC)
-
-    def submit(self, request: Request) -> list[Answer]:
-        """Hand a request in. The list gets the answer."""
-        answers: list[Answer] = []
-        self.coordinator.submit(request, answers.append)
-        return answers
 
     async def do(self, request: Request, epoch: int = 5) -> Answer:
         """Hand a request in and replicate until it is answered."""

@@ -12,15 +12,17 @@ from broker.coordinators.groups.values import Request
 from broker.log.markers import Marker, read_marker
 from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.group_coordinator import TOPIC, GroupCoordinator
-from broker.replicas.hosted import Hosted
-from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.brokers.coordinator_log_room import CoordinatorLogRoom
+from tests.support.brokers.one_broker import IDS
 from tests.support.disks.memory_fs import MemoryFs
 
 IDS.setdefault(TOPIC, bytes(14) + b"\xaa\x7e")
 
 
-class GroupingBroker(OneBroker):
+class GroupingBroker(CoordinatorLogRoom):
     """Broker 1, which may lead partition 0 of __consumer_offsets."""
+
+    TOPIC = TOPIC
 
     def __init__(self, nursery: trio.Nursery, *, fs: MemoryFs | None = None, **settings: str) -> None:
         given = {
@@ -32,31 +34,6 @@ class GroupingBroker(OneBroker):
         super().__init__(fs=fs, **given)
         self.coordinator = GroupCoordinator(self.env, self.config, self.replicas)
         self.coordinator.bind(nursery.start_soon)
-
-    @property
-    def log(self) -> Hosted:
-        """The replica of the coordinator's log."""
-        found = self.replicas.find(IDS[TOPIC], 0)
-        assert found is not None
-        return found
-
-    async def lead(self, epoch: int = 5, *, commit: bool = True) -> None:
-        """Lead the log in an epoch; with `commit` both followers have all of it."""
-        self.give(TOPIC, epoch=epoch, partition_epoch=10 * epoch)
-        if commit:
-            self.replicate(epoch)
-        await trio.testing.wait_all_tasks_blocked()
-
-    def replicate(self, epoch: int = 5) -> None:
-        """Both followers fetch from the end of the log."""
-        for replica in (2, 3):
-            self.follower_has(replica, self.log.log.log_end_offset, epoch=epoch, name=TOPIC)
-
-    def submit(self, request: Request) -> list[Any]:
-        """Hand a request in. The list gets the answer."""
-        answers: list[Any] = []
-        self.coordinator.submit(request, answers.append)
-        return answers
 
     def do(self, request: Request, epoch: int = 5) -> Any:
         """Hand a request in, and replicate what it has written."""

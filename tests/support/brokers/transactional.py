@@ -24,7 +24,10 @@ RETRIABLE = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
+GROUP, TRANSACTION = 0, 1
+"""Types of keys in FindCoordinator."""
 SMALL = {"transaction_state_log_num_partitions": "3", "transaction_state_log_min_isr": "2"}
 """Settings of a cluster whose coordinator's log is created quickly."""
 
@@ -45,11 +48,11 @@ class Talk:
         """One request to one node. OSError."""
         return await self._peers.request(node_id, key, version, request, timeout_ms)
 
-    async def coordinator(self, transactional_id: str) -> int:
-        """The node that coordinates an id, found as clients find it."""
+    async def coordinator(self, of: str, key_type: int = TRANSACTION) -> int:
+        """The node that coordinates a transactional id, or with `GROUP` a group, found as clients find it."""
         while True:
             for node_id in self._cluster.running():
-                request = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[of])
                 try:
                     response = await self.ask(node_id, ApiKey.FIND_COORDINATOR, 4, request)
                 except OSError:
@@ -59,10 +62,12 @@ class Talk:
                     return int(found.node_id)
             await self.env.sleep(0.05)
 
-    async def settled(self, transactional_id: str, key: ApiKey, version: int, request: Any, error_of: Any) -> Any:
+    async def settled(
+        self, of: str, key: ApiKey, version: int, request: Any, error_of: Any, key_type: int = TRANSACTION
+    ) -> Any:
         """Ask the coordinator until it answers something that is not to be retried."""
         while True:
-            node_id = await self.coordinator(transactional_id)
+            node_id = await self.coordinator(of, key_type)
             try:
                 response = await self.ask(node_id, key, version, request)
             except OSError:
