@@ -356,6 +356,7 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     selected = tuple(player.items)
     ids = {each.item for each in selected}
     early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
+    early = player.full or early
     begun = {item for item, attempts in player.attempts.items() if attempts}
     left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
     outcome = outcomes.Outcome(
@@ -367,8 +368,10 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
         str(directory.path),
         opened.matrix.max_unplayed,
     )
-    _add_checks(directory, outcome)
     not_selected = [each.item for each in opened.items if each.item not in ids]
+    if player.full:
+        return _end_full(directory, outcome, not_selected, player.full)
+    _add_checks(directory, outcome)
     _write_end(directory, outcome, not_selected, interrupted=interrupted)
     page = ""
     if flags["report"] and not interrupted:
@@ -379,13 +382,43 @@ def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[
     return _conclude(directory, outcome, flags, page, interrupted=interrupted)
 
 
-def _write_end(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], *, interrupted: bool) -> None:
+def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
+    """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
+    from chaos.nights import outcome as outcomes
+    from chaos.nights.full_disk import is_full
+
+    code = outcome.exit or outcomes.TOO_LITTLE
+    for write in (
+        lambda: _write_end(directory, outcome, not_selected, interrupted=True, code=code),
+        lambda: write_whole(directory.summary, outcomes.markdown(outcome)),
+    ):
+        try:
+            write()
+        except OSError as error:
+            if not is_full(error):
+                raise
+    click.echo(outcomes.text(outcome), nl=False)
+    played, planned = len(outcome.last), len(outcome.items)
+    told = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
+    click.echo(f"squall: {told} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
+    return code
+
+
+def _write_end(
+    directory: NightDirectory,
+    outcome: Outcome,
+    not_selected: Sequence[str],
+    *,
+    interrupted: bool,
+    code: int = INTERRUPTED,
+) -> None:
+    """code: what an interrupted night exits with."""
     from checkers.nights.night import SCHEMA
 
     told = {
         "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "exit": INTERRUPTED if interrupted else outcome.exit,
+        "exit": code if interrupted else outcome.exit,
         "interrupted": interrupted,
         "left_out": [{"item": item, "why": why} for item, why in outcome.left_out.items()],
         "not_selected": not_selected,

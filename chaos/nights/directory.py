@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from chaos.errors import Refused
+from chaos.nights import full_disk
 from chaos.nights.items import Item, item_of
 from checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
 from checkers.nights.results import Attempt, parse
@@ -98,24 +99,44 @@ class NightDirectory:
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
     def add(self, attempt: Attempt) -> None:
-        """Note an attempt that has ended, so that it is there whatever happens next."""
-        with self.results.open("ab+") as file:
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                file.write(b"\n")  # a session was killed in the middle of a line
-            file.write(attempt.line().encode())
-            file.flush()
-            os.fsync(file.fileno())
+        """Note an attempt that has ended, so that it is there whatever happens next. OSError: nothing is noted."""
+        with self.results.open("ab+", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            line = attempt.line().encode()
+            if size and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                line = b"\n" + line  # a session was killed in the middle of a line
+            try:
+                while line:
+                    line = line[file.write(line) :]
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(size)  # half a line would be no result, and would be complained of
+                raise
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """This session alone works on it. Refused where another one does."""
+        """This session alone works on it, and has some room kept back. Refused where another one does, or there is no
+        room."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Refused(f"{self.path}: another session is at work on this night") from None
-            yield
+            try:
+                self._keep_room()
+                yield
+            finally:
+                full_disk.give_back(self.path)
+
+    def _keep_room(self) -> None:
+        try:
+            full_disk.reserve(self.path)
+        except OSError as error:
+            if not full_disk.is_full(error):
+                raise
+            raise Refused(f"{full_disk.sentence(self.path)}: make room, or name another folder") from None
 
 
 def write_whole(path: Path, text: str) -> None:

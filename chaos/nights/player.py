@@ -5,6 +5,7 @@ Nothing here uses a thread: a tethered process ends with the thread that started
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,10 +19,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.nights import budget
+from chaos.nights import budget, full_disk
 from chaos.nights.axes import Cell
 from chaos.nights.budget import Costs, cores
 from chaos.nights.directory import NightDirectory, bytes_of, thin
+from chaos.nights.full_disk import blamed, is_full
 from chaos.nights.items import Item
 from chaos.nights.matrix import Matrix, meets
 from chaos.runtimes.real.processes.child import PACKAGES, TETHER
@@ -79,6 +81,8 @@ class Player:
     """Called with each attempt that has ended."""
     clear: Callable[[], None] = lambda: None
     """Called when a run that took too long is gone: it may have left processes or containers."""
+    full: str = ""
+    """That the disk is full, in words: then nothing more is played. Empty while there is room."""
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "chaos")
     """What plays a run."""
     ending_s: float = ENDING_S
@@ -100,8 +104,27 @@ class Player:
         return [child.item for child in self._children]
 
     def result(self, item: Item) -> list[Attempt] | None:
-        """The attempts at an item once it needs no more; None: it is left out. Plays others meanwhile."""
+        """The attempts at an item once it needs no more; None: it is left out, or the disk is full. Plays others
+        meanwhile."""
+        try:
+            return self._result(item)
+        except OSError as error:
+            self.stop_for(error)
+            return None
+
+    def stop_for(self, error: OSError) -> None:
+        """End the session if `error` is a full disk; else raise it again."""
+        if not is_full(error):
+            raise error
+        if not self.full:
+            self.full = full_disk.sentence(self.directory.path)
+            self.stop()
+            full_disk.give_back(self.directory.path)
+
+    def _result(self, item: Item) -> list[Attempt] | None:
         while not self.done(item):
+            if self.full:
+                return None
             self._step()
             if item.item in self.left_out and item not in self.under_way():
                 return self.attempts.get(item.item)
@@ -119,8 +142,7 @@ class Player:
             except subprocess.TimeoutExpired:
                 child.popen.kill()
                 child.popen.wait()
-            for run in self._runs_of(child.item, child.number):
-                shutil.rmtree(run, ignore_errors=True)
+            self._forget(child)
         self._children.clear()
 
     # ---------------------------------------------------------------------------------------------------- starting
@@ -182,19 +204,43 @@ class Player:
     def _reap(self) -> bool:
         """Take note of what has ended. Whether anything has."""
         self._end_overdue()
+        full: OSError | None = None
         ended = [child for child in self._children if child.popen.poll() is not None]
         for child in ended:
             self._children.remove(child)
             if child.asked is not None:
                 self.clear()
             attempt = self._attempt(child)
-            self.directory.add(attempt)
+            if not attempt.proven and blamed(attempt.why, self.directory.path):
+                full = OSError(errno.ENOSPC, attempt.why)
+                self._forget(child)
+                continue
+            full = self._note(attempt) or full
             self.attempts.setdefault(child.item.item, []).append(attempt)
             self.costs.learn(child.item, attempt)
             if not self.done(child.item):
                 self._again.append(child.item)
             self.said(child.item, attempt)
+        if full is not None:
+            raise full
         return bool(ended)
+
+    def _note(self, attempt: Attempt) -> OSError | None:
+        """Put an attempt on record, if need be in the room that was kept back; then the error that made it necessary."""
+        try:
+            self.directory.add(attempt)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            full_disk.give_back(self.directory.path)
+            self.directory.add(attempt)
+            return error
+        return None
+
+    def _forget(self, child: _Child) -> None:
+        """Remove what a run that is to be played again has left."""
+        for run in self._runs_of(child.item, child.number):
+            shutil.rmtree(run, ignore_errors=True)
 
     def _end_overdue(self) -> None:
         """Ask runs that take too long to end in good order, and kill those that do not: a night has other runs."""

@@ -16,6 +16,7 @@ import pytest
 from chaos.nights import allure_results
 from chaos.nights.directory import NightDirectory
 from chaos.nights.evidence import Evidence
+from chaos.nights.full_disk import is_full
 from chaos.nights.items import Item
 from chaos.nights.outcome import found
 from chaos.nights.player import Player
@@ -84,8 +85,18 @@ class RunItem(pytest.Item):
     """What the first finding came of, in words."""
 
     def setup(self) -> None:
-        """Play it, or wait for it. Skipped where it is left out."""
+        """Play it, or wait for it. Skipped where it is left out. Ends the session where the disk is full."""
+        try:
+            self._play()
+        except OSError as error:
+            self.player.stop_for(error)
+        if self.player.full:
+            pytest.exit(self.player.full)
+
+    def _play(self) -> None:
         self.attempts = self.player.result(self.planned)
+        if self.player.full:
+            return
         if not self.attempts:
             pytest.skip(f"left out: {self.player.left_out[self.planned.item]}")
         last = self.attempts[-1]
@@ -155,7 +166,17 @@ class NightPlugin:
         if isinstance(item, RunItem):
             attempt = item.attempts[-1] if item.attempts else None
             first = min(each.seed for each in self._player.items)
-            allure_results.timed(item, item.planned, attempt, item.planned.seed - first)
+            try:
+                allure_results.timed(item, item.planned, attempt, item.planned.seed - first)
+            except OSError as error:
+                self._player.stop_for(error)  # the next item's setup ends the session
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+        """A plugin that writes met a full disk: that is told in a sentence, not as a failure of pytest."""
+        if not isinstance(excinfo.value, OSError) or not is_full(excinfo.value):
+            return False
+        self._player.stop_for(excinfo.value)
+        return True
 
     def pytest_sessionfinish(self) -> None:
         """However it ends: nothing that was started stays."""

@@ -36,18 +36,23 @@ def require() -> None:
 
 
 def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:
-    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
+    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left. INTERRUPTED where
+    the disk is full, of which `player.full` says more.
 
     show: what reads a run directory for JUnit and Allure.
     """
     from chaos.nights import allure_results
     from chaos.nights.plugin import NightPlugin
 
-    write_whole(directory.path / "pytest.ini", _INI)
-    plugin = NightPlugin(directory, player, show)
-    code = _main(_arguments(directory, select, stop_at_first=stop_at_first), plugin)
-    allure_results.surroundings(directory.allure, directory.planned()[0])
-    return code
+    try:
+        write_whole(directory.path / "pytest.ini", _INI)
+        plugin = NightPlugin(directory, player, show)
+        code = _main(_arguments(directory, select, stop_at_first=stop_at_first), plugin)
+        allure_results.surroundings(directory.allure, directory.planned()[0])
+    except OSError as error:  # of the files that pytest writes at its end, say
+        player.stop_for(error)
+        return INTERRUPTED
+    return INTERRUPTED if player.full else code
 
 
 def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:

@@ -141,6 +141,10 @@ def _unnamed(folder: Path) -> int:
     return descriptor
 
 
+TOO_SMALL = "MiB are free there, and this run may write"
+"""What a run says that is refused for want of room."""
+
+
 def writable(root: Path, needed_bytes: int = 0) -> None:
     """Make the folder `root` for run directories. Refused if it cannot be made, is not writable, or lacks the room."""
     try:
@@ -154,6 +158,6 @@ def writable(root: Path, needed_bytes: int = 0) -> None:
     free = shutil.disk_usage(root).free
     if free < needed_bytes:
         raise Refused(
-            f"--runs {root}: {free >> 20} MiB are free there, and this run may write {needed_bytes >> 20} MiB: "
+            f"--runs {root}: {free >> 20} {TOO_SMALL} {needed_bytes >> 20} MiB: "
             "make room (`rm -r` of old runs), name another folder, or take a smaller load (--rate, --time)"
         )

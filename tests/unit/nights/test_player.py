@@ -32,8 +32,10 @@ if verdict in ("hangs", "hangs and ignores"):
     signal.signal(signal.SIGINT, signal.SIG_IGN if verdict == "hangs and ignores" else ends)
     print("squall: waiting", flush=True)
     time.sleep(600)
-if verdict == "disk full":
-    print("squall: the machine refused: No space left on device")
+if verdict in ("disk full", "no files"):
+    why = {"disk full": "No space left on device", "no files": "Too many open files"}[verdict]
+    (runs / f"20260704T010000-{label}").mkdir(parents=True)
+    print(f"squall: the machine refused: {why}")
     print("squall: the traceback is in runs/squall-traceback-1.txt")
     sys.exit(2)
 if verdict == "refused":
@@ -117,8 +119,8 @@ def test_a_run_that_is_refused_says_nothing_of_the_cluster(tmp_path: Path) -> No
 
 
 def test_a_run_that_failed_by_itself_says_why_and_not_where_the_traceback_is(tmp_path: Path) -> None:
-    (attempt, *_) = played(night(tmp_path, {1: ["disk full"]}))[1]
-    assert attempt.why == "exit code 2: squall: the machine refused: No space left on device"
+    (attempt, *_) = played(night(tmp_path, {1: ["no files"]}))[1]
+    assert attempt.why == "exit code 2: squall: the machine refused: Too many open files"
 
 
 def test_what_an_expectation_forbids_fails_the_night_though_the_run_permits_it(tmp_path: Path) -> None:
