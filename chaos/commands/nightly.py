@@ -388,10 +388,14 @@ def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequenc
     from chaos.nights.full_disk import is_full
 
     code = outcome.exit or outcomes.TOO_LITTLE
-    for write in (
-        lambda: _write_end(directory, outcome, not_selected, interrupted=True, code=code),
-        lambda: write_whole(directory.summary, outcomes.markdown(outcome)),
-    ):
+
+    def end() -> None:
+        _write_end(directory, outcome, not_selected, interrupted=True, code=code)
+
+    def summary() -> None:
+        write_whole(directory.summary, outcomes.markdown(outcome))
+
+    for write in (end, summary):
         try:
             write()
         except OSError as error:

@@ -36,9 +36,9 @@ def require() -> None:
 
 
 def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:
-    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left. INTERRUPTED where
-    the disk is full, of which `player.full` says more.
+    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
 
+    INTERRUPTED where the disk is full, of which `player.full` says more.
     show: what reads a run directory for JUnit and Allure.
     """
     from chaos.nights import allure_results

@@ -40,9 +40,7 @@ def test_a_run_that_met_a_full_disk_is_no_result_and_nothing_is_played_behind_it
     assert verdicts(again) == {1: ["valid"], 2: ["valid"], 3: ["valid"]}
 
 
-def test_a_run_that_proves_nothing_on_a_full_disk_is_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_proves_nothing_on_a_full_disk_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
     player = night(tmp_path, {1: ["valid", "valid"], 2: ["unknown", "valid"], 3: ["valid"]})
@@ -101,7 +99,8 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
     told = capfd.readouterr()
     assert "INTERNALERROR" not in told.err + told.out
     assert "Traceback" not in told.err + told.out
-    assert told.err.count("\n") == 1 and told.err.startswith(f"squall: the night ended early: the disk of {tmp_path} is")
+    assert told.err.count("\n") == 1
+    assert told.err.startswith(f"squall: the night ended early: the disk of {tmp_path} is full, ")
     assert f"nightly --resume {tmp_path}" in told.err
     end = json.loads(player.directory.end.read_text())
     assert (end["interrupted"], end["exit"]) == (True, 2)
