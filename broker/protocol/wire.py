@@ -140,6 +140,20 @@ def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
     raise MalformedFrame("a varint of more than five bytes")
 
 
+LONGEST_STRING: Final = 0x7FFF
+"""Bytes. Older versions and the records of coordinators have two bytes for a length, and Kafka refuses a longer string
+in newer versions too.
+"""
+
+
+def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
+    """As `more`, of the varint before a string: its length + 1."""
+    value, at = more(view, at, first)
+    if value > LONGEST_STRING + 1:
+        raise MalformedFrame(f"a string of {value - 1} bytes")
+    return value, at
+
+
 def negative(n: int) -> MalformedFrame:
     """For a length below zero where the field is not nullable (or below -1 where it is)."""
     return MalformedFrame(f"length {n} of a field that cannot be null")

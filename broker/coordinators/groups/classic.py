@@ -120,7 +120,7 @@ class ClassicGroup(GroupRules):
 
     def join(self, request: Join, token: Token, now: Moment) -> None:
         """A consumer wants to be in the next generation. It waits until all have joined."""
-        names = tuple(name for name, _ in request.protocols)
+        names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
             self._refuse(token, request, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not self.supports(request.protocol_type, names):

@@ -13,6 +13,7 @@ class Member:
     """Who it is, what it can, what it owns, and what it waits for."""
 
     __slots__ = (
+        "_known",
         "assignment",
         "client_host",
         "client_id",
@@ -32,7 +33,7 @@ class Member:
         self.member_id, self.instance_id = member_id, request.instance_id
         self.client_id, self.client_host = request.client_id, request.client_host
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
-        self.protocols = request.protocols
+        self._know(request.protocols)
         self.assignment = b""
         self.joining: Token = None
         """Who waits for the next generation."""
@@ -67,17 +68,22 @@ class Member:
 
     def update(self, request: Join) -> None:
         """Take what a Join says of itself."""
-        self.protocols = request.protocols
+        self._know(request.protocols)
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
         self.client_id, self.client_host = request.client_id, request.client_host
 
+    def _know(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self.protocols = protocols
+        # A request may bring 100,000 of them, each of which is looked up. Of one that stands twice the first counts.
+        self._known = dict(reversed(protocols))
+
     def knows(self, protocol: str) -> bool:
         """Whether it can take part under this protocol."""
-        return any(name == protocol for name, _ in self.protocols)
+        return protocol in self._known
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent with a protocol; nothing under one that it does not know."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        return b"" if protocol is None else self._known.get(protocol, b"")
 
     def record(self, protocol: str | None) -> MemberRecord:
         """As a record of the log has it."""

@@ -21,6 +21,8 @@ from broker.coordinators.groups.values import (
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from broker.coordinators.groups.member import Member
 
 CONSUMER: str = "consumer"
@@ -78,7 +80,7 @@ class GroupRules:
 
     # ---------------------------------------------------------------------------------------------------------- joining
 
-    def supports(self, protocol_type: str, names: tuple[str, ...]) -> bool:
+    def supports(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether a consumer can be in one group with those that are there: some protocol is known to all."""
         if not protocol_type or not names:
             return False

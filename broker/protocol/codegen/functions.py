@@ -97,7 +97,7 @@ class Reader(FunctionEmitter):
         elif wire.kind == "struct":
             self.nested(wire, target)
         else:
-            self.length("h" if wire.kind == "string" else "i")
+            self.length("h" if wire.kind == "string" else "i", text=wire.kind == "string")
             self.guarded(wire, target, lambda: self.take(wire, target))
 
     def flush(self) -> None:
@@ -119,15 +119,15 @@ class Reader(FunctionEmitter):
         self.out(f"at += {sum(SIZES[code] for _, code in self.run)}")
         self.run.clear()
 
-    def length(self, code: str) -> None:
-        """Read the length of what follows into `n`; -1 says null."""
+    def length(self, code: str, *, text: bool = False) -> None:
+        """Read the length of what follows into `n`; -1 says null. `text`: of a string."""
         if not self.flexible:
             self.run.append(("n", code))
             self.flush()
             return
         is_read = self.first_byte("n")
         self.flush()
-        self.varint("n", is_read)
+        self.varint("n", is_read, text=text)
         self.out("n -= 1")
 
     def first_byte(self, name: str) -> bool:
@@ -136,13 +136,13 @@ class Reader(FunctionEmitter):
             self.run.append((name, "B"))
         return bool(self.run)
 
-    def varint(self, name: str, is_read: bool = False) -> None:
+    def varint(self, name: str, is_read: bool = False, *, text: bool = False) -> None:
         """Read an unsigned varint, its first byte perhaps read before; the call is for those of more than one byte."""
         if not is_read:
             self.out(f"{name} = view[at]")
             self.out("at += 1")
         self.out(f"if {name} > 127:")
-        self.out(f"    {name}, at = {self.use('more')}(view, at, {name})")
+        self.out(f"    {name}, at = {self.use('more_of_string' if text else 'more')}(view, at, {name})")
 
     def guarded(self, wire: Wire, target: str, body: Callable[[], None]) -> None:
         """Emit what reads the content, behind the test for null."""
@@ -221,7 +221,7 @@ class Reader(FunctionEmitter):
     def _string_element(self, items: str) -> None:
         out = self.out
         if self.flexible:
-            self.varint("m")
+            self.varint("m", text=True)
             out("m -= 1")
         else:
             out(f"(m,) = _unpack_{self.parent.format('h')}(view, at)")

@@ -13,6 +13,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     skip_tags,
     tagged,
@@ -53,7 +54,7 @@ def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     if n == 0:
         raise negative(-1)
     return view[at : at + n - 1].tobytes(), at + n - 1
@@ -64,7 +65,7 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     if n == 0:
         return None, at
     return str(view[at : at + n - 1], "utf-8"), at + n - 1

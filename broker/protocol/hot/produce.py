@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     UVARINT,
     compact_nullable_string,
     more,
+    more_of_string,
     negative,
     nullable_string,
     skip_tags,
@@ -58,7 +59,7 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     transactional_id = None
     if n:
         transactional_id = str(view[at : at + n - 1], "utf-8")
@@ -79,7 +80,7 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             if n == 0:
                 raise negative(-1)
             n -= 1

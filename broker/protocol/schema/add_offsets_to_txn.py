@@ -11,7 +11,7 @@ from broker.protocol.wire import (
     Message,
     Write,
     compact_string,
-    more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -86,7 +86,7 @@ def _read_add_offsets_to_txn_request_3(view: memoryview, at: int) -> tuple[AddOf
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -95,7 +95,7 @@ def _read_add_offsets_to_txn_request_3(view: memoryview, at: int) -> tuple[AddOf
     o.producer_id, o.producer_epoch, n = _unpack_qhy(view, at)
     at += 11
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

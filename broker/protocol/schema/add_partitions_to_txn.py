@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -148,7 +149,7 @@ def _read_add_partitions_to_txn_topic_3(view: memoryview, at: int) -> tuple[AddP
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -183,7 +184,7 @@ def _read_add_partitions_to_txn_transaction_4(view: memoryview, at: int) -> tupl
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -259,7 +260,7 @@ def _read_add_partitions_to_txn_request_3(view: memoryview, at: int) -> tuple[Ad
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -487,7 +488,7 @@ def _read_add_partitions_to_txn_topic_result_3(view: memoryview, at: int) -> tup
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -528,7 +529,7 @@ def _read_add_partitions_to_txn_result_4(view: memoryview, at: int) -> tuple[Add
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

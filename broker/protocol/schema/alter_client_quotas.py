@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -145,7 +146,7 @@ def _read_alter_client_quotas_request_entity_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -154,7 +155,7 @@ def _read_alter_client_quotas_request_entity_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.entity_name = str(view[at : at + n], "utf-8")
@@ -197,7 +198,7 @@ def _read_op_data_1(view: memoryview, at: int) -> tuple[OpData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -450,7 +451,7 @@ def _read_alter_client_quotas_response_entity_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -459,7 +460,7 @@ def _read_alter_client_quotas_response_entity_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.entity_name = str(view[at : at + n], "utf-8")
@@ -522,7 +523,7 @@ def _read_alter_client_quotas_response_entry_data_1(
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

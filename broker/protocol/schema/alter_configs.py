@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -132,7 +133,7 @@ def _read_alterable_config_2(view: memoryview, at: int) -> tuple[AlterableConfig
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -141,7 +142,7 @@ def _read_alterable_config_2(view: memoryview, at: int) -> tuple[AlterableConfig
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -197,7 +198,7 @@ def _read_alter_configs_resource_2(view: memoryview, at: int) -> tuple[AlterConf
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -368,7 +369,7 @@ def _read_alter_configs_resource_response_2(view: memoryview, at: int) -> tuple[
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -378,7 +379,7 @@ def _read_alter_configs_resource_response_2(view: memoryview, at: int) -> tuple[
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

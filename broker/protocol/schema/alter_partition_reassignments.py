@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -128,7 +129,7 @@ def _read_reassignable_topic_0(view: memoryview, at: int) -> tuple[ReassignableT
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -305,7 +306,7 @@ def _read_reassignable_partition_response_0(view: memoryview, at: int) -> tuple[
     o.partition_index, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -330,7 +331,7 @@ def _read_reassignable_topic_response_0(view: memoryview, at: int) -> tuple[Reas
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -373,7 +374,7 @@ def _read_alter_partition_reassignments_response_0(
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -419,7 +420,7 @@ def _read_alter_partition_reassignments_response_1(
     o.throttle_time_ms, o.allow_replication_factor_change, o.error_code, n = _unpack_iohy(view, at)
     at += 8
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     read_tag,
@@ -90,7 +91,7 @@ def _read_api_versions_request_3(view: memoryview, at: int) -> tuple[ApiVersions
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -99,7 +100,7 @@ def _read_api_versions_request_3(view: memoryview, at: int) -> tuple[ApiVersions
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -240,7 +241,7 @@ def _read_finalized_feature_key_3(view: memoryview, at: int) -> tuple[FinalizedF
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -263,7 +264,7 @@ def _read_supported_feature_key_3(view: memoryview, at: int) -> tuple[SupportedF
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

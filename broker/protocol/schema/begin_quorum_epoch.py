@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -131,7 +132,7 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -140,7 +141,7 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -227,7 +228,7 @@ def _read_begin_quorum_epoch_request_topic_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -303,7 +304,7 @@ def _read_begin_quorum_epoch_request_1(view: memoryview, at: int) -> tuple[Begin
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -435,7 +436,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -521,7 +522,7 @@ def _read_begin_quorum_epoch_response_topic_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

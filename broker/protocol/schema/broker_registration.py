@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -132,7 +133,7 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -155,7 +156,7 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -164,7 +165,7 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -188,7 +189,7 @@ def _read_broker_registration_request_0(view: memoryview, at: int) -> tuple[Brok
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -225,7 +226,7 @@ def _read_broker_registration_request_0(view: memoryview, at: int) -> tuple[Brok
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -263,7 +264,7 @@ def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[Brok
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -300,7 +301,7 @@ def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[Brok
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -337,7 +338,7 @@ def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[Brok
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -374,7 +375,7 @@ def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[Brok
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -424,7 +425,7 @@ def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[Brok
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -461,7 +462,7 @@ def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[Brok
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")

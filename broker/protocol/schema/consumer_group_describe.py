@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -91,7 +92,7 @@ def _read_consumer_group_describe_request_0(view: memoryview, at: int) -> tuple[
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -246,7 +247,7 @@ def _read_topic_partitions_0(view: memoryview, at: int) -> tuple[TopicPartitions
     o.topic_id, n = _unpack_uy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -313,7 +314,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -322,7 +323,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.instance_id = str(view[at : at + n], "utf-8")
@@ -332,7 +333,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack_id = str(view[at : at + n], "utf-8")
@@ -342,7 +343,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     o.member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -351,7 +352,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -372,7 +373,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -381,7 +382,7 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.subscribed_topic_regex = str(view[at : at + n], "utf-8")
@@ -420,7 +421,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -429,7 +430,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.instance_id = str(view[at : at + n], "utf-8")
@@ -439,7 +440,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack_id = str(view[at : at + n], "utf-8")
@@ -449,7 +450,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     o.member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -458,7 +459,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -479,7 +480,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -488,7 +489,7 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.subscribed_topic_regex = str(view[at : at + n], "utf-8")
@@ -526,7 +527,7 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -536,7 +537,7 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -545,7 +546,7 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -554,7 +555,7 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.group_epoch, o.assignment_epoch, n = _unpack_iiy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -600,7 +601,7 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -610,7 +611,7 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -619,7 +620,7 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -628,7 +629,7 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.group_epoch, o.assignment_epoch, n = _unpack_iiy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -140,7 +141,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -149,7 +150,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -158,7 +159,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
     o.member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.instance_id = str(view[at : at + n], "utf-8")
@@ -168,7 +169,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack_id = str(view[at : at + n], "utf-8")
@@ -189,7 +190,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
             m = view[at]
             at += 1
             if m > 127:
-                m, at = more(view, at, m)
+                m, at = more_of_string(view, at, m)
             m -= 1
             if m < 0:
                 raise negative(m)
@@ -200,7 +201,7 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.server_assignor = str(view[at : at + n], "utf-8")
@@ -262,7 +263,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -271,7 +272,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -280,7 +281,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     o.member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.instance_id = str(view[at : at + n], "utf-8")
@@ -290,7 +291,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack_id = str(view[at : at + n], "utf-8")
@@ -311,7 +312,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
             m = view[at]
             at += 1
             if m > 127:
-                m, at = more(view, at, m)
+                m, at = more_of_string(view, at, m)
             m -= 1
             if m < 0:
                 raise negative(m)
@@ -322,7 +323,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.subscribed_topic_regex = str(view[at : at + n], "utf-8")
@@ -332,7 +333,7 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.server_assignor = str(view[at : at + n], "utf-8")
@@ -520,7 +521,7 @@ def _read_consumer_group_heartbeat_response_0(view: memoryview, at: int) -> tupl
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -530,7 +531,7 @@ def _read_consumer_group_heartbeat_response_0(view: memoryview, at: int) -> tupl
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.member_id = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     absent,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -454,7 +455,7 @@ def _read_endpoint_0(view: memoryview, at: int) -> tuple[Endpoint, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -463,7 +464,7 @@ def _read_endpoint_0(view: memoryview, at: int) -> tuple[Endpoint, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

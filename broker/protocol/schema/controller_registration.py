@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -101,7 +102,7 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -124,7 +125,7 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -133,7 +134,7 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -230,7 +231,7 @@ def _read_controller_registration_response_0(view: memoryview, at: int) -> tuple
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -143,7 +144,7 @@ def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -152,7 +153,7 @@ def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
     o.resource_pattern_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -161,7 +162,7 @@ def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -302,7 +303,7 @@ def _read_acl_creation_result_2(view: memoryview, at: int) -> tuple[AclCreationR
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

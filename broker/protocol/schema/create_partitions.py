@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -179,7 +180,7 @@ def _read_create_partitions_topic_2(view: memoryview, at: int) -> tuple[CreatePa
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -353,7 +354,7 @@ def _read_create_partitions_topic_result_2(view: memoryview, at: int) -> tuple[C
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -362,7 +363,7 @@ def _read_create_partitions_topic_result_2(view: memoryview, at: int) -> tuple[C
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -211,7 +212,7 @@ def _read_creatable_topic_config_5(view: memoryview, at: int) -> tuple[Creatable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -220,7 +221,7 @@ def _read_creatable_topic_config_5(view: memoryview, at: int) -> tuple[Creatable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -291,7 +292,7 @@ def _read_creatable_topic_5(view: memoryview, at: int) -> tuple[CreatableTopic, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -494,7 +495,7 @@ def _read_creatable_topic_configs_5(view: memoryview, at: int) -> tuple[Creatabl
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -503,7 +504,7 @@ def _read_creatable_topic_configs_5(view: memoryview, at: int) -> tuple[Creatabl
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -559,7 +560,7 @@ def _read_creatable_topic_result_5(view: memoryview, at: int) -> tuple[Creatable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -568,7 +569,7 @@ def _read_creatable_topic_result_5(view: memoryview, at: int) -> tuple[Creatable
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -635,7 +636,7 @@ def _read_creatable_topic_result_7(view: memoryview, at: int) -> tuple[Creatable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -644,7 +645,7 @@ def _read_creatable_topic_result_7(view: memoryview, at: int) -> tuple[Creatable
     o.topic_id, o.error_code, n = _unpack_uhy(view, at)
     at += 19
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -11,7 +11,7 @@ from broker.protocol.wire import (
     Message,
     Write,
     compact_string,
-    more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -45,7 +45,7 @@ def _read_default_principal_data_0(view: memoryview, at: int) -> tuple[DefaultPr
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -54,7 +54,7 @@ def _read_default_principal_data_0(view: memoryview, at: int) -> tuple[DefaultPr
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -152,7 +153,7 @@ def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFil
     o.resource_type_filter, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.resource_name_filter = str(view[at : at + n], "utf-8")
@@ -162,7 +163,7 @@ def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFil
     o.pattern_type_filter, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.principal_filter = str(view[at : at + n], "utf-8")
@@ -172,7 +173,7 @@ def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFil
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.host_filter = str(view[at : at + n], "utf-8")
@@ -378,7 +379,7 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -388,7 +389,7 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -397,7 +398,7 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
     o.pattern_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -406,7 +407,7 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -469,7 +470,7 @@ def _read_delete_acls_filter_result_2(view: memoryview, at: int) -> tuple[Delete
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -98,7 +99,7 @@ def _read_delete_groups_request_2(view: memoryview, at: int) -> tuple[DeleteGrou
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -183,7 +184,7 @@ def _read_deletable_group_result_2(view: memoryview, at: int) -> tuple[Deletable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

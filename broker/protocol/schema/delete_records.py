@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -148,7 +149,7 @@ def _read_delete_records_topic_2(view: memoryview, at: int) -> tuple[DeleteRecor
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -355,7 +356,7 @@ def _read_delete_records_topic_result_2(view: memoryview, at: int) -> tuple[Dele
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

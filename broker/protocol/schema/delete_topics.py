@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     null,
@@ -89,7 +90,7 @@ def _read_delete_topic_state_6(view: memoryview, at: int) -> tuple[DeleteTopicSt
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.name = str(view[at : at + n], "utf-8")
@@ -158,7 +159,7 @@ def _read_delete_topics_request_4(view: memoryview, at: int) -> tuple[DeleteTopi
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -292,7 +293,7 @@ def _read_deletable_topic_result_4(view: memoryview, at: int) -> tuple[Deletable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -319,7 +320,7 @@ def _read_deletable_topic_result_5(view: memoryview, at: int) -> tuple[Deletable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -328,7 +329,7 @@ def _read_deletable_topic_result_5(view: memoryview, at: int) -> tuple[Deletable
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -357,7 +358,7 @@ def _read_deletable_topic_result_6(view: memoryview, at: int) -> tuple[Deletable
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.name = str(view[at : at + n], "utf-8")
@@ -367,7 +368,7 @@ def _read_deletable_topic_result_6(view: memoryview, at: int) -> tuple[Deletable
     o.topic_id, o.error_code, n = _unpack_uhy(view, at)
     at += 19
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

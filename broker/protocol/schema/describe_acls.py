@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -142,7 +143,7 @@ def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAc
     o.resource_type_filter, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.resource_name_filter = str(view[at : at + n], "utf-8")
@@ -152,7 +153,7 @@ def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAc
     o.pattern_type_filter, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.principal_filter = str(view[at : at + n], "utf-8")
@@ -162,7 +163,7 @@ def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAc
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.host_filter = str(view[at : at + n], "utf-8")
@@ -280,7 +281,7 @@ def _read_acl_description_2(view: memoryview, at: int) -> tuple[AclDescription, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -289,7 +290,7 @@ def _read_acl_description_2(view: memoryview, at: int) -> tuple[AclDescription, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -345,7 +346,7 @@ def _read_describe_acls_resource_2(view: memoryview, at: int) -> tuple[DescribeA
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -422,7 +423,7 @@ def _read_describe_acls_response_2(view: memoryview, at: int) -> tuple[DescribeA
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

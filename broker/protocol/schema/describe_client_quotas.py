@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -124,7 +125,7 @@ def _read_component_data_1(view: memoryview, at: int) -> tuple[ComponentData, in
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -133,7 +134,7 @@ def _read_component_data_1(view: memoryview, at: int) -> tuple[ComponentData, in
     o.match_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.match = str(view[at : at + n], "utf-8")
@@ -308,7 +309,7 @@ def _read_entity_data_1(view: memoryview, at: int) -> tuple[EntityData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -317,7 +318,7 @@ def _read_entity_data_1(view: memoryview, at: int) -> tuple[EntityData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.entity_name = str(view[at : at + n], "utf-8")
@@ -360,7 +361,7 @@ def _read_value_data_1(view: memoryview, at: int) -> tuple[ValueData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -510,7 +511,7 @@ def _read_describe_client_quotas_response_1(view: memoryview, at: int) -> tuple[
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -191,7 +192,7 @@ def _read_describe_cluster_broker_0(view: memoryview, at: int) -> tuple[Describe
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -200,7 +201,7 @@ def _read_describe_cluster_broker_0(view: memoryview, at: int) -> tuple[Describe
     o.port, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -230,7 +231,7 @@ def _read_describe_cluster_broker_2(view: memoryview, at: int) -> tuple[Describe
     o.broker_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -239,7 +240,7 @@ def _read_describe_cluster_broker_2(view: memoryview, at: int) -> tuple[Describe
     o.port, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -266,7 +267,7 @@ def _read_describe_cluster_response_0(view: memoryview, at: int) -> tuple[Descri
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -276,7 +277,7 @@ def _read_describe_cluster_response_0(view: memoryview, at: int) -> tuple[Descri
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -323,7 +324,7 @@ def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[Descri
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -333,7 +334,7 @@ def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[Descri
     o.endpoint_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -378,7 +379,7 @@ def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[Descri
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -388,7 +389,7 @@ def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[Descri
     o.endpoint_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

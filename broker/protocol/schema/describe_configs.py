@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -151,7 +152,7 @@ def _read_describe_configs_resource_4(view: memoryview, at: int) -> tuple[Descri
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -171,7 +172,7 @@ def _read_describe_configs_resource_4(view: memoryview, at: int) -> tuple[Descri
             m = view[at]
             at += 1
             if m > 127:
-                m, at = more(view, at, m)
+                m, at = more_of_string(view, at, m)
             m -= 1
             if m < 0:
                 raise negative(m)
@@ -414,7 +415,7 @@ def _read_describe_configs_synonym_4(view: memoryview, at: int) -> tuple[Describ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -423,7 +424,7 @@ def _read_describe_configs_synonym_4(view: memoryview, at: int) -> tuple[Describ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -543,7 +544,7 @@ def _read_describe_configs_resource_result_4(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -552,7 +553,7 @@ def _read_describe_configs_resource_result_4(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -576,7 +577,7 @@ def _read_describe_configs_resource_result_4(view: memoryview, at: int) -> tuple
     o.config_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.documentation = str(view[at : at + n], "utf-8")
@@ -692,7 +693,7 @@ def _read_describe_configs_result_4(view: memoryview, at: int) -> tuple[Describe
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -702,7 +703,7 @@ def _read_describe_configs_result_4(view: memoryview, at: int) -> tuple[Describe
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -145,7 +146,7 @@ def _read_describe_groups_request_5(view: memoryview, at: int) -> tuple[Describe
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -373,7 +374,7 @@ def _read_described_group_member_5(view: memoryview, at: int) -> tuple[Described
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -382,7 +383,7 @@ def _read_described_group_member_5(view: memoryview, at: int) -> tuple[Described
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -392,7 +393,7 @@ def _read_described_group_member_5(view: memoryview, at: int) -> tuple[Described
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -401,7 +402,7 @@ def _read_described_group_member_5(view: memoryview, at: int) -> tuple[Described
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -625,7 +626,7 @@ def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -634,7 +635,7 @@ def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -643,7 +644,7 @@ def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -652,7 +653,7 @@ def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -700,7 +701,7 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -710,7 +711,7 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -719,7 +720,7 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -728,7 +729,7 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -737,7 +738,7 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

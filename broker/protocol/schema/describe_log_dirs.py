@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -118,7 +119,7 @@ def _read_describable_log_dir_topic_2(view: memoryview, at: int) -> tuple[Descri
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -354,7 +355,7 @@ def _read_describe_log_dirs_topic_2(view: memoryview, at: int) -> tuple[Describe
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -429,7 +430,7 @@ def _read_describe_log_dirs_result_2(view: memoryview, at: int) -> tuple[Describ
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -474,7 +475,7 @@ def _read_describe_log_dirs_result_4(view: memoryview, at: int) -> tuple[Describ
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -517,7 +518,7 @@ def _read_describe_log_dirs_result_5(view: memoryview, at: int) -> tuple[Describ
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -72,7 +73,7 @@ def _read_topic_request_0(view: memoryview, at: int) -> tuple[TopicRequest, int]
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -245,7 +246,7 @@ def _read_partition_response_0(view: memoryview, at: int) -> tuple[PartitionResp
     o.partition_index, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -288,7 +289,7 @@ def _read_topic_response_0(view: memoryview, at: int) -> tuple[TopicResponse, in
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -99,7 +100,7 @@ def _read_describe_topic_partitions_request_cursor_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -122,7 +123,7 @@ def _read_topic_request_0(view: memoryview, at: int) -> tuple[TopicRequest, int]
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -291,7 +292,7 @@ def _read_describe_topic_partitions_response_cursor_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -402,7 +403,7 @@ def _read_describe_topic_partitions_response_topic_0(
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.name = str(view[at : at + n], "utf-8")

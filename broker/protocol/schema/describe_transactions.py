@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -74,7 +75,7 @@ def _read_describe_transactions_request_0(view: memoryview, at: int) -> tuple[De
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -166,7 +167,7 @@ def _read_topic_data_0(view: memoryview, at: int) -> tuple[TopicData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -201,7 +202,7 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -210,7 +211,7 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -68,7 +69,7 @@ def _read_user_name_0(view: memoryview, at: int) -> tuple[UserName, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -196,7 +197,7 @@ def _read_describe_user_scram_credentials_result_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -205,7 +206,7 @@ def _read_describe_user_scram_credentials_result_0(
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -251,7 +252,7 @@ def _read_describe_user_scram_credentials_response_0(
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -122,7 +123,7 @@ def _read_topic_partitions_2(view: memoryview, at: int) -> tuple[TopicPartitions
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -337,7 +338,7 @@ def _read_partition_result_2(view: memoryview, at: int) -> tuple[PartitionResult
     o.partition_id, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -392,7 +393,7 @@ def _read_replica_election_result_2(view: memoryview, at: int) -> tuple[ReplicaE
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -21,6 +21,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -157,7 +158,7 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -166,7 +167,7 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -293,7 +294,7 @@ def _read_end_quorum_epoch_request_topic_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -368,7 +369,7 @@ def _read_end_quorum_epoch_request_1(view: memoryview, at: int) -> tuple[EndQuor
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -499,7 +500,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -585,7 +586,7 @@ def _read_end_quorum_epoch_response_topic_data_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

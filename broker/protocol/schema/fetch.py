@@ -21,6 +21,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -283,7 +284,7 @@ def _read_forgotten_topic_12(view: memoryview, at: int) -> tuple[ForgottenTopic,
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -649,7 +650,7 @@ def _read_fetch_topic_12(view: memoryview, at: int) -> tuple[FetchTopic, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1090,7 +1091,7 @@ def _read_fetch_request_12(view: memoryview, at: int) -> tuple[FetchRequest, int
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1108,7 +1109,7 @@ def _read_fetch_request_12(view: memoryview, at: int) -> tuple[FetchRequest, int
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1197,7 +1198,7 @@ def _read_fetch_request_13(view: memoryview, at: int) -> tuple[FetchRequest, int
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1215,7 +1216,7 @@ def _read_fetch_request_13(view: memoryview, at: int) -> tuple[FetchRequest, int
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1303,7 +1304,7 @@ def _read_fetch_request_15(view: memoryview, at: int) -> tuple[FetchRequest, int
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1322,7 +1323,7 @@ def _read_fetch_request_15(view: memoryview, at: int) -> tuple[FetchRequest, int
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1408,7 +1409,7 @@ def _read_fetch_request_17(view: memoryview, at: int) -> tuple[FetchRequest, int
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1427,7 +1428,7 @@ def _read_fetch_request_17(view: memoryview, at: int) -> tuple[FetchRequest, int
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1513,7 +1514,7 @@ def _read_fetch_request_18(view: memoryview, at: int) -> tuple[FetchRequest, int
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1532,7 +1533,7 @@ def _read_fetch_request_18(view: memoryview, at: int) -> tuple[FetchRequest, int
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1761,7 +1762,7 @@ def _read_node_endpoint_16(view: memoryview, at: int) -> tuple[NodeEndpoint, int
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1770,7 +1771,7 @@ def _read_node_endpoint_16(view: memoryview, at: int) -> tuple[NodeEndpoint, int
     o.port, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -2231,7 +2232,7 @@ def _read_fetchable_topic_response_12(view: memoryview, at: int) -> tuple[Fetcha
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     null,
@@ -218,7 +219,7 @@ def _read_fetch_snapshot_request_topic_snapshot_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -261,7 +262,7 @@ def _read_fetch_snapshot_request_topic_snapshot_1(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -324,7 +325,7 @@ def _read_fetch_snapshot_request_0(view: memoryview, at: int) -> tuple[FetchSnap
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -381,7 +382,7 @@ def _read_fetch_snapshot_request_1(view: memoryview, at: int) -> tuple[FetchSnap
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.cluster_id = str(view[at : at + n], "utf-8")
@@ -527,7 +528,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -632,7 +633,7 @@ def _read_fetch_snapshot_response_topic_snapshot_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -122,7 +123,7 @@ def _read_find_coordinator_request_3(view: memoryview, at: int) -> tuple[FindCoo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -160,7 +161,7 @@ def _read_find_coordinator_request_4(view: memoryview, at: int) -> tuple[FindCoo
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -265,7 +266,7 @@ def _read_coordinator_4(view: memoryview, at: int) -> tuple[Coordinator, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -274,7 +275,7 @@ def _read_coordinator_4(view: memoryview, at: int) -> tuple[Coordinator, int]:
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -283,7 +284,7 @@ def _read_coordinator_4(view: memoryview, at: int) -> tuple[Coordinator, int]:
     o.port, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -368,7 +369,7 @@ def _read_find_coordinator_response_3(view: memoryview, at: int) -> tuple[FindCo
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -378,7 +379,7 @@ def _read_find_coordinator_response_3(view: memoryview, at: int) -> tuple[FindCo
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

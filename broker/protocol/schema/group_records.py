@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -228,7 +229,7 @@ def _read_offset_commit_value_4(view: memoryview, at: int) -> tuple[OffsetCommit
     o.offset, o.leader_epoch, n = _unpack_qiy(view, at)
     at += 13
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -525,7 +526,7 @@ def _read_member_metadata_4(view: memoryview, at: int) -> tuple[MemberMetadata, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -534,7 +535,7 @@ def _read_member_metadata_4(view: memoryview, at: int) -> tuple[MemberMetadata, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -544,7 +545,7 @@ def _read_member_metadata_4(view: memoryview, at: int) -> tuple[MemberMetadata, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -553,7 +554,7 @@ def _read_member_metadata_4(view: memoryview, at: int) -> tuple[MemberMetadata, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -812,7 +813,7 @@ def _read_group_metadata_value_4(view: memoryview, at: int) -> tuple[GroupMetada
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -821,7 +822,7 @@ def _read_group_metadata_value_4(view: memoryview, at: int) -> tuple[GroupMetada
     o.generation, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol = str(view[at : at + n], "utf-8")
@@ -831,7 +832,7 @@ def _read_group_metadata_value_4(view: memoryview, at: int) -> tuple[GroupMetada
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.leader = str(view[at : at + n], "utf-8")
@@ -1082,7 +1083,7 @@ def _read_partition_metadata_0(view: memoryview, at: int) -> tuple[PartitionMeta
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -1109,7 +1110,7 @@ def _read_topic_metadata_0(view: memoryview, at: int) -> tuple[TopicMetadata, in
     o.topic_id, n = _unpack_uy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1295,7 +1296,7 @@ def _read_classic_protocol_0(view: memoryview, at: int) -> tuple[ClassicProtocol
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1363,7 +1364,7 @@ def _read_consumer_group_member_metadata_value_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.instance_id = str(view[at : at + n], "utf-8")
@@ -1373,7 +1374,7 @@ def _read_consumer_group_member_metadata_value_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack_id = str(view[at : at + n], "utf-8")
@@ -1383,7 +1384,7 @@ def _read_consumer_group_member_metadata_value_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1392,7 +1393,7 @@ def _read_consumer_group_member_metadata_value_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1413,7 +1414,7 @@ def _read_consumer_group_member_metadata_value_0(
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -1422,7 +1423,7 @@ def _read_consumer_group_member_metadata_value_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.subscribed_topic_regex = str(view[at : at + n], "utf-8")
@@ -1432,7 +1433,7 @@ def _read_consumer_group_member_metadata_value_0(
     o.rebalance_timeout_ms, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.server_assignor = str(view[at : at + n], "utf-8")
@@ -2002,7 +2003,7 @@ def _read_consumer_group_regular_expression_value_0(
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)

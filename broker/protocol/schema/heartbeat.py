@@ -13,7 +13,7 @@ from broker.protocol.wire import (
     absent,
     compact_nullable_string,
     compact_string,
-    more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -122,7 +122,7 @@ def _read_heartbeat_request_4(view: memoryview, at: int) -> tuple[HeartbeatReque
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -131,7 +131,7 @@ def _read_heartbeat_request_4(view: memoryview, at: int) -> tuple[HeartbeatReque
     o.generation_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -140,7 +140,7 @@ def _read_heartbeat_request_4(view: memoryview, at: int) -> tuple[HeartbeatReque
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -135,7 +136,7 @@ def _read_alterable_config_1(view: memoryview, at: int) -> tuple[AlterableConfig
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -144,7 +145,7 @@ def _read_alterable_config_1(view: memoryview, at: int) -> tuple[AlterableConfig
     o.config_operation, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -201,7 +202,7 @@ def _read_alter_configs_resource_1(view: memoryview, at: int) -> tuple[AlterConf
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -370,7 +371,7 @@ def _read_alter_configs_resource_response_1(view: memoryview, at: int) -> tuple[
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -380,7 +381,7 @@ def _read_alter_configs_resource_response_1(view: memoryview, at: int) -> tuple[
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

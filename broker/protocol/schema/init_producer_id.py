@@ -12,7 +12,7 @@ from broker.protocol.wire import (
     Write,
     absent,
     compact_nullable_string,
-    more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -114,7 +114,7 @@ def _read_init_producer_id_request_2(view: memoryview, at: int) -> tuple[InitPro
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id = str(view[at : at + n], "utf-8")
@@ -150,7 +150,7 @@ def _read_init_producer_id_request_3(view: memoryview, at: int) -> tuple[InitPro
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id = str(view[at : at + n], "utf-8")
@@ -180,7 +180,7 @@ def _read_init_producer_id_request_6(view: memoryview, at: int) -> tuple[InitPro
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id = str(view[at : at + n], "utf-8")

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     null,
@@ -146,7 +147,7 @@ def _read_join_group_request_protocol_6(view: memoryview, at: int) -> tuple[Join
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -336,7 +337,7 @@ def _read_join_group_request_6(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -345,7 +346,7 @@ def _read_join_group_request_6(view: memoryview, at: int) -> tuple[JoinGroupRequ
     o.session_timeout_ms, o.rebalance_timeout_ms, n = _unpack_iiy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -354,7 +355,7 @@ def _read_join_group_request_6(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -364,7 +365,7 @@ def _read_join_group_request_6(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -410,7 +411,7 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -419,7 +420,7 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
     o.session_timeout_ms, o.rebalance_timeout_ms, n = _unpack_iiy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -428,7 +429,7 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -438,7 +439,7 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -461,7 +462,7 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.reason = str(view[at : at + n], "utf-8")
@@ -634,7 +635,7 @@ def _read_join_group_response_member_6(view: memoryview, at: int) -> tuple[JoinG
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -643,7 +644,7 @@ def _read_join_group_response_member_6(view: memoryview, at: int) -> tuple[JoinG
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -834,7 +835,7 @@ def _read_join_group_response_6(view: memoryview, at: int) -> tuple[JoinGroupRes
     o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
     at += 11
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -843,7 +844,7 @@ def _read_join_group_response_6(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -852,7 +853,7 @@ def _read_join_group_response_6(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -902,7 +903,7 @@ def _read_join_group_response_7(view: memoryview, at: int) -> tuple[JoinGroupRes
     o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
     at += 11
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_type = str(view[at : at + n], "utf-8")
@@ -912,7 +913,7 @@ def _read_join_group_response_7(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_name = str(view[at : at + n], "utf-8")
@@ -922,7 +923,7 @@ def _read_join_group_response_7(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -931,7 +932,7 @@ def _read_join_group_response_7(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -979,7 +980,7 @@ def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupRes
     o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
     at += 11
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_type = str(view[at : at + n], "utf-8")
@@ -989,7 +990,7 @@ def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_name = str(view[at : at + n], "utf-8")
@@ -999,7 +1000,7 @@ def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1008,7 +1009,7 @@ def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupRes
     o.skip_assignment, n = _unpack_oy(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -109,7 +110,7 @@ def _read_member_identity_4(view: memoryview, at: int) -> tuple[MemberIdentity, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -118,7 +119,7 @@ def _read_member_identity_4(view: memoryview, at: int) -> tuple[MemberIdentity, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -144,7 +145,7 @@ def _read_member_identity_5(view: memoryview, at: int) -> tuple[MemberIdentity, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -153,7 +154,7 @@ def _read_member_identity_5(view: memoryview, at: int) -> tuple[MemberIdentity, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -163,7 +164,7 @@ def _read_member_identity_5(view: memoryview, at: int) -> tuple[MemberIdentity, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.reason = str(view[at : at + n], "utf-8")
@@ -247,7 +248,7 @@ def _read_leave_group_request_4(view: memoryview, at: int) -> tuple[LeaveGroupRe
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -291,7 +292,7 @@ def _read_leave_group_request_5(view: memoryview, at: int) -> tuple[LeaveGroupRe
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -414,7 +415,7 @@ def _read_member_response_4(view: memoryview, at: int) -> tuple[MemberResponse, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -423,7 +424,7 @@ def _read_member_response_4(view: memoryview, at: int) -> tuple[MemberResponse, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")

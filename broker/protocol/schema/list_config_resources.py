@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     int8s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -136,7 +137,7 @@ def _read_config_resource_0(view: memoryview, at: int) -> tuple[ConfigResource, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -160,7 +161,7 @@ def _read_config_resource_1(view: memoryview, at: int) -> tuple[ConfigResource, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

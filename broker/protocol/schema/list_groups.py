@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -107,7 +108,7 @@ def _read_list_groups_request_4(view: memoryview, at: int) -> tuple[ListGroupsRe
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -148,7 +149,7 @@ def _read_list_groups_request_5(view: memoryview, at: int) -> tuple[ListGroupsRe
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -169,7 +170,7 @@ def _read_list_groups_request_5(view: memoryview, at: int) -> tuple[ListGroupsRe
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -276,7 +277,7 @@ def _read_listed_group_3(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -285,7 +286,7 @@ def _read_listed_group_3(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -311,7 +312,7 @@ def _read_listed_group_4(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -320,7 +321,7 @@ def _read_listed_group_4(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -329,7 +330,7 @@ def _read_listed_group_4(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -355,7 +356,7 @@ def _read_listed_group_5(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -364,7 +365,7 @@ def _read_listed_group_5(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -373,7 +374,7 @@ def _read_listed_group_5(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -382,7 +383,7 @@ def _read_listed_group_5(view: memoryview, at: int) -> tuple[ListedGroup, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -212,7 +213,7 @@ def _read_list_offsets_topic_6(view: memoryview, at: int) -> tuple[ListOffsetsTo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -569,7 +570,7 @@ def _read_list_offsets_topic_response_6(view: memoryview, at: int) -> tuple[List
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     int64s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -76,7 +77,7 @@ def _read_list_transactions_request_0(view: memoryview, at: int) -> tuple[ListTr
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -132,7 +133,7 @@ def _read_list_transactions_request_1(view: memoryview, at: int) -> tuple[ListTr
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -185,7 +186,7 @@ def _read_list_transactions_request_2(view: memoryview, at: int) -> tuple[ListTr
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -203,7 +204,7 @@ def _read_list_transactions_request_2(view: memoryview, at: int) -> tuple[ListTr
     o.duration_filter, n = _unpack_qy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id_pattern = str(view[at : at + n], "utf-8")
@@ -282,7 +283,7 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -291,7 +292,7 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
     o.producer_id, n = _unpack_qy(view, at)
     at += 9
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -328,7 +329,7 @@ def _read_list_transactions_response_0(view: memoryview, at: int) -> tuple[ListT
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)

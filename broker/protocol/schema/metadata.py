@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     null,
@@ -156,7 +157,7 @@ def _read_metadata_request_topic_9(view: memoryview, at: int) -> tuple[MetadataR
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -182,7 +183,7 @@ def _read_metadata_request_topic_10(view: memoryview, at: int) -> tuple[Metadata
     o.topic_id, n = _unpack_uy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.name = str(view[at : at + n], "utf-8")
@@ -680,7 +681,7 @@ def _read_metadata_response_broker_9(view: memoryview, at: int) -> tuple[Metadat
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -689,7 +690,7 @@ def _read_metadata_response_broker_9(view: memoryview, at: int) -> tuple[Metadat
     o.port, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -1058,7 +1059,7 @@ def _read_metadata_response_topic_9(view: memoryview, at: int) -> tuple[Metadata
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1104,7 +1105,7 @@ def _read_metadata_response_topic_10(view: memoryview, at: int) -> tuple[Metadat
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1149,7 +1150,7 @@ def _read_metadata_response_topic_12(view: memoryview, at: int) -> tuple[Metadat
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.name = str(view[at : at + n], "utf-8")
@@ -1567,7 +1568,7 @@ def _read_metadata_response_9(view: memoryview, at: int) -> tuple[MetadataRespon
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1630,7 +1631,7 @@ def _read_metadata_response_10(view: memoryview, at: int) -> tuple[MetadataRespo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1693,7 +1694,7 @@ def _read_metadata_response_11(view: memoryview, at: int) -> tuple[MetadataRespo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1759,7 +1760,7 @@ def _read_metadata_response_12(view: memoryview, at: int) -> tuple[MetadataRespo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -1825,7 +1826,7 @@ def _read_metadata_response_13(view: memoryview, at: int) -> tuple[MetadataRespo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")

@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -196,7 +197,7 @@ def _read_broker_endpoint_0(view: memoryview, at: int) -> tuple[BrokerEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -205,7 +206,7 @@ def _read_broker_endpoint_0(view: memoryview, at: int) -> tuple[BrokerEndpoint, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -229,7 +230,7 @@ def _read_broker_feature_0(view: memoryview, at: int) -> tuple[BrokerFeature, in
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -280,7 +281,7 @@ def _read_register_broker_record_0(view: memoryview, at: int) -> tuple[RegisterB
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -350,7 +351,7 @@ def _read_register_broker_record_1(view: memoryview, at: int) -> tuple[RegisterB
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -417,7 +418,7 @@ def _read_register_broker_record_2(view: memoryview, at: int) -> tuple[RegisterB
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -481,7 +482,7 @@ def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterB
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -607,7 +608,7 @@ def _read_topic_record_0(view: memoryview, at: int) -> tuple[TopicRecord, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1041,7 +1042,7 @@ def _read_config_record_0(view: memoryview, at: int) -> tuple[ConfigRecord, int]
     o.resource_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1050,7 +1051,7 @@ def _read_config_record_0(view: memoryview, at: int) -> tuple[ConfigRecord, int]
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1059,7 +1060,7 @@ def _read_config_record_0(view: memoryview, at: int) -> tuple[ConfigRecord, int]
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.value = str(view[at : at + n], "utf-8")
@@ -1734,7 +1735,7 @@ def _read_user_scram_credential_record_0(view: memoryview, at: int) -> tuple[Use
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1815,7 +1816,7 @@ def _read_feature_level_record_0(view: memoryview, at: int) -> tuple[FeatureLeve
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1875,7 +1876,7 @@ def _read_entity_data_0(view: memoryview, at: int) -> tuple[EntityData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1884,7 +1885,7 @@ def _read_entity_data_0(view: memoryview, at: int) -> tuple[EntityData, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.entity_name = str(view[at : at + n], "utf-8")
@@ -1923,7 +1924,7 @@ def _read_client_quota_record_0(view: memoryview, at: int) -> tuple[ClientQuotaR
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2205,7 +2206,7 @@ def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[Acce
     o.id, o.resource_type, n = _unpack_uby(view, at)
     at += 18
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2214,7 +2215,7 @@ def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[Acce
     o.pattern_type, n = _unpack_by(view, at)
     at += 2
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2223,7 +2224,7 @@ def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[Acce
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2363,7 +2364,7 @@ def _read_remove_user_scram_credential_record_0(
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2413,7 +2414,7 @@ def _read_begin_transaction_record_0(view: memoryview, at: int) -> tuple[BeginTr
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.name = str(view[at : at + n], "utf-8")
@@ -2496,7 +2497,7 @@ def _read_abort_transaction_record_0(view: memoryview, at: int) -> tuple[AbortTr
             n = view[at]
             at += 1
             if n > 127:
-                n, at = more(view, at, n)
+                n, at = more_of_string(view, at, n)
             n -= 1
             if n >= 0:
                 o.reason = str(view[at : at + n], "utf-8")
@@ -2583,7 +2584,7 @@ def _read_controller_endpoint_0(view: memoryview, at: int) -> tuple[ControllerEn
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2592,7 +2593,7 @@ def _read_controller_endpoint_0(view: memoryview, at: int) -> tuple[ControllerEn
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2616,7 +2617,7 @@ def _read_controller_feature_0(view: memoryview, at: int) -> tuple[ControllerFea
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2708,7 +2709,7 @@ def _read_clear_elr_record_0(view: memoryview, at: int) -> tuple[ClearElrRecord,
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -180,7 +181,7 @@ def _read_offset_commit_request_partition_8(view: memoryview, at: int) -> tuple[
     o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.committed_metadata = str(view[at : at + n], "utf-8")
@@ -267,7 +268,7 @@ def _read_offset_commit_request_topic_8(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -517,7 +518,7 @@ def _read_offset_commit_request_8(view: memoryview, at: int) -> tuple[OffsetComm
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -526,7 +527,7 @@ def _read_offset_commit_request_8(view: memoryview, at: int) -> tuple[OffsetComm
     o.generation_id_or_member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -535,7 +536,7 @@ def _read_offset_commit_request_8(view: memoryview, at: int) -> tuple[OffsetComm
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -581,7 +582,7 @@ def _read_offset_commit_request_10(view: memoryview, at: int) -> tuple[OffsetCom
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -590,7 +591,7 @@ def _read_offset_commit_request_10(view: memoryview, at: int) -> tuple[OffsetCom
     o.generation_id_or_member_epoch, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -599,7 +600,7 @@ def _read_offset_commit_request_10(view: memoryview, at: int) -> tuple[OffsetCom
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -767,7 +768,7 @@ def _read_offset_commit_response_topic_8(view: memoryview, at: int) -> tuple[Off
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     null,
@@ -163,7 +164,7 @@ def _read_offset_fetch_request_topic_6(view: memoryview, at: int) -> tuple[Offse
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -198,7 +199,7 @@ def _read_offset_fetch_request_topics_8(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -261,7 +262,7 @@ def _read_offset_fetch_request_group_8(view: memoryview, at: int) -> tuple[Offse
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -308,7 +309,7 @@ def _read_offset_fetch_request_group_9(view: memoryview, at: int) -> tuple[Offse
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -317,7 +318,7 @@ def _read_offset_fetch_request_group_9(view: memoryview, at: int) -> tuple[Offse
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.member_id = str(view[at : at + n], "utf-8")
@@ -365,7 +366,7 @@ def _read_offset_fetch_request_group_10(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -374,7 +375,7 @@ def _read_offset_fetch_request_group_10(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.member_id = str(view[at : at + n], "utf-8")
@@ -502,7 +503,7 @@ def _read_offset_fetch_request_6(view: memoryview, at: int) -> tuple[OffsetFetch
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -553,7 +554,7 @@ def _read_offset_fetch_request_7(view: memoryview, at: int) -> tuple[OffsetFetch
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -892,7 +893,7 @@ def _read_offset_fetch_response_partition_6(view: memoryview, at: int) -> tuple[
     o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.metadata = str(view[at : at + n], "utf-8")
@@ -917,7 +918,7 @@ def _read_offset_fetch_response_partitions_8(view: memoryview, at: int) -> tuple
     o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.metadata = str(view[at : at + n], "utf-8")
@@ -1002,7 +1003,7 @@ def _read_offset_fetch_response_topic_6(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1043,7 +1044,7 @@ def _read_offset_fetch_response_topics_8(view: memoryview, at: int) -> tuple[Off
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1118,7 +1119,7 @@ def _read_offset_fetch_response_group_8(view: memoryview, at: int) -> tuple[Offs
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1159,7 +1160,7 @@ def _read_offset_fetch_response_group_10(view: memoryview, at: int) -> tuple[Off
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

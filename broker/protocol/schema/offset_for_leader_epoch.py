@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -150,7 +151,7 @@ def _read_offset_for_leader_topic_4(view: memoryview, at: int) -> tuple[OffsetFo
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -382,7 +383,7 @@ def _read_offset_for_leader_topic_result_4(view: memoryview, at: int) -> tuple[O
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

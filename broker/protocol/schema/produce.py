@@ -20,6 +20,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -215,7 +216,7 @@ def _read_topic_produce_data_9(view: memoryview, at: int) -> tuple[TopicProduceD
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -324,7 +325,7 @@ def _read_produce_request_9(view: memoryview, at: int) -> tuple[ProduceRequest, 
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id = str(view[at : at + n], "utf-8")
@@ -367,7 +368,7 @@ def _read_produce_request_13(view: memoryview, at: int) -> tuple[ProduceRequest,
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.transactional_id = str(view[at : at + n], "utf-8")
@@ -544,7 +545,7 @@ def _read_node_endpoint_10(view: memoryview, at: int) -> tuple[NodeEndpoint, int
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -553,7 +554,7 @@ def _read_node_endpoint_10(view: memoryview, at: int) -> tuple[NodeEndpoint, int
     o.port, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -599,7 +600,7 @@ def _read_batch_index_and_error_message_9(view: memoryview, at: int) -> tuple[Ba
     o.batch_index, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.batch_index_error_message = str(view[at : at + n], "utf-8")
@@ -721,7 +722,7 @@ def _read_partition_produce_response_9(view: memoryview, at: int) -> tuple[Parti
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -767,7 +768,7 @@ def _read_partition_produce_response_10(view: memoryview, at: int) -> tuple[Part
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -905,7 +906,7 @@ def _read_topic_produce_response_9(view: memoryview, at: int) -> tuple[TopicProd
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -947,7 +948,7 @@ def _read_topic_produce_response_10(view: memoryview, at: int) -> tuple[TopicPro
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -14,6 +14,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -194,7 +195,7 @@ def _read_sasl_authenticate_response_2(view: memoryview, at: int) -> tuple[SaslA
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -124,7 +125,7 @@ def _read_sync_group_request_assignment_4(view: memoryview, at: int) -> tuple[Sy
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -252,7 +253,7 @@ def _read_sync_group_request_4(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -261,7 +262,7 @@ def _read_sync_group_request_4(view: memoryview, at: int) -> tuple[SyncGroupRequ
     o.generation_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -270,7 +271,7 @@ def _read_sync_group_request_4(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -317,7 +318,7 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -326,7 +327,7 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
     o.generation_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -335,7 +336,7 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -345,7 +346,7 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_type = str(view[at : at + n], "utf-8")
@@ -355,7 +356,7 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_name = str(view[at : at + n], "utf-8")
@@ -512,7 +513,7 @@ def _read_sync_group_response_5(view: memoryview, at: int) -> tuple[SyncGroupRes
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_type = str(view[at : at + n], "utf-8")
@@ -522,7 +523,7 @@ def _read_sync_group_response_5(view: memoryview, at: int) -> tuple[SyncGroupRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.protocol_name = str(view[at : at + n], "utf-8")

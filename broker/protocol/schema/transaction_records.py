@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     int32s,
     length,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -174,7 +175,7 @@ def _read_partitions_schema_1(view: memoryview, at: int) -> tuple[PartitionsSche
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -18,6 +18,7 @@ from broker.protocol.wire import (
     compact_string,
     length,
     more,
+    more_of_string,
     negative,
     new,
     nullable_string,
@@ -185,7 +186,7 @@ def _read_txn_offset_commit_request_partition_3(
     o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
     at += 17
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.committed_metadata = str(view[at : at + n], "utf-8")
@@ -270,7 +271,7 @@ def _read_txn_offset_commit_request_topic_3(view: memoryview, at: int) -> tuple[
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -405,7 +406,7 @@ def _read_txn_offset_commit_request_3(view: memoryview, at: int) -> tuple[TxnOff
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -414,7 +415,7 @@ def _read_txn_offset_commit_request_3(view: memoryview, at: int) -> tuple[TxnOff
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -423,7 +424,7 @@ def _read_txn_offset_commit_request_3(view: memoryview, at: int) -> tuple[TxnOff
     o.producer_id, o.producer_epoch, o.generation_id, n = _unpack_qhiy(view, at)
     at += 15
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -432,7 +433,7 @@ def _read_txn_offset_commit_request_3(view: memoryview, at: int) -> tuple[TxnOff
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.group_instance_id = str(view[at : at + n], "utf-8")
@@ -595,7 +596,7 @@ def _read_txn_offset_commit_response_topic_3(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -11,7 +11,7 @@ from broker.protocol.wire import (
     Message,
     Write,
     compact_nullable_string,
-    more,
+    more_of_string,
     new,
     skip_tags,
 )
@@ -82,7 +82,7 @@ def _read_unregister_broker_response_0(view: memoryview, at: int) -> tuple[Unreg
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

@@ -17,6 +17,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     skip_tags,
@@ -91,7 +92,7 @@ def _read_feature_update_key_0(view: memoryview, at: int) -> tuple[FeatureUpdate
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -117,7 +118,7 @@ def _read_feature_update_key_1(view: memoryview, at: int) -> tuple[FeatureUpdate
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -257,7 +258,7 @@ def _read_updatable_feature_result_0(view: memoryview, at: int) -> tuple[Updatab
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -266,7 +267,7 @@ def _read_updatable_feature_result_0(view: memoryview, at: int) -> tuple[Updatab
     o.error_code, n = _unpack_hy(view, at)
     at += 3
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -292,7 +293,7 @@ def _read_update_features_response_0(view: memoryview, at: int) -> tuple[UpdateF
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")
@@ -335,7 +336,7 @@ def _read_update_features_response_2(view: memoryview, at: int) -> tuple[UpdateF
     o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
     at += 7
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.error_message = str(view[at : at + n], "utf-8")

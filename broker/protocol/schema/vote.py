@@ -19,6 +19,7 @@ from broker.protocol.wire import (
     compact_nullable_string,
     compact_string,
     more,
+    more_of_string,
     negative,
     new,
     read_tag,
@@ -215,7 +216,7 @@ def _read_vote_request_topic_data_0(view: memoryview, at: int) -> tuple[VoteRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -256,7 +257,7 @@ def _read_vote_request_topic_data_1(view: memoryview, at: int) -> tuple[VoteRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -297,7 +298,7 @@ def _read_vote_request_topic_data_2(view: memoryview, at: int) -> tuple[VoteRequ
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -338,7 +339,7 @@ def _read_vote_request_0(view: memoryview, at: int) -> tuple[VoteRequest, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -381,7 +382,7 @@ def _read_vote_request_1(view: memoryview, at: int) -> tuple[VoteRequest, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -424,7 +425,7 @@ def _read_vote_request_2(view: memoryview, at: int) -> tuple[VoteRequest, int]:
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.cluster_id = str(view[at : at + n], "utf-8")
@@ -542,7 +543,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
     o.node_id, n = _unpack_iy(view, at)
     at += 5
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -579,7 +580,7 @@ def _read_vote_response_topic_data_0(view: memoryview, at: int) -> tuple[VoteRes
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -16,6 +16,7 @@ from broker.protocol.wire import (
     compact_string,
     int32s,
     more,
+    more_of_string,
     negative,
     new,
     packed,
@@ -104,7 +105,7 @@ def _read_writable_txn_marker_topic_1(view: memoryview, at: int) -> tuple[Writab
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -342,7 +343,7 @@ def _read_writable_txn_marker_topic_result_1(view: memoryview, at: int) -> tuple
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)

@@ -215,7 +215,7 @@ class GroupCoordinator:
         shard.log.when_committed(reply.rests_on, lambda error: reply.token(Answer(error) if error else said))
 
     def _append(self, shard: HostedGroups, effect: Append) -> None:
-        error, offset = shard.log.append([records.encode(written) for written in effect.records], effect.producer)
+        error, offset = self._appended(shard, effect)
         if error:
             self._settle(shard, effect, error)
             return
@@ -226,6 +226,15 @@ class GroupCoordinator:
                         records=len(effect.records), coordinator_epoch=shard.log.epoch)  # fmt: skip
         last = offset + len(effect.records) - 1
         shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
+
+    def _appended(self, shard: HostedGroups, effect: Append) -> tuple[ErrorCode, int]:
+        try:
+            encoded = [records.encode(written) for written in effect.records]
+        except ValueError as wrong:
+            # The log has no place for it: a member's id is an instance id that fitted, and 37 characters more.
+            self._env.trace("group_not_written", partition=shard.log.index, why=str(wrong))
+            return ErrorCode.UNKNOWN_SERVER_ERROR, -1
+        return shard.log.append(encoded, effect.producer)
 
     def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
         if shard.log.is_ours():

@@ -104,6 +104,16 @@ def test_the_protocol_that_all_know_and_most_prefer_is_chosen() -> None:
     assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+@pytest.mark.timeout(20)
+def test_a_join_may_bring_any_number_of_protocols() -> None:
+    room = GroupRoom()
+    names = [(f"p{n}", b"") for n in range(50_000)]
+    room.join("a", protocols=tuple(names))
+    room.join("b", protocols=tuple(reversed(names)))
+    room.join("a", room.joined("a").member_id, protocols=tuple(names))
+    assert room.joined("b").protocol == "p0", "each has one voice, and the first member's order decides"
+
+
 def test_a_join_whose_answer_got_lost_is_answered_again_and_causes_no_rebalance() -> None:
     room = GroupRoom()
     a, b = room.stable("a", "b")

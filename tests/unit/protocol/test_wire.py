@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol import wire
+from broker.protocol import hot, wire
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import alter_partition, fetch, metadata, produce, vote
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from broker.protocol.schema.heartbeat import HeartbeatRequest
 from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
@@ -26,6 +28,30 @@ def test_a_varint_has_five_bytes_at_most() -> None:
     assert wire.more(memoryview(b"\xff\xff\xff\xff\x0f"), 1, 0xFF) == ((1 << 32) - 1, 5)
     with pytest.raises(MalformedFrame, match="five"):
         wire.more(memoryview(b"\x80\x80\x80\x80\x80\x00"), 1, 0x80)
+
+
+@pytest.mark.parametrize("length", [wire.LONGEST_STRING, wire.LONGEST_STRING + 1])
+def test_a_string_is_no_longer_than_every_version_can_say(length: int) -> None:
+    name = "x" * length
+    for message, version in (
+        (HeartbeatRequest(name), 4),
+        (HeartbeatRequest("g", group_instance_id=name), 4),
+        (DescribeGroupsRequest(["g", name]), 5),
+    ):
+        raw = memoryview(message.encode(version))
+        if length <= wire.LONGEST_STRING:
+            assert type(message).decode(raw, 0, version)[0] == message
+        else:
+            with pytest.raises(MalformedFrame, match="a string of 32768 bytes"):
+                type(message).decode(raw, 0, version)
+    produced = produce.ProduceRequest(transactional_id=name, topic_data=[produce.TopicProduceData(name=name)])
+    for request in (produced, produced.replace(transactional_id=None)):
+        raw = memoryview(request.encode(9))
+        if length <= wire.LONGEST_STRING:
+            assert hot.decode_produce(raw, 0, 9).topics[0][0] == name.encode()
+        else:
+            with pytest.raises(MalformedFrame, match="a string of 32768 bytes"):
+                hot.decode_produce(raw, 0, 9)
 
 
 def test_the_body_that_ends_other_codecs_is_malformed() -> None:

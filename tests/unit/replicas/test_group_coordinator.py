@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from broker.coordinators.groups.values import (
     TxnCommit,
 )
 from broker.protocol.errors import ErrorCode
+from broker.protocol.wire import LONGEST_STRING
 from broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.grouping_broker import GroupingBroker
 from tests.support.brokers.one_broker import answers as answered
@@ -70,6 +72,22 @@ async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None
     room.give(TOPIC, isr=(1,), partition_epoch=99)
     assert room.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert told(room.submit(FETCH)) == [None]
+
+
+async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobody_else_does(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    room = GroupingBroker(nursery)
+    await room.lead()
+    instance = "i" * LONGEST_STRING  # itself it would fit
+    [joined] = room.submit(replace(JOIN, instance_id=instance, fresh_id=f"{instance}-1"))
+    assert joined.error == ErrorCode.NONE
+    [synced] = room.submit(Sync("g", joined.generation, joined.member_id, instance))
+    assert synced.error == ErrorCode.UNKNOWN_SERVER_ERROR
+    room.env.now_ms += JOIN.rebalance_ms  # nobody is left, which is written
+    await trio.sleep(1.5 * JOIN.rebalance_ms / 1000)
+    assert not room.coordinator.shards[0].machine.groups["g"].members
+    assert room.do(commit(5)) == Answer()
 
 
 async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: GroupingBroker) -> None:
