@@ -95,10 +95,11 @@ async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault
             await wait()
         finally:
             healed = await stage.lift_all(name, links)
-            p.ended = stage.now_ns()
+        lifted = stage.now_ns()
         hits = [int(str(each.get("hits") or 0)) for each in healed]
         if any(hits):
             break
+    p.ended = lifted  # Not between the turns: others may wait for this fault's end.
     p.evidence = {"links": [str(link) for link in links], "hits": hits}
     struck = [{"link": str(link), **each} for link, told in zip(links, healed, strict=True) for each in _struck(told)]
     if struck:

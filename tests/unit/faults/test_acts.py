@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,6 +230,36 @@ async def test_a_fault_that_never_strikes_has_no_evidence(action: str, autojump_
     last = (await played(World(hits=0), action))[-1]
     assert last["evidence"] is None
     assert last["error"]
+
+
+class QuietAtFirst(World):
+    """Nothing comes over its links for three seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since = trio.current_time()
+
+    async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
+        self.healed += 1
+        return {"hits": self.hits if trio.current_time() - self.since > 3.0 else 0}
+
+
+async def test_a_fault_that_has_met_nothing_stays_once_more_as_long_and_has_not_ended_before_that(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world, papers = QuietAtFirst(), MemoryPapers("a run")
+    faults = [
+        make_fault(0, 0.1, 2.0, "protocol", "node:2", {"api": "Produce", "act": "delay"}),
+        replace(make_fault(1, 0.2, 1.0, "kill", "node:3", {}), when="after fault 0 ended", within_s=60.0),
+    ]
+    any_runtime: Any = world
+    nemesis = Nemesis(any_runtime, faults, 1, env=VirtualEnv(), cluster=Asked(), record=papers.fault)
+    await nemesis.play()
+    late, after = nemesis.played
+    assert late.error is None
+    assert late.began is not None
+    assert late.ended == pytest.approx(late.began + 4e9, abs=1e6)
+    assert (after.began or 0) >= (late.ended or 0)
 
 
 async def test_every_broker_comes_up_as_the_second_version_one_after_the_other(
