@@ -329,9 +329,9 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
     "upgrade": (Swallowed("same", same_version),),
     "reset": LINKS,
     **dict.fromkeys(
-        ("latency", "packet_loss", "protocol", "bandwidth", "slicer", "limit_data", "reset_peer", "slow_close"), LINKS
+        ("packet_loss", "protocol", "bandwidth", "slicer", "limit_data", "reset_peer", "slow_close"), LINKS
     ),
-    **dict.fromkeys(("flapping", "zone_isolation"), (*LINKS, Swallowed("healed", wires_healed_soon))),
+    **dict.fromkeys(("latency", "flapping", "zone_isolation"), (*LINKS, Swallowed("healed", wires_healed_soon))),
 }
 CASES = [
     pytest.param(name, case, id=f"{name}-{case.how}")
