@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checkers.nights.night import RESULTS
-from checkers.nights.results import parse
+from checkers.nights.facts import with_unexpected
+from checkers.nights.night import RESULTS, Night, NoNight, read_night
+from checkers.nights.results import Attempt, parse
 from reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
@@ -65,27 +66,43 @@ class ShelvedRun:
 def shelf(root: Path) -> list[ShelvedRun]:
     """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
     folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()]
-    forbidden = _forbidden(root)
-    found = [_row(each, forbidden.get(each.name, ())) for each in folders if (each / "plan.toml").exists()]
+    night = _Night(root)
+    found = [_row(each, night) for each in folders if (each / "plan.toml").exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
 
 def one(path: Path) -> ShelvedRun:
     """The row of one run directory."""
-    return _row(path, _forbidden(path.parent).get(path.name, ()))
+    return _row(path, _Night(path.parent))
 
 
-def _forbidden(root: Path) -> dict[str, tuple[str, ...]]:
-    """Run -> the anomalies that it may show by its configuration, but not in the night whose runs these are."""
-    try:
-        attempts, _ = parse((root.resolve().parent / RESULTS).read_text(errors="replace"))
-    except OSError:
-        return {}
-    return {Path(each.run).name: each.unexpected for each in attempts if each.run and each.unexpected}
+class _Night:
+    """The night whose runs are in a folder, if they are one's."""
+
+    def __init__(self, root: Path) -> None:
+        folder = root.resolve().parent
+        self._night: Night | None = None
+        try:
+            self._night = read_night(folder)
+            attempts: Iterable[Attempt] = self._night.attempts
+        except NoNight:
+            try:
+                attempts = parse((folder / RESULTS).read_text(errors="replace"))[0]
+            except OSError:
+                attempts = ()
+        self._attempts = {Path(each.run).name: each for each in attempts if each.run}
+
+    def forbids(self, run: str, verdict: Json) -> tuple[str, ...]:
+        """The anomalies that a run may show by its configuration, but not in this night."""
+        attempt = self._attempts.get(run)
+        if attempt is None or self._night is None:
+            return attempt.unexpected if attempt else ()
+        return with_unexpected(self._night, attempt, verdict)[0].unexpected
 
 
-def _row(path: Path, forbidden: Sequence[str]) -> ShelvedRun:
+def _row(path: Path, night: _Night) -> ShelvedRun:
     plan, info, verdict = _toml(path / "plan.toml"), _json(path / "run.json"), _json(path / "verdict.json")
+    forbidden = night.forbids(path.name, verdict)
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
     wall_ms = number(info.get("began_wall_ms"))
     seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")

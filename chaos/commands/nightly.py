@@ -179,17 +179,19 @@ def command(
     """
     from chaos.nights import opening, session
 
-    if resume is not None and (matrix_file or vary or faults or time_s or seeds or seed is not None or out):
-        beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out"
+    others = (matrix_file, vary, faults, time_s, seeds, seed is not None, out, flags["never"])
+    if resume is not None and any(others):
+        beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out, --never"
         raise click.UsageError(f"--resume goes on with what was planned: none of {beside}")
     if not only_list or flags["select"]:
         session.require()
     say = console(stderr=True)
     directory = NightDirectory(resume) if resume is not None else opening.place(out, NIGHTS)
+    planned, gone = None, False
     try:
         if resume is not None:
-            directory.planned()
-            matrix = _over(read_matrix(directory.matrix), flags)
+            planned, gone = opening.planned_by(directory)
+            matrix = _over(planned, flags)
         else:
             matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
     except MatrixError as wrong:
@@ -201,8 +203,9 @@ def command(
     with directory.held():
         if resume is None:
             opening.write(directory, opened)
-        elif other := opening.note_commit(directory):
-            say.print(other, soft_wrap=True)
+        else:
+            for told in opening.note_resumption(directory, planned if gone else None):
+                say.print(told, markup=False, soft_wrap=True)
         return _play(directory, opened, chosen, flags, say)
 
 

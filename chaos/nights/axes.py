@@ -15,13 +15,12 @@ from chaos.errors import Refused
 from chaos.mutants import find
 from chaos.plans.parts import FAST_FAILOVER
 from chaos.plans.plan import Plan, PlanError, make_plan
+from checkers.nights.matrix import said as as_word
 from workloads.registry import DEFAULT, SCENARIOS
 
 Cell = Mapping[str, str]
 UNCLEAN, FLUSH = "unclean.leader.election.enable", "flush.messages"
 EXTERNAL = "external"
-ALIASES = {"ours": "squall"}
-"""Words for a target -> the word that plans have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,7 @@ class NoSuchRun(Exception):
 def word(axis: str, value: Any) -> str:
     """A value as a cell has it. ValueError for one that the axis cannot have."""
     known = AXES[axis]
-    said = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    said = {"-1": "all"}.get(said, said) if axis == "acks" else ALIASES.get(said, said) if axis == "target" else said
+    said = as_word(axis, value)
     if known.values and said not in known.values:
         raise ValueError(f"{axis}: {value!r} is not possible: one of {', '.join(known.values)}")
     if known.numeric and not (said.isdecimal() and int(said) > 0):

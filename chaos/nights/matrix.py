@@ -195,7 +195,52 @@ def make_matrix(values: Mapping[str, Any]) -> Matrix:
     try:
         return Matrix.model_validate(values)
     except ValidationError as error:
-        raise MatrixError("\n".join(_lines(error))) from None
+        # Where a value has a wrong type, pydantic asks no further; somebody who mends a matrix wants all of it at once.
+        lines = dict.fromkeys((*_lines(error), *_mistakes(_as_far_as_it_goes(values))))
+        raise MatrixError("\n".join(lines)) from None
+
+
+def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
+    """A matrix of what can be checked on its own of wrong values: names of axes, kinds, anomalies, and axes' values."""
+    faults = values.get("faults")
+    mixes = {name: _texts(each) for name, each in faults.items()} if isinstance(faults, dict) else {}
+    return Matrix.model_construct(
+        faults=mixes,
+        runs=tuple(
+            Runs.model_construct(
+                axes=_sound(each.get("axes")),
+                faults=_texts(each.get("faults"), apart=False),
+                clients=_texts(each.get("clients"), apart=False),
+            )
+            for each in _tables(values.get("runs"))
+        ),
+        exclude=tuple(
+            Exclude.model_construct(where=_sound(each.get("where")), why="") for each in _tables(values.get("exclude"))
+        ),
+        expect=tuple(
+            Expect.model_construct(where=_sound(each.get("where")), never=_texts(each.get("never"), apart=False))
+            for each in _tables(values.get("expect"))
+        ),
+    )
+
+
+def _tables(given: Any) -> list[Mapping[str, Any]]:
+    """Tables of a list, with an empty one for what is none, so that the others keep their numbers."""
+    return [each if isinstance(each, dict) else {} for each in given] if isinstance(given, list) else []
+
+
+def _texts(given: Any, *, apart: bool = True) -> tuple[str, ...]:
+    """The words of a list; with `apart`, also of a text with commas between them."""
+    if isinstance(given, str):
+        return tuple(given.split(",")) if apart else ()
+    return tuple(each for each in given if isinstance(each, str)) if isinstance(given, list | tuple) else ()
+
+
+def _sound(axes: Any) -> dict[str, tuple[Any, ...]]:
+    """Axes with those of their values that may be values. Those that have no others stay away: that is told already."""
+    told = axes.items() if isinstance(axes, dict) else ()
+    kept = {axis: tuple(each for each in _values(given) if isinstance(each, str | bool | int)) for axis, given in told}
+    return {axis: values for axis, values in kept.items() if values or axis not in AXES}
 
 
 def _lines(error: ValidationError) -> list[str]:
@@ -249,17 +294,22 @@ def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix
     """A matrix with these axes in each of its parts; None: of nothing else. MatrixError."""
     if matrix is None:
         return make_matrix({"runs": [{"name": "by hand", "axes": dict(axes), "time_s": 30}]})
-    values = matrix.model_dump(mode="json", exclude_defaults=True)
+    values = plain(matrix)
     for runs in values["runs"]:
         runs["axes"] = {**runs.get("axes", {}), **axes}
     return make_matrix(values)
 
 
+def plain(matrix: Matrix) -> dict[str, Any]:
+    """A matrix as JSON has it; `make_matrix` of it gives an equal one."""
+    return matrix.model_dump(mode="json", exclude_defaults=True)
+
+
 def write_matrix(matrix: Matrix) -> str:
     """A matrix as TOML; `read_matrix` of it gives an equal one."""
-    data = matrix.model_dump(mode="json", exclude_defaults=True)
-    plain = {key: value for key, value in data.items() if key not in ("faults", "runs", "exclude", "expect")}
-    lines = [f"{key} = {toml_value(value)}" for key, value in plain.items()]
+    data = plain(matrix)
+    single = {key: value for key, value in data.items() if key not in ("faults", "runs", "exclude", "expect")}
+    lines = [f"{key} = {toml_value(value)}" for key, value in single.items()]
     if "faults" in data:
         lines += ["", "[faults]", *(f"{_key(name)} = {toml_value(kinds)}" for name, kinds in data["faults"].items())]
     for part in ("runs", "exclude", "expect"):

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +19,11 @@ from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory, nights_beside, write_whole
 from chaos.nights.items import Item, plan_night
 from chaos.nights.machine import lacking
-from chaos.nights.matrix import Matrix, write_matrix
+from chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
 from chaos.nights.order import history_of, in_order
 from chaos.runtimes.real.processes.child import PACKAGES
+from chaos.typed import typed
+from checkers.nights.matrix import changes
 from checkers.nights.night import SCHEMA
 from checkers.nights.results import Attempt, by_item
 
@@ -109,11 +112,40 @@ def write(directory: NightDirectory, opened: Opened) -> None:
         "squall": __version__,
         "commit": commit(),
         "machine": machine(),
+        "matrix": plain(opened.matrix),
         "excluded": list(opened.excluded),
         "lacking": [{"item": item, "why": why} for item, why in opened.lacking.items()],
         "items": [each.as_json() for each in opened.items],
     }
     directory.write(directory.night, told)
+
+
+def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
+    """(The matrix of a night that goes on, whether its file is gone and is to be written again.)
+
+    Refused if the file is not the matrix that the night was planned by: whoever changed it wants other runs, or other
+    expectations, than those that have ended. MatrixError.
+    """
+    stored = directory.planned()[0].get("matrix")
+    if not isinstance(stored, dict):  # an early version planned it, and has the file only
+        return read_matrix(directory.matrix), False
+    try:
+        now = tomllib.loads(directory.matrix.read_text())
+    except FileNotFoundError:
+        return make_matrix(stored), True
+    except (OSError, ValueError) as error:
+        raise Refused(f"{directory.matrix} cannot be read: {error}. {_without_it(directory)}") from None
+    if changed := changes(stored, now):
+        told = "".join(f"\n  {line}" for line in changed)
+        raise Refused(
+            f"{directory.matrix} is not the matrix that this night was planned by:{told}\n{_without_it(directory)} "
+            f"For a night of the changed one: {typed('nightly', '--matrix', directory.matrix)}"
+        )
+    return make_matrix(stored), False
+
+
+def _without_it(directory: NightDirectory) -> str:
+    return f"Remove it, and the night goes on with the one it was planned by, which {directory.night.name} has."
 
 
 def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
@@ -124,6 +156,15 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple(told.get("excluded", ()))
     return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
+
+
+def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[str]:
+    """What is different now, in sentences. missing: the matrix, if its file is to be written again."""
+    told = [note_commit(directory)]
+    if missing is not None:
+        write_whole(directory.matrix, write_matrix(missing))
+        told.append(f"{directory.matrix} was gone: written again, as {directory.night.name} has it")
+    return [each for each in told if each]
 
 
 def note_commit(directory: NightDirectory) -> str:

@@ -25,9 +25,9 @@ from chaos.nights.budget import Costs, cores
 from chaos.nights.directory import NightDirectory, bytes_of, thin
 from chaos.nights.full_disk import blamed, is_full
 from chaos.nights.items import Item
-from chaos.nights.matrix import Matrix, meets
+from chaos.nights.matrix import Matrix, plain
 from chaos.runtimes.real.processes.child import PACKAGES, TETHER
-from checkers.anomalies.registry import LOSS
+from checkers.nights.matrix import Expectation, expectations, forbidden
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
@@ -90,6 +90,10 @@ class Player:
     _again: list[Item] = field(default_factory=list)
     _children: list[_Child] = field(default_factory=list)
     _clock: float = field(default_factory=time.monotonic)
+    _expected: tuple[Expectation, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._expected = expectations(plain(self.matrix))
 
     def done(self, item: Item) -> bool:
         """Whether it needs no further attempt."""
@@ -283,13 +287,7 @@ class Player:
         return f"ended because it took longer than {self.limit_s(item):g} s (--run-limit)"
 
     def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
-        never = {name for each in self.matrix.expect if meets(each.where, cell) for name in each.never}
-        if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
-            never.update(LOSS)
-        anomalies = told.get("anomalies")
-        listed = anomalies if isinstance(anomalies, list) else []
-        found = [str(each["name"]) for each in listed if each.get("permitted")]
-        return tuple(dict.fromkeys(name for name in found if name in never))
+        return forbidden(self._expected, cell, told.get("anomalies"))
 
     def _runs_of(self, item: Item, number: int) -> list[Path]:
         """The run directories of an attempt: one, or none."""

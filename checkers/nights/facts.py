@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from checkers import fault_classes
 from checkers.guarantees import FaultClass, guarantee_for
 from checkers.history.conversion import read_faults
 from checkers.history.tables import PlayedFault
+from checkers.nights.matrix import forbidden
 from checkers.nights.night import Night
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
 from checkers.plan_facts import BadPlan, facts_of
@@ -77,6 +78,22 @@ def facts_of_night(night: Night) -> list[Facts]:
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 
 
+def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) -> tuple[Attempt, str]:
+    """(The attempt with all that the night forbids of what it found, why that is not what the night noted).
+
+    verdict: verdict.json, empty where there is none. What the night noted stays: of the two the graver one counts.
+    """
+    if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
+        return attempt, ""
+    cell = _cell(night.items.get(attempt.item, {}))
+    found = forbidden(night.expect, cell, verdict.get("anomalies"))
+    if set(found) == set(attempt.unexpected):
+        return attempt, ""
+    noted, told = ", ".join(attempt.unexpected) or "nothing", ", ".join(found) or "nothing"
+    doubt = f"the night noted that it forbids {noted} of what was found, and by its matrix and verdict.json that is {told}"
+    return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
+
+
 def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     path = night.path / attempt.run if attempt.run else None
     if path is not None and not path.is_dir():
@@ -89,6 +106,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     classes, promise, permitted = _promise(plan, faults, verdict) if path else (NOT_KNOWN, "", ())
     seed = plan.get("seed", planned.get("seed"))
     counted, doubt = _verdict(attempt, verdict)
+    attempt, noted = with_unexpected(night, attempt, verdict)
     return Facts(
         attempt=attempt,
         counts=counts,
@@ -101,7 +119,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
         permitted=permitted,
         faults=faults,
         seed=seed if isinstance(seed, int) else None,
-        trouble="; ".join(filter(None, (attempt.why or ("" if path else "its run directory is gone"), doubt))),
+        trouble="; ".join(filter(None, (attempt.why or ("" if path else "its run directory is gone"), doubt, noted))),
     )
 
 
@@ -117,12 +135,17 @@ def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
 
 def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
     """Axis -> value: as the plan has it, and as the night's matrix says where that says it. All are words."""
-    cell = planned.get("cell")
-    told = {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
+    told = _cell(planned)
     for name in ("target", "runtime", "workload", "faults"):
         if planned.get(name):
             told.setdefault(name, _word(planned[name]))
     return {**_of_plan(plan), **told}
+
+
+def _cell(planned: Mapping[str, Any]) -> dict[str, str]:
+    """The configuration of an item, as the matrix has it."""
+    cell = planned.get("cell")
+    return {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
 
 
 def _of_plan(plan: Mapping[str, Any]) -> dict[str, str]:

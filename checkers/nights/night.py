@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkers.nights.matrix import FILE as MATRIX
+from checkers.nights.matrix import Expectation, changes, expectations
 from checkers.nights.results import Attempt, parse
 
 SCHEMA = 1
 """Of night.json."""
+SHOWN = 3
+"""Changes of a matrix that a sentence lists."""
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
 
 
@@ -38,6 +43,8 @@ class Night:
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     """Items, each with the reason why it did not run."""
+    expect: tuple[Expectation, ...] | None = ()
+    """What it must not find; None: nobody knows, because no file says."""
     problems: tuple[str, ...] = field(default=())
     """What could not be read, a sentence each."""
 
@@ -78,8 +85,24 @@ def read_night(path: Path) -> Night:
         exit=end["exit"] if isinstance(end.get("exit"), int) else None,
         interrupted=bool(end.get("interrupted", False)),
         left_out=tuple(map(_left_out, end.get("left_out") or ())),
+        expect=_expected(path, told, problems),
         problems=tuple(problems),
     )
+
+
+def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple[Expectation, ...] | None:
+    """As night.json has it. A night of an early version has its matrix in a file only."""
+    planned = told.get("matrix")
+    try:
+        now = tomllib.loads((path / MATRIX).read_text())
+    except (OSError, ValueError, RecursionError):
+        now = None
+    if not isinstance(planned, dict):
+        return None if now is None else expectations(now)
+    if now is not None and (changed := changes(planned, now)):
+        lines = "; ".join(changed[:SHOWN]) + ("; and more" if len(changed) > SHOWN else "")
+        problems.append(f"{MATRIX} was changed since the night was planned ({lines}): the one in {FILE} counts.")
+    return expectations(planned)
 
 
 def read_head(path: Path) -> dict[str, Any]:

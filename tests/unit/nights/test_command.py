@@ -10,7 +10,10 @@ import pytest
 
 from chaos import cli
 from chaos.commands import nightly
+from chaos.nights import opening
 from chaos.nights.budget import Costs
+from chaos.nights.directory import NightDirectory
+from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
 from tests.unit.nights.test_player import night, played
 
@@ -59,9 +62,6 @@ def test_it_says_beforehand_that_the_disk_is_too_small(
 def test_a_night_that_goes_on_at_another_commit_notes_that_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from chaos.nights import opening
-    from chaos.nights.directory import NightDirectory
-
     (tmp_path / "night.json").write_text('{"schema": 1, "night": "n", "commit": "aaa", "items": []}')
     monkeypatch.setattr(opening, "commit", lambda: "aaa")
     assert opening.note_commit(NightDirectory(tmp_path)) == ""
@@ -102,6 +102,7 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
         (("--vary", "mutant=999"), "there is no mutant '999'"),
         (("--resume", "nowhere"), "no night is there: it has no night.json"),
         (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
+        (("--resume", "nowhere", "--never", "unseen"), "--resume goes on with what was planned"),
         (("--never", "lost-writes"), "did you mean 'lost-write'?"),
         (("--budget", "soon"), "is no time"),
         (("--matrix", "nowhere.toml"), "there is no such file"),
@@ -154,3 +155,45 @@ def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
         assert (told["exit"], told["contradicted"]) == (code, list(contradicted))
     assert doubt in capsys.readouterr().out
     assert f"**{doubt}**" in player.directory.summary.read_text()
+
+
+def planned(path: Path) -> NightDirectory:
+    """A night that was planned and not played."""
+    words = {"runtime": ["sim"], "acks": [1]}
+    matrix = make_matrix(
+        {"runs": [{"axes": words}], "expect": [{"where": {"acks": 1}, "never": ["unseen"]}], "budget": 60}
+    )
+    directory = NightDirectory(path)
+    opening.write(directory, opening.plan(matrix, directory, 1, None))
+    return directory
+
+
+def test_a_night_whose_matrix_was_changed_does_not_go_on_and_says_what_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = planned(tmp_path / "n")
+    assert opening.planned_by(directory) == (read_matrix(directory.matrix), False)
+    text = directory.matrix.read_text()
+    directory.matrix.write_text(text.replace('"unseen"', '"duplicate"'))
+    assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "is not the matrix that this night was planned by: expect.0.never was ['unseen'], and is ['dupl" in told
+    assert f"nightly --matrix {directory.matrix}" in told
+    directory.matrix.write_text("budget = ")
+    assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_night_whose_matrix_is_gone_goes_on_with_the_one_it_was_planned_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = planned(tmp_path / "n")
+    text = directory.matrix.read_text()
+    directory.matrix.unlink()
+    matrix, gone = opening.planned_by(directory)
+    assert gone
+    assert not directory.matrix.exists()
+    (told,) = opening.note_resumption(directory, matrix)
+    assert "was gone: written again" in told
+    assert directory.matrix.read_text() == text
+    assert opening.planned_by(directory) == (matrix, False)

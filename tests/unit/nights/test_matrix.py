@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from chaos.nights.budget import MIB, Costs, forecast
 from chaos.nights.items import plan_night
-from chaos.nights.matrix import MatrixError, make_matrix, read_matrix, seconds, varied, write_matrix
+from chaos.nights.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
 from chaos.nights.order import in_order
 from chaos.typed import PROGRAM
 
@@ -112,3 +114,48 @@ def test_axes_of_the_command_line_replace_those_of_every_part() -> None:
     matrix = make_matrix({"runs": [{"axes": {"acks": ["all", "1"]}}, {"axes": {"codec": "lz4"}}]})
     changed = varied(matrix, {"acks": ("0",)})
     assert [each.values() for each in changed.runs] == [{"acks": ("0",)}, {"codec": ("lz4",), "acks": ("0",)}]
+
+
+def test_mistakes_of_types_and_mistakes_of_meaning_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.toml"
+    file.write_text("""\
+seeds = "many"
+budgt = "20m"
+
+[faults]
+processes = "kil,pause"
+
+[[runs]]
+axes = { akcs = "1", min-isr = [0, 1.5], codec = "zip" }
+faults = ["processes", "lniks"]
+clients = ["librdkafka"]
+time_s = -1
+
+[[exclude]]
+where = { acks = 2 }
+
+[[expect]]
+where = { target = "ours" }
+never = ["lost-writes"]
+""")
+    with pytest.raises(MatrixError) as wrong:
+        read_matrix(file)
+    told = str(wrong.value).splitlines()
+    for place in ("seeds", "budgt", "faults.processes", "runs.0.axes.akcs", "runs.0.axes.min-isr: 0", "runs.0.axes.codec",
+                  "runs.0.faults: 'lniks'", "runs.0.clients", "runs.0.time_s", "exclude.0.why", "exclude.0.where.acks",
+                  "expect.0.never"):  # fmt: skip
+        assert sum(place in line for line in told) == 1, (place, told)
+    assert sum("runs.0.axes.min-isr" in line for line in told) == 2, "1.5 is no whole number"
+    assert len(told) == 13, told
+
+
+@pytest.mark.parametrize("values", [{"runs": 1}, {"runs": [1], "faults": 3, "expect": {}}, {"exclude": [{"where": [1]}]}])
+def test_what_is_no_matrix_at_all_is_told_in_lines(values: dict[str, object]) -> None:
+    with pytest.raises(MatrixError):
+        make_matrix(values)
+
+
+def test_a_matrix_is_in_its_file_what_it_is_in_json(tmp_path: Path) -> None:
+    matrix = read_matrix(PROGRAM.parent / "plans/nightly.toml")
+    assert tomllib.loads(write_matrix(matrix)) == json.loads(json.dumps(plain(matrix)))
+    assert make_matrix(json.loads(json.dumps(plain(matrix)))) == matrix

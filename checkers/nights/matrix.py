@@ -1,0 +1,92 @@
+"""A night's matrix as its files have it: what the night must not find, and whether the matrix was changed since. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.anomalies.registry import LOSS
+
+FILE = "matrix.toml"
+ALIASES = {"ours": "squall"}
+"""Words for a target -> the word that plans have."""
+
+
+def said(axis: str, value: Any) -> str:
+    """A value as a cell has it."""
+    word = ("on" if value else "off") if isinstance(value, bool) else str(value)
+    if axis == "acks":
+        return {"-1": "all"}.get(word, word)
+    return ALIASES.get(word, word) if axis == "target" else word
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What must not be found where an axis has one of these values, though the configuration may permit it."""
+
+    where: Mapping[str, tuple[str, ...]]
+    never: tuple[str, ...]
+
+    def meets(self, cell: Mapping[str, str]) -> bool:
+        """Whether it is about this configuration."""
+        return all(cell.get(axis) in values for axis, values in self.where.items())
+
+
+def expectations(matrix: Mapping[str, Any]) -> tuple[Expectation, ...]:
+    """Those of a matrix, as night.json or its file has it. What is none is left out."""
+    listed = matrix.get("expect")
+    return tuple(
+        Expectation(
+            {axis: tuple(said(axis, each) for each in _many(values)) for axis, values in _table(told, "where").items()},
+            tuple(map(str, _many(told.get("never", ())))),
+        )
+        for told in (listed if isinstance(listed, list) else ())
+        if isinstance(told, dict)
+    )
+
+
+def forbidden(expected: Iterable[Expectation], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
+    """What a run permits and its night does not. anomalies: of verdict.json."""
+    never = {name for each in expected if each.meets(cell) for name in each.never}
+    if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
+        never.update(LOSS)
+    listed = anomalies if isinstance(anomalies, list) else []
+    found = [str(each.get("name")) for each in listed if isinstance(each, dict) and each.get("permitted")]
+    return tuple(dict.fromkeys(name for name in found if name in never))
+
+
+def changes(planned: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between the matrix that a night was planned by and its file, a line each."""
+    before, after = dict(_flat(planned)), dict(_flat(now))
+    told = []
+    for name in dict.fromkeys((*before, *after)):
+        if name not in after:
+            told.append(f"{name} = {before[name]!r} is gone")
+        elif name not in before:
+            told.append(f"{name} = {after[name]!r} is new")
+        elif before[name] != after[name]:
+            told.append(f"{name} was {before[name]!r}, and is {after[name]!r}")
+    return told
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if _tables(value) else None
+    if inside is None:
+        yield name, value
+        return
+    for key, each in inside:
+        yield from _flat(each, f"{name}.{key}" if name else str(key))
+
+
+def _tables(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, Mapping) for each in value)
+
+
+def _many(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _table(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = told.get(name)
+    return found if isinstance(found, dict) else {}
