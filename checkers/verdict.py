@@ -28,6 +28,7 @@ from checkers.case import Case, Workload, read_case
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
+from checkers.history import seal
 from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
@@ -283,7 +284,7 @@ def give_up(run_dir: Path, trouble: str) -> Verdict:
 
 def _write(run_dir: Path, verdict: Verdict) -> None:
     fresh = run_dir / f"{FILE}.new"
-    fresh.write_text(json.dumps(to_json(verdict), indent=1) + "\n")
+    fresh.write_text(json.dumps(written(run_dir, verdict), indent=1) + "\n")
     fresh.replace(run_dir / FILE)
 
 
@@ -329,8 +330,13 @@ def _of_another(stored: Mapping[str, Any], run_dir: Path) -> str:
     return f"{FINDINGS} is about the run {stored['run']!r}, and the history about {run!r}"
 
 
+def written(run_dir: Path, verdict: Verdict) -> dict[str, Any]:
+    """verdict.json of a run directory: it says which history it is about, so that another one beside it is seen."""
+    return {**to_json(verdict), seal.JUDGED: seal.stamp(run_dir / seal.FILE)}
+
+
 def to_json(verdict: Verdict) -> dict[str, Any]:
-    """verdict.json."""
+    """verdict.json, but for what only a run directory can say."""
     names = {entry["part"]: name for name, entry in verdict.metrics.get("partitions", {}).items()}
     return {
         "schema": SCHEMA,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers import first_schema
+from checkers.history import seal
 from reports import kafka_log
 
 Json = dict[str, Any]
@@ -162,6 +163,8 @@ def read_run(path: Path) -> RunFiles:
     _tell_missing_traces(files)
     _count_from_the_load(files)
     _cross_check(files)
+    if other := seal.not_judged(path, files.verdict):
+        files.problems.append(f"{other}. What is told of clients, and what was judged, may not fit together.")
     return files
 
 

@@ -79,7 +79,7 @@ class Outcome:
     def too_little(self) -> str:
         """Why it proves too little, as a sentence; empty where it does not."""
         if self.contradicted:
-            return "A verdict and the measure of its history contradict each other: nobody knows which is right."
+            return "A verdict and its history contradict each other: nobody knows which is right."
         if not self.last:
             return "Nothing was played: this night proves nothing."
         if self.share > self.unknown_share:

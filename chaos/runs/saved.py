@@ -21,8 +21,7 @@ from checkers.anomalies.stuck import of_the_history
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
 from checkers.verdict import FILE as VERDICT
-from checkers.verdict import FINDINGS, INVALID, METRICS, judge
-from checkers.verdict import to_json as verdict_json
+from checkers.verdict import FINDINGS, INVALID, METRICS, judge, written
 
 SERIES = "series.json"
 WITHOUT_FILES = (
@@ -102,11 +101,11 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
         verdict = judge(path, findings, metrics, troubles=troubles, workload=workload)
     else:
         verdict = replace(judgement.verdict, notes=(*judgement.verdict.notes, WITHOUT_FILES), workload=workload.figures)
-        (path / VERDICT).write_bytes(_text(verdict_json(verdict)))
+        (path / VERDICT).write_bytes(_text(written(path, verdict)))
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)
-        (path / VERDICT).write_bytes(_text(verdict_json(verdict)))
+        (path / VERDICT).write_bytes(_text(written(path, verdict)))
 
 
 def _trouble(result: SimResult) -> bool:

@@ -43,6 +43,10 @@ class Conversion:
     """As `History.ends`."""
     seals: dict[str, int] = field(default_factory=dict)
     """As `History.seals`."""
+    source: dict[str, int] | None = None
+    """`seal.stamp` of history.jsonl; None: there was none, or an early version converted it."""
+    tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
+    """Name of a table -> `seal.stamp` of its file."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -73,6 +77,8 @@ def convert(run_dir: Path) -> Conversion:
         read_inside=history.read_inside,
         ends=history.ends,
         seals=history.seals,
+        source=seal.stamp(run_dir / parser.FILE),
+        tables={path.name: seal.stamp(path) for path in sorted(folder.glob("*.parquet"))},
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -85,6 +91,16 @@ def read_conversion(run_dir: Path) -> Conversion:
     if stored.pop("schema", None) != SCHEMA:
         raise ValueError(f"{CONVERSION} is of another schema: convert the history again")
     return Conversion(**{**stored, "problems": [Problem(**each) for each in stored["problems"]]})
+
+
+def is_of(run_dir: Path, conversion: Conversion) -> bool:
+    """Whether history.jsonl and the tables are still those of this conversion."""
+    tables = conversion.tables
+    return (
+        conversion.source is not None
+        and seal.stamp(run_dir / parser.FILE) == conversion.source
+        and all(seal.stamp(run_dir / FOLDER / name) == told for name, told in tables.items())
+    )
 
 
 def read_faults(run_dir: Path) -> tuple[list[PlayedFault], Problem | None]:

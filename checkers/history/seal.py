@@ -98,3 +98,36 @@ def read_info(run_dir: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}
+
+
+JUDGED = "history"
+"""Key of verdict.json: the `stamp` of the history that it is about."""
+NOT_JUDGED = f"{FILE} is not the one that was judged"
+_CHUNK = 1 << 20
+
+
+def stamp(path: Path) -> dict[str, int] | None:
+    """What tells a file from one that was changed: its size and the CRC-32 of its bytes. None where there is none."""
+    size = crc = 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                size, crc = size + len(chunk), crc32(chunk, crc)
+    except OSError:
+        return None
+    return {"bytes": size, "crc32": crc}
+
+
+def not_judged(run_dir: Path, verdict: Mapping[str, Any]) -> str:
+    """That the history is another one than `verdict` (verdict.json) is about, in a sentence without its point; empty
+    where it is the same, and where an early version judged it, which kept no stamp."""
+    judged = verdict.get(JUDGED)
+    if not isinstance(judged, dict):
+        return ""
+    now = stamp(run_dir / FILE)
+    if now is None:
+        return f"{FILE} is gone, which was judged"
+    if now == judged:
+        return ""
+    sizes = f"it had {judged.get('bytes')} bytes then, and has {now['bytes']}"
+    return f"{NOT_JUDGED}: {sizes}; `squall verify` judges it again"

@@ -11,6 +11,7 @@ from typing import Any
 
 from checkers import fault_classes
 from checkers.guarantees import FaultClass, guarantee_for
+from checkers.history import seal
 from checkers.history.conversion import read_faults
 from checkers.history.tables import PlayedFault
 from checkers.nights.matrix import forbidden
@@ -43,6 +44,7 @@ USUAL = {
 """Values that a configuration's name leaves out."""
 NO_CLASS = "none"
 """The class of a run without faults."""
+GONE = "its run directory is gone"
 NOT_KNOWN = "not known"
 """The class of a run of which nobody can say which faults it had."""
 
@@ -90,7 +92,7 @@ def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) 
     if set(found) == set(attempt.unexpected):
         return attempt, ""
     noted, told = ", ".join(attempt.unexpected) or "nothing", ", ".join(found) or "nothing"
-    doubt = f"the night noted that it forbids {noted} of what was found, and by its matrix and verdict.json that is {told}"
+    doubt = f"the night noted that it forbids {noted} of what was found; its matrix and verdict.json say {told}"
     return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
 
 
@@ -106,6 +108,9 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     classes, promise, permitted = _promise(plan, faults, verdict) if path else (NOT_KNOWN, "", ())
     seed = plan.get("seed", planned.get("seed"))
     counted, doubt = _verdict(attempt, verdict)
+    other = seal.not_judged(path, verdict) if path else ""
+    if other and counted == VALID:
+        counted = UNKNOWN
     attempt, noted = with_unexpected(night, attempt, verdict)
     return Facts(
         attempt=attempt,
@@ -119,7 +124,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
         permitted=permitted,
         faults=faults,
         seed=seed if isinstance(seed, int) else None,
-        trouble="; ".join(filter(None, (attempt.why or ("" if path else "its run directory is gone"), doubt, noted))),
+        trouble="; ".join(filter(None, (attempt.why or ("" if path else GONE), doubt, noted, other))),
     )
 
 

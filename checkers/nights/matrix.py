@@ -1,4 +1,4 @@
-"""A night's matrix as its files have it: what the night must not find, and whether the matrix was changed since. Pure."""
+"""A night's matrix as its files have it: what the night must not find, and what was changed in it since. Pure."""
 
 from __future__ import annotations
 

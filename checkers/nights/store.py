@@ -19,6 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.history import seal
+from checkers.nights.matrix import FILE as MATRIX
 from checkers.nights.night import END, FILE, RESULTS, Night
 
 SCHEMA = 1
@@ -89,9 +91,10 @@ class Collection:
 def digest_of(night: Night) -> str:
     """Of all that a collection depends on, so that what was collected already is known again."""
     seen = hashlib.sha256(f"schema {SCHEMA}".encode())
-    files = [night.path / FILE, night.path / RESULTS, night.path / END]
+    files = [night.path / FILE, night.path / RESULTS, night.path / END, night.path / MATRIX]
     for attempt in night.attempts:
         if attempt.run:
+            seen.update(str(seal.stamp(night.path / attempt.run / seal.FILE)).encode())
             files += [night.path / attempt.run / name for name in ("verdict.json", "nemesis.jsonl", "plan.toml")]
     for file in files:
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.anomalies.registry import LOSS
+from checkers.history.seal import NOT_JUDGED
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
@@ -125,9 +126,11 @@ class Report:
     @property
     def contradicted(self) -> list[str]:
         """Runs of the night that are judged valid though their history, as Spark measured it, lost or doubled what is
-        not permitted: a sentence each."""
-        return [f"{run['item']} is judged valid, but its history shows {told}."
-                for run in self.runs if (told := _against(run))]  # fmt: skip
+        not permitted, and those whose history is another one now than was judged: a sentence each."""
+        measured = [f"{run['item']} is judged valid, but its history shows {told}."
+                    for run in self.runs if (told := _against(run))]  # fmt: skip
+        changed = [f"{run['item']}: {run['why']}." for run in self.runs if NOT_JUDGED in (run["why"] or "")]
+        return measured + changed
 
     @property
     def untouched(self) -> list[str]:
@@ -195,7 +198,7 @@ class Report:
             )
         elif self.contradicted:
             told.append(
-                "The verdict of a run and the measure of its history contradict each other. One of them is wrong."
+                "The verdict of a run and its history contradict each other. One of them is wrong."
             )
         elif self.unproven and self.too_little:
             told.append(

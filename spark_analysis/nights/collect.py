@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkers import fault_classes
+from checkers.history import seal
 from checkers.metrics import LATENCY_UNIT_NS
 from checkers.nights import store
 from checkers.nights.facts import Facts, facts_of_night
 from checkers.nights.night import Night
+from checkers.nights.results import UNKNOWN, VALID
 from spark_analysis.nights import measures, tables
 
 if TYPE_CHECKING:
@@ -38,7 +41,10 @@ class Collector:
                     self.troubles[number] = f"its history cannot be read: {error}"
                 else:
                     damage = self.kept[number].converted.problems
-                    if damage:
+                    if damage and each.verdict == VALID:  # a damaged history makes no run valid: it was damaged since
+                        self.troubles[number] = f"{seal.NOT_JUDGED}: {damage[0]}"
+                        self.facts[number] = replace(each, verdict=UNKNOWN)
+                    elif damage:
                         self.troubles[number] = f"its history is damaged: {damage[0]}"
         self.by_run: dict[int, Row] = {}
         self.faults: list[Row] = []

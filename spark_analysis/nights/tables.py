@@ -18,6 +18,7 @@ import pyarrow as pa
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
 from checkers.history.parquet import SCHEMAS
+from checkers.history.seal import FILE as HISTORY
 from checkers.history.tables import Partition
 from checkers.metrics import Context, context_of
 from checkers.nemesis_log import FOREVER, windows
@@ -50,7 +51,7 @@ class Kept:
 
 
 def kept(run_dir: Path) -> Kept:
-    """Of one run; converts its history first where that was not done, or by another version.
+    """Of one run; converts its history first where that was not done, or by another version, or one was changed since.
 
     Raises FileNotFoundError where there is no history, OSError and ValueError where it cannot be read.
     """
@@ -68,10 +69,12 @@ def _kept(run_dir: Path) -> Kept:
     try:
         converted = conversion.read_conversion(run_dir)
         whole = all((folder / f"{name}.parquet").exists() for name in SCHEMAS)
+        # Without a history there is nothing to convert again: its tables are what is left of it.
+        whole = whole and (not (run_dir / HISTORY).exists() or conversion.is_of(run_dir, converted))
     except (OSError, ValueError, TypeError, KeyError):
         whole = False
     if not whole:
-        if not (run_dir / "history.jsonl").exists():
+        if not (run_dir / HISTORY).exists():
             raise FileNotFoundError("there is no history")
         converted = conversion.convert(run_dir)
     history, faults = conversion.load(run_dir, large=False)

@@ -207,5 +207,9 @@ def test_a_history_that_was_changed_says_so_in_its_row(tmp_path: Path) -> None:
     assert changed != sound
     files.add("sound", lines=sound)
     files.add("changed", lines=changed)
-    troubles = Collector(read_night(files.write())).troubles
-    assert list(troubles) == [1] and troubles[1].startswith("its history is damaged: history.jsonl: "), troubles
+    files.add("judged so", "unknown", lines=changed)
+    collector = Collector(read_night(files.write()))
+    assert list(collector.troubles) == [1, 2], collector.troubles
+    assert collector.troubles[1].startswith("history.jsonl is not the one that was judged: history.jsonl: ")
+    assert collector.troubles[2].startswith("its history is damaged: history.jsonl: ")
+    assert [each.verdict for each in collector.facts] == ["valid", "unknown", "unknown"], "it is valid no more"
