@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.apis.committed_offsets import CommittedOffsetApis
+from broker.apis.consumer_groups import ConsumerGroupApis
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.describe import AdminContext
 from broker.apis.fetch import FetchApi
@@ -204,13 +205,14 @@ class Node:
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         groups = GroupApis(env, self.groups, config)
+        consumers = ConsumerGroupApis(env, image, self.groups, config)
         offsets = CommittedOffsetApis(env, image, self.groups, config)
         finder = CoordinatorFinder(image, config, creator)
         exists = finder.log_of_groups_exists
         in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)
         for_clients = {
             **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), unpacking),
-            **coordinator_routes(transactions, groups, offsets, in_txns, finder),
+            **coordinator_routes(transactions, groups, consumers, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
         markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms)

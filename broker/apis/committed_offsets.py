@@ -85,7 +85,8 @@ class CommittedOffsetApis:
             return commit_wire.OffsetCommitResponse(topics=topics)
 
         generation = request.generation_id_or_member_epoch
-        asked = Commit(request.group_id, generation, request.member_id, request.group_instance_id, offsets)
+        instance_id = request.group_instance_id
+        asked = Commit(request.group_id, generation, request.member_id, instance_id, offsets, slot.version)
         return self._ask([asked], respond)
 
     def plan(
@@ -126,7 +127,7 @@ class CommittedOffsetApis:
             if group.topics is not None:
                 named = [(self._named(t.name, t.topic_id, by_id)[0], t.partition_indexes) for t in group.topics]
                 partitions = tuple((name, index) for name, indexes in named if name for index in indexes)
-            asked.append(FetchOffsets(group.group_id, partitions, stable))
+            asked.append(FetchOffsets(group.group_id, partitions, stable, group.member_id, group.member_epoch))
 
         def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
             groups = [self._group(group, answer, by_id) for group, answer in zip(request.groups, answers, strict=True)]

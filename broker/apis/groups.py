@@ -55,7 +55,6 @@ SEVERAL_LEAVE_FROM = 3
 """First version of LeaveGroup that names several members."""
 NOT_FOUND_FROM = 6
 """First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
-CLASSIC = "classic"
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -178,9 +177,9 @@ class GroupApis:
         types = [name.lower() for name in request.types_filter]
         error, found = self._coordinator.groups()
         groups = [
-            list_wire.ListedGroup(group_id, protocol_type, state.value, CLASSIC)
-            for group_id, protocol_type, state in found
-            if (not states or state.value.lower() in states) and (not types or CLASSIC in types)
+            list_wire.ListedGroup(group.group_id, group.protocol_type, group.state.value, group.group_type)
+            for group in found
+            if (not states or group.state.value.lower() in states) and (not types or group.group_type in types)
         ]
         return list_wire.ListGroupsResponse(error_code=int(error), groups=groups)
 
@@ -203,7 +202,7 @@ def _described(name: str, answer: Answer, version: int) -> describe_wire.Describ
         if answer.error == ErrorCode.GROUP_ID_NOT_FOUND:
             if version < NOT_FOUND_FROM:
                 return describe_wire.DescribedGroup(group_id=name, group_state=State.DEAD.value)
-            message = f"Group {name} not found."
+            message = (answer.message if isinstance(answer, Described) else "") or f"Group {name} not found."
             return describe_wire.DescribedGroup(int(answer.error), message, name, State.DEAD.value)
         return describe_wire.DescribedGroup(error_code=int(answer.error), group_id=name)
     stable = answer.state == State.STABLE

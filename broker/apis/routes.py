@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.apis.committed_offsets import CommittedOffsetApis
+    from broker.apis.consumer_groups import ConsumerGroupApis
     from broker.apis.delete_records import DeleteRecordsApi
     from broker.apis.describe import AdminContext
     from broker.apis.fetch import FetchApi
@@ -62,6 +63,7 @@ def data_routes(
 def coordinator_routes(
     transactions: TransactionApis,
     groups: GroupApis,
+    consumers: ConsumerGroupApis,
     offsets: CommittedOffsetApis,
     txn_offsets: TxnOffsetApis,
     finder: CoordinatorFinder,
@@ -90,6 +92,8 @@ def coordinator_routes(
         Route(ApiKey.DESCRIBE_GROUPS, plain=groups.describe_groups),
         Route(ApiKey.LIST_GROUPS, plain=groups.list_groups),
         Route(ApiKey.DELETE_GROUPS, plain=groups.delete_groups),
+        Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, plain=consumers.heartbeat),
+        Route(ApiKey.CONSUMER_GROUP_DESCRIBE, plain=consumers.describe),
     )
 
 

@@ -32,13 +32,16 @@ class Feature(NamedTuple):
 
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
 FEATURES = (
     Feature(METADATA_VERSION, 7, 29, 29),
     Feature(ELR_FEATURE, 0, 1, 1),
     Feature(TRANSACTION_VERSION, 0, 2, 2),
+    Feature(GROUP_VERSION, 0, 1, 1),
 )
 """Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3. Level 2 of
 transaction.version bumps a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
+Level 1 of group.version turns consumer groups on (KIP-848).
 """
 KAFKA_RELEASES = {27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0"}
 """Kafka's names of the newest levels of metadata.version."""

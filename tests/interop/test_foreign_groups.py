@@ -179,6 +179,59 @@ def test_members_of_three_libraries_read_everything_while_their_coordinator_is_k
     reading.wait_for(wanted)
 
 
+def consumer_protocol(
+    cluster: Any, topic: str, group: str, **more: Any
+) -> Callable[[list[bytes], threading.Event], None]:
+    """A member of a consumer group (KIP-848): the broker says how long its session is, and who reads what."""
+
+    def member(found: list[bytes], enough: threading.Event) -> None:
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+             "group.protocol": "consumer", "enable.auto.commit": False, **more}
+        )  # fmt: skip
+        consumer.subscribe([topic])
+        while not enough.is_set():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+                consumer.commit(message, asynchronous=True)
+        consumer.close()
+
+    return member
+
+
+def test_members_of_a_consumer_group_read_everything_while_their_coordinator_is_killed(
+    cluster: Any, reading: Reading
+) -> None:
+    from confluent_kafka import ConsumerGroupType
+    from confluent_kafka.admin import AdminClient
+
+    topic, group = "next-generation", "next-generation"
+    make_topic(cluster, topic)
+    wanted = produce(cluster, topic, 0, RECORDS)
+    reading.start("one", consumer_protocol(cluster, topic, group))
+    reading.start("static", consumer_protocol(cluster, topic, group, **{"group.instance.id": "static"}))
+    reading.start("range", consumer_protocol(cluster, topic, group, **{"group.remote.assignor": "range"}))
+    more = RECORDS
+    reading.wait_for(wanted)
+    while not all(reading.found.values()):
+        wanted |= produce(cluster, topic, more, PARTITIONS)
+        more += PARTITIONS
+        reading.wait_for(wanted)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    described = admin.describe_consumer_groups([group])[group].result(20)
+    assert (described.type, len(described.members)) == (ConsumerGroupType.CONSUMER, 3)
+    coordinator = int(described.coordinator.id)
+    cluster.kill(coordinator)
+    wanted |= produce(cluster, topic, more, RECORDS)
+    reading.wait_for(wanted)
+    cluster.restart(coordinator)
+    wanted |= produce(cluster, topic, more + RECORDS, RECORDS)
+    reading.wait_for(wanted)
+
+
 def test_cooperative_members_share_the_partitions(cluster: Any, reading: Reading) -> None:
     topic, group = "shared-cooperatively", "cooperative"
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}

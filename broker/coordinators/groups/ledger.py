@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.values import (
     NO_PRODUCER,
     NOTHING_WRITTEN,
@@ -26,10 +27,13 @@ Offsets = dict[TopicPartition, Committed]
 class Ledger:
     """The durable state of one shard."""
 
-    __slots__ = ("_forgotten", "_last", "groups", "offsets", "pending")
+    __slots__ = ("_forgotten", "_last", "consumers", "groups", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupRecord] = {}
+        """Classic groups."""
+        self.consumers: dict[str, ConsumerGroup] = {}
+        """Consumer groups (KIP-848)."""
         self.offsets: dict[str, Offsets] = {}
         """By group; none is empty."""
         self.pending: dict[int, dict[str, Offsets]] = {}
@@ -47,6 +51,11 @@ class Ledger:
                 self.groups.pop(group_id, None)
             else:
                 self.groups[group_id] = written.group
+        elif not isinstance(written, OffsetWritten):
+            group = self.consumers.setdefault(group_id, ConsumerGroup(group_id))
+            group.replay(written)
+            if group.is_forgotten:
+                del self.consumers[group_id]
         elif written.committed is None:
             self._forget(written)
         else:
@@ -58,7 +67,8 @@ class Ledger:
         self._drop_if_gone(group_id)
 
     def _drop_if_gone(self, group_id: str) -> None:
-        if group_id not in self.groups and group_id not in self.offsets and not self.is_pending(group_id):
+        known = group_id in self.groups or group_id in self.consumers or group_id in self.offsets
+        if not known and not self.is_pending(group_id):
             self._forgotten = max(self._forgotten, self._last.pop(group_id))
 
     def _forget(self, written: OffsetWritten) -> None:
@@ -110,6 +120,10 @@ class Ledger:
     def rests_on(self, group_id: str) -> int:
         """Offset of the last record that what is said of this group rests on; NOTHING_WRITTEN if it rests on none."""
         return self._last.get(group_id, self._forgotten)
+
+    def inspect_consumers(self) -> dict[str, tuple[object, ...]]:
+        """As `inspect`, the consumer groups."""
+        return {group_id: group.facts() for group_id, group in self.consumers.items()}
 
     def inspect(self) -> tuple[dict[str, GroupRecord], dict[str, Offsets], dict[int, dict[str, Offsets]]]:
         """Groups, offsets and pending offsets: copies, for whoever compares them with the log."""

@@ -1,9 +1,10 @@
-"""Records of __consumer_offsets, in Kafka's own format: a key for each group, and one for each offset of a group."""
+"""Records of __consumer_offsets, in Kafka's own format: keys for each group, and one for each offset of a group."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.coordinators.groups.consumer import records as of_consumers
 from broker.coordinators.groups.values import (
     NO_TIME,
     Committed,
@@ -33,6 +34,8 @@ def encode(written: Written) -> tuple[bytes, bytes | None]:
     if isinstance(written, GroupWritten):
         key = encode_key(GroupMetadataKey(group=written.group_id))
         return key, None if written.group is None else encode_versioned(_of_group(written.group), VERSION)
+    if not isinstance(written, OffsetWritten):
+        return of_consumers.encode(written)
     topic, index = written.partition
     key = encode_key(OffsetCommitKey(group=written.group_id, topic=topic, partition=index))
     found = written.committed
@@ -74,7 +77,7 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
         assert wire is None or isinstance(wire, OffsetCommitValue)
         committed = None if wire is None else _to_committed(wire)
         return OffsetWritten(named.group, (named.topic, named.partition), committed)
-    return None
+    return of_consumers.decode(named, wire)
 
 
 def _to_committed(wire: OffsetCommitValue) -> Committed:

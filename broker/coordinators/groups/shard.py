@@ -1,8 +1,9 @@
 """The groups of one partition of __consumer_offsets.
 
-Offsets and generations are what the log says: a request only decides on records, which change the shard once they are
-appended and replayed. Members, their sessions and who waits for whom are in memory alone; with the leadership of the
-partition they are gone, and come back with the requests of those who still live.
+Offsets, generations and consumer groups are what the log says: a request only decides on records, which change the
+shard once they are appended and replayed. Members of classic groups, everybody's sessions and who waits for whom are in
+memory alone; with the leadership of the partition they are gone, and come back with the requests of those who still
+live.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
+from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, GroupEpoch
+from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
+from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.rules import CONSUMER, is_expired
 from broker.coordinators.groups.subscriptions import topics_of
@@ -32,6 +37,7 @@ from broker.coordinators.groups.values import (
     Joined,
     Leave,
     Left,
+    Listed,
     Moment,
     OffsetsFound,
     OffsetWritten,
@@ -52,17 +58,22 @@ from broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.coordinators.groups.consumer.group import ConsumerGroup
+    from broker.coordinators.groups.consumer.topics import Topics
+
 
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
 
-    __slots__ = ("groups", "ledger", "settings")
+    __slots__ = ("consumers", "groups", "ledger", "settings")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, topics: Topics | None = None, ledger: Ledger | None = None) -> None:
+        """`topics`: of the cluster; `ledger`: what has been replayed already."""
         self.settings = settings
-        self.ledger = Ledger()
+        self.ledger = Ledger() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
-        """Groups that have members, or had some."""
+        """Classic groups that have members, or had some."""
+        self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics)
 
     # ------------------------------------------------------------------------------------------------------------ life
 
@@ -70,15 +81,20 @@ class Shard:
         """The whole log is replayed: take its groups' members up again."""
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
+        self.consumers.begin(now)
 
     def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Take a record of the log into account. Records must come in the log's order."""
         self.ledger.replay(written, at, producer_id)
-        if isinstance(written, GroupWritten) and written.group is None:
-            group = self.groups.get(written.group_id)
+        group = self.groups.get(written.group_id)
+        if isinstance(written, GroupWritten):
             # Unless somebody has joined since that was decided.
-            if group is not None and group.state == State.EMPTY and not group.pending:
+            if written.group is None and group is not None and group.state == State.EMPTY and not group.pending:
                 del self.groups[written.group_id]
+        elif not isinstance(written, OffsetWritten):
+            self.consumers.replayed(written)
+            if isinstance(written, GroupEpoch) and written.epoch is not None and group is not None:
+                del self.groups[written.group_id]  # it is a consumer group from here on
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
         """The partition is not led here any more: everybody who waits gets `error`."""
@@ -88,13 +104,14 @@ class Shard:
 
     def next_deadline_ms(self) -> int | None:
         """The monotonic moment at which `tick` has something to do."""
-        found = (group.next_deadline_ms() for group in self.groups.values())
-        return min((at for at in found if at is not None), default=None)
+        found = [group.next_deadline_ms() for group in self.groups.values()]
+        return _earliest(*found, self.consumers.next_deadline_ms())
 
     def deadline_of(self, group_id: str) -> int | None:
         """As `next_deadline_ms`, for one group."""
         group = self.groups.get(group_id)
-        return None if group is None else group.next_deadline_ms()
+        own = None if group is None else group.next_deadline_ms()
+        return _earliest(own, self.consumers.deadline_of(group_id))
 
     def tick(self, now: Moment) -> list[Effect]:
         """Time has passed."""
@@ -104,7 +121,7 @@ class Shard:
             effects += _taken(group)
             if group.generation == 0 and group.state == State.EMPTY and not group.pending:
                 del self.groups[group_id]  # somebody asked for an id, and never came back
-        return effects
+        return effects + self.consumers.expire(now)
 
     def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
@@ -112,6 +129,8 @@ class Shard:
         if settles.group is not None:
             settles.group.assigned(settles.generation, error, now)
             effects = _taken(settles.group)
+        if settles.then is not None and not error:
+            return effects + self.submit(settles.then, settles.token, now)
         if settles.token is not None:
             effects.append(Reply(settles.token, Answer(error) if error else settles.answer))
         return effects
@@ -135,6 +154,11 @@ class Shard:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
             return [Reply(token, Joined(error, request.member_id))]
+        if request.group_id in self.ledger.consumers:
+            if self.ledger.consumers[request.group_id].members:
+                return [Reply(token, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))]
+            # Its last member has gone: what follows is a classic group, once the log says so.
+            return [Append(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
         group = self.groups.get(request.group_id)
         if group is None:
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, settings, now)
@@ -163,6 +187,11 @@ class Shard:
         group.leave(request, token, now)
         return []
 
+    def _beat_consumer(self, request: ConsumerBeat, token: Token, now: Moment) -> list[Effect]:
+        classic = self.groups.get(request.group_id)
+        has_members = classic is not None and classic.state != State.EMPTY
+        return self.consumers.beat(request, token, now, over_classic=has_members)
+
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def _commit(self, request: Commit | TxnCommit, token: Token, now: Moment) -> list[Effect]:
@@ -172,8 +201,13 @@ class Shard:
             refused = ErrorCode.INVALID_GROUP_ID
         elif group is not None:
             refused = group.refusal_of_commit(request)
+        elif request.group_id in self.ledger.consumers:
+            refused = self._refusal_of_consumer(self.ledger.consumers[request.group_id], request)
+        elif request.generation < 0:
+            refused = ErrorCode.NONE
         else:
-            refused = ErrorCode.ILLEGAL_GENERATION if request.generation >= 0 else ErrorCode.NONE
+            knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
+            refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
         if refused:
             return [Reply(token, Answer(refused))]
         if group is not None:
@@ -183,8 +217,17 @@ class Shard:
         records = tuple(OffsetWritten(request.group_id, where, committed) for where, committed in request.offsets)
         return [Append(records, Settles(token, Answer()), producer)]
 
+    def _refusal_of_consumer(self, group: ConsumerGroup, request: Commit | TxnCommit) -> ErrorCode:
+        found = ((self.consumers.topics.find(name), index) for (name, index), _ in request.offsets)
+        places = tuple((b"" if topic is None else topic[0], index) for topic, index in found)
+        return self.consumers.refusal_of_commit(group, request, places)
+
     def _fetch(self, request: FetchOffsets, token: Token, now: Moment) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
+        if group_id in ledger.consumers:
+            refused = self.consumers.refusal_of_fetch(ledger.consumers[group_id], request)
+            if refused:
+                return [Reply(token, Answer(refused), ledger.rests_on(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
         found = tuple(
@@ -218,6 +261,8 @@ class Shard:
     def _subscribed(self, group_id: str) -> frozenset[str] | None:
         """The topics that a group's members read; None if nobody can tell, so that it may be any."""
         group = self.groups.get(group_id)
+        if group_id in self.ledger.consumers:
+            return frozenset(self.ledger.consumers[group_id].subscribed())
         if group is None or group.state == State.EMPTY:
             return frozenset()
         if group.protocol_type != CONSUMER:
@@ -228,17 +273,24 @@ class Shard:
 
     def _exists(self, group_id: str) -> bool:
         ledger = self.ledger
-        return group_id in self.groups or group_id in ledger.offsets or ledger.is_pending(group_id)
+        known = group_id in self.groups or group_id in ledger.consumers or group_id in ledger.offsets
+        return known or ledger.is_pending(group_id)
+
+    def state_of(self, group_id: str) -> State:
+        """The state of a group of either protocol; Empty where only offsets are known of it."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            return group.state
+        return self.consumers.state_of(group_id) or State.EMPTY
 
     def _delete_group(self, request: DeleteGroup, token: Token, now: Moment) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
-        group = self.groups.get(group_id)
         error = ErrorCode.NONE
         if not group_id:
             error = ErrorCode.INVALID_GROUP_ID
         elif not self._exists(group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group is not None and group.state != State.EMPTY:
+        elif self.state_of(group_id) != State.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error:
             return [Reply(token, Answer(error), ledger.rests_on(group_id))]
@@ -248,6 +300,7 @@ class Shard:
         records: list[Written] = [OffsetWritten(group_id, where, None) for where in places]
         if group_id in ledger.groups:
             records.append(GroupWritten(group_id, None))
+        records += self.consumers.forgotten(group_id)
         if not records:
             self.groups.pop(group_id, None)
             return [Reply(token, Answer())]
@@ -263,23 +316,34 @@ class Shard:
                 ErrorCode.NONE, group.state, group.protocol_type, (group.protocol or "") if stable else "", members
             )
             return [Reply(token, described)]
+        if group_id in self.ledger.consumers:
+            other = Described(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {group_id} is not a classic group.")
+            return [Reply(token, other, rests_on)]
         if self._exists(group_id):
             return [Reply(token, Described(ErrorCode.NONE, State.EMPTY), rests_on)]
         error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
         return [Reply(token, Described(error), rests_on)]
 
-    def listed(self) -> list[tuple[str, str, State]]:
-        """(group id, protocol type, state) of each group."""
-        found = {group_id: (group.protocol_type, group.state) for group_id, group in self.groups.items()}
-        for group_id in self.ledger.offsets:
-            found.setdefault(group_id, ("", State.EMPTY))
-        return [(group_id, *what) for group_id, what in found.items()]
+    def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Moment) -> list[Effect]:
+        return self.consumers.describe(request, token)
+
+    def listed(self) -> list[Listed]:
+        """Each group."""
+        ledger = self.ledger
+        found = {
+            group_id: Listed(group_id, group.protocol_type, group.state) for group_id, group in self.groups.items()
+        }
+        for group_id in ledger.consumers:
+            found[group_id] = Listed(group_id, CONSUMER, self.state_of(group_id), CONSUMER)
+        for group_id in ledger.offsets:
+            found.setdefault(group_id, Listed(group_id, "", State.EMPTY))
+        return list(found.values())
 
     # ---------------------------------------------------------------------------------------------------------- expiry
 
     def expiring(self, wall_ms: int) -> list[Expire]:
         """The groups of which something is to be forgotten."""
-        return [Expire(group_id) for group_id, _, _ in self.listed() if self._expired(group_id, wall_ms)]
+        return [Expire(group.group_id) for group in self.listed() if self._expired(group.group_id, wall_ms)]
 
     def _expire(self, request: Expire, token: Token, now: Moment) -> list[Effect]:
         records = self._expired(request.group_id, now.wall_ms)
@@ -292,8 +356,9 @@ class Shard:
         a transaction may change.
         """
         group, ledger = self.groups.get(group_id), self.ledger
-        empty = group is None or group.state == State.EMPTY
-        spared = self._subscribed(group_id) if empty or (group and group.state == State.STABLE) else None
+        empty = self.state_of(group_id) == State.EMPTY
+        settled = empty or group is None or group.state == State.STABLE
+        spared = self._subscribed(group_id) if settled else None
         if spared is None:
             return []
         record = ledger.groups.get(group_id) if empty else None
@@ -309,13 +374,15 @@ class Shard:
         unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
         if unused and group_id in ledger.groups and not (group and group.pending):
             records.append(GroupWritten(group_id, None))
-        return records
+        return records + (self.consumers.forgotten(group_id) if unused else [])
 
     _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
         Join: _join,
         Sync: _sync,
         Beat: _beat,
         Leave: _leave,
+        ConsumerBeat: _beat_consumer,
+        ConsumerDescribe: _describe_consumer,
         Commit: _commit,
         TxnCommit: _commit,
         FetchOffsets: _fetch,
@@ -329,6 +396,10 @@ class Shard:
 def _taken(group: ClassicGroup) -> list[Effect]:
     effects, group.effects = group.effects, []
     return effects
+
+
+def _earliest(*moments: int | None) -> int | None:
+    return min((at for at in moments if at is not None), default=None)
 
 
 def _unknown_member(group_id: str) -> ErrorCode:

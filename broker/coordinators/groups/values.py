@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, ConsumerWritten
 from broker.protocol.errors import ErrorCode
 
 NO_TIME: Final = -1
@@ -25,7 +26,7 @@ Token = Any
 
 
 class State(StrEnum):
-    """States of a classic group, as DescribeGroups and ListGroups call them."""
+    """States of a group, as DescribeGroups, ConsumerGroupDescribe and ListGroups call them."""
 
     EMPTY = "Empty"
     """No members. Its offsets may remain."""
@@ -33,6 +34,10 @@ class State(StrEnum):
     """Waits for all members to join the next generation."""
     COMPLETING = "CompletingRebalance"
     """The generation is known to its members; their leader has not said yet who gets what."""
+    ASSIGNING = "Assigning"
+    """Of a consumer group: its epoch has no target assignment yet."""
+    RECONCILING = "Reconciling"
+    """Of a consumer group: not every member has reached its target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -105,7 +110,7 @@ class OffsetWritten(NamedTuple):
     committed: Committed | None
 
 
-Written = GroupWritten | OffsetWritten
+Written = GroupWritten | OffsetWritten | ConsumerWritten
 
 
 # ------------------------------------------------------------------------------------------------------------ requests
@@ -168,13 +173,17 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets of a group. Generation -1 and no member id: of somebody who is no member."""
+    """Offsets of a group. Generation -1 and no member id: of somebody who is no member. Members of consumer groups
+    send their member epoch as the generation.
+    """
 
     group_id: str
     generation: int
     member_id: str
     instance_id: str | None
     offsets: tuple[tuple[TopicPartition, Committed], ...]
+    version: int = 2**15 - 1
+    """Of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,9 @@ class FetchOffsets:
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
     stable: bool = False
+    member_id: str | None = None
+    """Of a member of a consumer group, with its member epoch; None: of anybody."""
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +241,19 @@ class Expire:
 
 
 Request = (
-    Join | Sync | Beat | Leave | Commit | TxnCommit | FetchOffsets | DeleteOffsets | DeleteGroup | Describe | Expire
+    Join
+    | Sync
+    | Beat
+    | Leave
+    | ConsumerBeat
+    | ConsumerDescribe
+    | Commit
+    | TxnCommit
+    | FetchOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | Describe
+    | Expire
 )
 
 
@@ -295,6 +319,8 @@ class Described(Answer):
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[MemberRecord, ...] = ()
+    message: str = ""
+    """What is wrong."""
 
 
 # ------------------------------------------------------------------------------------------------------------- effects
@@ -318,15 +344,27 @@ class Append(NamedTuple):
 
 
 class Settles(NamedTuple):
-    """Who waits for an append. `group` and `generation` where an assignment does."""
+    """Who waits for an append. `group` and `generation` where an assignment does, `then` where a request does that can
+    only be looked at after it.
+    """
 
     token: Token = None
     answer: Answer = Answer()
     group: Any = None
     generation: int = NO_GENERATION
+    then: Any = None
 
 
 Effect = Reply | Append
+
+
+class Listed(NamedTuple):
+    """A group, as ListGroups tells of it."""
+
+    group_id: str
+    protocol_type: str
+    state: State
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,3 +376,6 @@ class Settings:
     initial_delay_ms: int = 3000
     max_size: int = 2**31 - 1
     retention_ms: int = 7 * 24 * 3_600_000
+    consumer_session_ms: int = 45_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")

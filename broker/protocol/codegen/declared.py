@@ -295,7 +295,6 @@ GROUP: Final = (
         0,
         F("epoch", "int32"),
         F("metadata_hash", "int64", tag=0),
-        F("creation_time_ms", "int64", tag=1, default=-1),
     ),
     DeclaredMessage("ConsumerGroupPartitionMetadataKey", 4, 0, NEVER, F("group_id", "string")),
     DeclaredMessage(
@@ -325,6 +324,7 @@ GROUP: Final = (
             tag=0,
             default=None,
             fields=(
+                F("session_timeout_ms", "int32"),
                 F(
                     "supported_protocols",
                     "[]ClassicProtocol",

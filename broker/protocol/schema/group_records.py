@@ -925,7 +925,7 @@ ConsumerGroupMetadataKey.ENCODERS = (_write_consumer_group_metadata_key_0,)
 
 
 class ConsumerGroupMetadataValue(Message):
-    __slots__ = __match_args__ = ("epoch", "metadata_hash", "creation_time_ms")
+    __slots__ = __match_args__ = ("epoch", "metadata_hash")
     API_KEY = 3
     MIN_VERSION = 0
     MAX_VERSION = 0
@@ -935,11 +935,9 @@ class ConsumerGroupMetadataValue(Message):
         self,
         epoch: int = 0,
         metadata_hash: int = 0,
-        creation_time_ms: int = -1,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
-        self.creation_time_ms = creation_time_ms
 
 
 def _read_consumer_group_metadata_value_0(view: memoryview, at: int) -> tuple[ConsumerGroupMetadataValue, int]:
@@ -947,7 +945,6 @@ def _read_consumer_group_metadata_value_0(view: memoryview, at: int) -> tuple[Co
     o.epoch, count = _unpack_iy(view, at)
     at += 5
     o.metadata_hash = 0
-    o.creation_time_ms = -1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -957,11 +954,6 @@ def _read_consumer_group_metadata_value_0(view: memoryview, at: int) -> tuple[Co
             at += 8
             if at != stop:
                 raise tag_size(0)
-        elif tag == 1:
-            (o.creation_time_ms,) = _unpack_q(view, at)
-            at += 8
-            if at != stop:
-                raise tag_size(1)
         else:
             at = stop
     return o, at
@@ -974,10 +966,6 @@ def _write_consumer_group_metadata_value_0(o: ConsumerGroupMetadataValue, w: Wri
         parts: list[Buffer] = []
         parts.append(_pack_q(o.metadata_hash))
         tags.append(tagged(0, b"".join(parts)))
-    if o.creation_time_ms != -1:
-        parts = []
-        parts.append(_pack_q(o.creation_time_ms))
-        tags.append(tagged(1, b"".join(parts)))
     w(UVARINT[len(tags)])
     for content in tags:
         w(content)
@@ -1242,12 +1230,14 @@ class ClassicProtocol(Structure):
 
 
 class ClassicMemberMetadata(Structure):
-    __slots__ = __match_args__ = ("supported_protocols",)
+    __slots__ = __match_args__ = ("session_timeout_ms", "supported_protocols")
 
     def __init__(
         self,
+        session_timeout_ms: int = 0,
         supported_protocols: list[ClassicProtocol] = NEW,
     ) -> None:
+        self.session_timeout_ms = session_timeout_ms
         self.supported_protocols = [] if supported_protocols is NEW else supported_protocols
 
 
@@ -1328,8 +1318,8 @@ def _write_classic_protocol_0(o: ClassicProtocol, w: Write) -> None:
 
 def _read_classic_member_metadata_0(view: memoryview, at: int) -> tuple[ClassicMemberMetadata, int]:
     o = new(ClassicMemberMetadata)
-    n = view[at]
-    at += 1
+    o.session_timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1350,6 +1340,7 @@ def _read_classic_member_metadata_0(view: memoryview, at: int) -> tuple[ClassicM
 
 
 def _write_classic_member_metadata_0(o: ClassicMemberMetadata, w: Write) -> None:
+    w(_pack_i(o.session_timeout_ms))
     v_supported_protocols = o.supported_protocols
     w(UVARINT[len(v_supported_protocols) + 1])
     for i_supported_protocols in v_supported_protocols:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordinators.groups import records
 from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings, State
+from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings
 from broker.coordinators.partitions import partition_of
 from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
@@ -22,8 +22,9 @@ from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
-    from broker.coordinators.groups.values import Effect, Request
+    from broker.coordinators.groups.values import Effect, Listed, Request
     from broker.env import Env
     from broker.log.producer_rules import Verification
     from broker.protocol.records import BatchHeader
@@ -38,13 +39,40 @@ LOAD_BYTES = 1 << 20
 MINUTE_MS = 60_000
 
 
+class ImageTopics:
+    """The topics of the cluster's image, as shards ask for them."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """A topic's id and the number of its partitions."""
+        topic = self._image.topic(name)
+        return None if topic is None else (topic.id, len(topic.partitions))
+
+    def names(self) -> list[str]:
+        """The names of all topics."""
+        return list(self._image.topic_ids)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic that exists."""
+        topic = self._image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def version(self) -> int:
+        """The offset of the metadata log up to which this is so."""
+        return self._image.offset
+
+
 class HostedGroups:
     """A shard, and the partition's log in one leader epoch."""
 
     __slots__ = ("log", "machine", "replayed", "serves")
 
-    def __init__(self, log: CoordinatorLog, settings: Settings) -> None:
-        self.log, self.machine = log, Shard(settings)
+    def __init__(self, log: CoordinatorLog, settings: Settings, topics: ImageTopics) -> None:
+        self.log, self.machine = log, Shard(settings, topics)
         self.replayed = False
         """The machine is at the log's end."""
         self.serves = False
@@ -63,7 +91,11 @@ class GroupCoordinator:
             config.group_initial_rebalance_delay_ms,
             config.group_max_size,
             config.offsets_retention_minutes * MINUTE_MS,
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_max_size,
+            config.group_consumer_assignors,
         )
+        self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroups] = {}
         """By partition."""
         self._start_soon: Callable[..., None] | None = None
@@ -91,7 +123,7 @@ class GroupCoordinator:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            made = self.shards[log.index] = HostedGroups(log, self._settings)
+            made = self.shards[log.index] = HostedGroups(log, self._settings, self.topics)
             assert self._start_soon is not None
             if not self._runs:
                 self._runs = True
@@ -281,10 +313,8 @@ class GroupCoordinator:
 
     # --------------------------------------------------------------------------------------------------------- listing
 
-    def groups(self) -> tuple[ErrorCode, list[tuple[str, str, State]]]:
-        """(group id, protocol type, state) of every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while
-        a shard is being loaded.
-        """
+    def groups(self) -> tuple[ErrorCode, list[Listed]]:
+        """Every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
         shards = list(self.shards.values())
         if not all(shard.serves for shard in shards):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []

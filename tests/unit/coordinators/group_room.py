@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.shard import Shard
 from broker.coordinators.groups.values import (
@@ -44,7 +45,9 @@ class GroupRoom:
     """Requests are answered in `answers`, by the name under which they were made."""
 
     def __init__(self, settings: Settings = QUICK) -> None:
-        self.machine = Shard(settings)
+        self.topics = Known()
+        """The cluster's topics."""
+        self.machine = Shard(settings, self.topics)
         self.now = Moment(1000, WALL_MS)
         self.answers: dict[str, Any] = {}
         self.log: list[tuple[Written, int]] = []
@@ -127,8 +130,7 @@ class GroupRoom:
     def fail_over(self) -> None:
         """The next coordinator: it has the log, and nothing else."""
         self.machine.dissolve(ErrorCode.NOT_COORDINATOR)
-        self.machine = Shard(self.machine.settings)
-        self.machine.ledger = self.replayed()
+        self.machine = Shard(self.machine.settings, self.topics, self.replayed())
         self.machine.begin(self.now)
 
     # --------------------------------------------------------------------------------------------------------- members

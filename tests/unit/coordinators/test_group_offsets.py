@@ -59,8 +59,9 @@ def test_members_commit_in_their_own_generation_only() -> None:
 
 
 def test_a_member_of_a_group_that_is_gone_is_refused() -> None:
-    request = Commit("g", 3, "a", None, ((T0, Committed(6)),))
-    assert GroupRoom().do("c", request).error == ErrorCode.ILLEGAL_GENERATION
+    for version, error in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+        request = Commit("g", 3, "a", None, ((T0, Committed(6)),), version)
+        assert GroupRoom().do("c", request).error == error
 
 
 def test_nobody_commits_in_a_generation_whose_assignments_are_not_known() -> None:
@@ -225,9 +226,9 @@ def test_offsets_of_nobodys_group_expire_a_week_after_their_commit_and_pending_o
 def test_a_group_is_listed_in_its_state() -> None:
     room = GroupRoom()
     room.commit(5)
-    assert room.machine.listed() == [("g", "", State.EMPTY)]
+    assert room.machine.listed() == [("g", "", State.EMPTY, "classic")]
     room.stable("a")
-    assert room.machine.listed() == [("g", "consumer", State.STABLE)]
+    assert room.machine.listed() == [("g", "consumer", State.STABLE, "classic")]
 
 
 # ------------------------------------------------------------------------------------------------------------ records

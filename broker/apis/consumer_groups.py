@@ -1,0 +1,156 @@
+"""Consumer groups (KIP-848): ConsumerGroupHeartbeat for members, ConsumerGroupDescribe for admins.
+
+Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. An
+answer waits for the coordinator's log.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.asking import ask
+from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
+from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
+from broker.coordinators.groups.consumer.group import by_topic
+from broker.coordinators.groups.values import Answer
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import consumer_group_describe as describe_wire
+from broker.protocol.schema import consumer_group_heartbeat as beat_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.cluster.image import ClusterImage
+    from broker.config import BrokerConfig
+    from broker.coordinators.groups.consumer.answers import DescribedMember
+    from broker.coordinators.groups.consumer.facts import Place
+    from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+FEATURE = "group.version"
+"""The feature whose level 1 turns consumer groups on."""
+PROTOCOL = "consumer"
+OWN_IDS_FROM = 1
+"""First version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
+TYPES_FROM = 1
+"""First version of ConsumerGroupDescribe that tells which protocol a member speaks (KIP-1099)."""
+OF_CLASSIC, OF_CONSUMER = 0, 1
+TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class ConsumerGroupApis:
+    """Handlers of requests about consumer groups; none of them waits before the request has taken effect."""
+
+    def __init__(self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
+        self._env, self._image, self._coordinator = env, image, coordinator
+        self._timeout_s = config.offsets_commit_timeout_ms / 1000
+        self._interval_ms = config.group_consumer_heartbeat_interval_ms
+        self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
+
+    def is_enabled(self) -> bool:
+        """Whether the cluster has finalized the feature, and this broker's settings permit the protocol."""
+        return self._served and self._image.features.get(FEATURE, 0) >= 1
+
+    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
+        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+
+    def heartbeat(self, request: beat_wire.ConsumerGroupHeartbeatRequest, slot: Slot) -> Any:
+        """A member joins, lives or leaves, and learns which partitions are its own."""
+        if not self.is_enabled():
+            return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+        member_id = request.member_id
+        if not member_id and slot.version < OWN_IDS_FROM and request.member_epoch == JOINS:
+            drawn = self._env.rng.getrandbits(128).to_bytes(16, "big")
+            member_id = urlsafe_b64encode(drawn).decode().rstrip("=")
+        topics, owned = request.subscribed_topic_names, request.topic_partitions
+        asked = ConsumerBeat(
+            request.group_id,
+            member_id,
+            request.member_epoch,
+            request.instance_id,
+            request.rack_id,
+            request.rebalance_timeout_ms,
+            None if topics is None else tuple(topics),
+            request.subscribed_topic_regex,
+            request.server_assignor,
+            None if owned is None else tuple((t.topic_id, index) for t in owned for index in t.partitions),
+            slot.conn.client_id or "",
+            "/" + slot.conn.link.peer.rpartition(":")[0],
+        )
+        return self._ask([asked], lambda answers: self._beaten(answers[0]))
+
+    def _beaten(self, answer: Answer) -> beat_wire.ConsumerGroupHeartbeatResponse:
+        if answer.error or not isinstance(answer, Beaten):
+            message = answer.message if isinstance(answer, Beaten) else None
+            return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
+        assignment = None
+        if answer.assigned is not None:
+            topics = [
+                beat_wire.ConsumerGroupHeartbeatResponseTopicPartitions(topic_id, indexes)
+                for topic_id, indexes in by_topic(answer.assigned).items()
+            ]
+            assignment = beat_wire.Assignment(topics)
+        return beat_wire.ConsumerGroupHeartbeatResponse(
+            member_id=answer.member_id,
+            member_epoch=answer.epoch,
+            heartbeat_interval_ms=self._interval_ms,
+            assignment=assignment,
+        )
+
+    def describe(self, request: describe_wire.ConsumerGroupDescribeRequest, slot: Slot) -> Any:
+        """Groups, their members, and who has and is to have what."""
+        names, version = list(request.group_ids), slot.version
+        if not self.is_enabled():
+            error = int(ErrorCode.UNSUPPORTED_VERSION)
+            groups = [describe_wire.DescribedGroup(error, group_id=name) for name in names]
+            return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
+
+        def respond(answers: list[Answer]) -> describe_wire.ConsumerGroupDescribeResponse:
+            found = [self._described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
+            return describe_wire.ConsumerGroupDescribeResponse(groups=found)
+
+        return self._ask([ConsumerDescribe(name) for name in names], respond)
+
+    def _described(self, name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
+        if answer.error or not isinstance(answer, ConsumerDescribed):
+            unknown = answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+            message = f"Group {name} is not a consumer group." if unknown else None
+            return describe_wire.DescribedGroup(int(answer.error), message, name)
+        return describe_wire.DescribedGroup(
+            group_id=name,
+            group_state=answer.state.value,
+            group_epoch=answer.epoch,
+            assignment_epoch=answer.target_epoch,
+            assignor_name=answer.assignor,
+            members=[self._member(member, version) for member in answer.members],
+        )
+
+    def _member(self, member: DescribedMember, version: int) -> describe_wire.Member:
+        of = member.subscription
+        kind = OF_CONSUMER if of.classic is None else OF_CLASSIC
+        return describe_wire.Member(
+            member.member_id,
+            of.instance_id,
+            of.rack_id,
+            member.current.epoch,
+            of.client_id,
+            of.client_host,
+            list(of.topics),
+            of.regex or None,
+            self._assignment(member.current.assigned),
+            self._assignment(member.target),
+            kind if version >= TYPES_FROM else -1,
+        )
+
+    def _assignment(self, places: Iterable[Place]) -> describe_wire.Assignment:
+        """Partitions of topics that are deleted have no name, and are left out."""
+        known = self._image.topics_by_id
+        return describe_wire.Assignment(
+            [
+                describe_wire.TopicPartitions(topic_id, known[topic_id].name, indexes)
+                for topic_id, indexes in by_topic(places).items()
+                if topic_id in known
+            ]
+        )

@@ -1,0 +1,42 @@
+"""What a coordinator says to members of consumer groups and to their admins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.values import Answer, State
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.consumer.facts import Current, Place, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten(Answer):
+    """Of ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
+
+    member_id: str = ""
+    epoch: int = 0
+    assigned: tuple[Place, ...] | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member, what it owns, and what it is to own."""
+
+    member_id: str
+    subscription: Subscription
+    current: Current
+    target: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescribed(Answer):
+    """Of ConsumerDescribe."""
+
+    state: State = State.DEAD
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedMember, ...] = ()

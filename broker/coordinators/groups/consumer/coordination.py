@@ -1,0 +1,315 @@
+"""What a request changes in a consumer group: records, and the answer that waits for them (KIP-848).
+
+A heartbeat goes three steps: the member's subscription may raise the group's epoch; a new epoch gets a new target; the
+member takes its next step towards its target. Nothing changes but by the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember
+from broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
+from broker.coordinators.groups.consumer.facts import (
+    JOINS,
+    LEAVES_FOR_NOW,
+    ConsumerBeat,
+    ConsumerWritten,
+    GroupEpoch,
+    Reached,
+    Subscribed,
+    Subscription,
+    Targeted,
+    TargetEpoch,
+)
+from broker.coordinators.groups.consumer.group import ConsumerGroup
+from broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
+from broker.coordinators.groups.consumer.sessions import Sessions
+from broker.coordinators.groups.consumer.topics import metadata_hash
+from broker.coordinators.groups.values import (
+    Answer,
+    Append,
+    Effect,
+    GroupWritten,
+    Moment,
+    Reply,
+    Settings,
+    Settles,
+    State,
+    Token,
+    Written,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.consumer.facts import ConsumerDescribe, Place
+    from broker.coordinators.groups.consumer.topics import Topics
+    from broker.coordinators.groups.ledger import Ledger
+
+
+class Draft:
+    """A group as it will be, and the records that make it so."""
+
+    __slots__ = ("_own", "group", "records")
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group, self._own = group, False
+        self.records: list[Written] = []
+
+    def say(self, written: ConsumerWritten) -> None:
+        """One more record."""
+        if not self._own:
+            self.group, self._own = self.group.copy(), True
+        self.records.append(written)
+        self.group.replay(written)
+
+
+class ConsumerCoordination(ConsumerRules):
+    """The consumer groups of one shard."""
+
+    __slots__ = ("_ledger", "_sessions", "_settings", "topics")
+
+    def __init__(self, ledger: Ledger, settings: Settings, topics: Topics) -> None:
+        self._ledger, self._settings, self.topics = ledger, settings, topics
+        self._sessions: dict[str, Sessions] = {}
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    def begin(self, now: Moment) -> None:
+        """The whole log is replayed: its members get a whole session to be heard of."""
+        for group_id, group in self._ledger.consumers.items():
+            sessions = self._sessions[group_id] = Sessions()
+            for member_id in group.members:
+                sessions.heard_of(member_id, now.mono_ms + self._settings.consumer_session_ms)
+                sessions.follow(group, member_id, now.mono_ms)
+
+    def replayed(self, written: ConsumerWritten) -> None:
+        """A record is in the log."""
+        if written.group_id not in self._ledger.consumers:
+            self._sessions.pop(written.group_id, None)
+        elif isinstance(written, Subscribed) and written.subscription is None and written.group_id in self._sessions:
+            self._sessions[written.group_id].forget(written.member_id)
+
+    def deadline_of(self, group_id: str) -> int | None:
+        """The monotonic moment at which `expire` has something to do for a group."""
+        sessions = self._sessions.get(group_id)
+        return None if sessions is None else sessions.next_deadline_ms()
+
+    def next_deadline_ms(self) -> int | None:
+        """As `deadline_of`, of all groups."""
+        found = (sessions.next_deadline_ms() for sessions in self._sessions.values())
+        return min((at for at in found if at is not None), default=None)
+
+    def expire(self, now: Moment) -> list[Effect]:
+        """Give up members that have not been heard of, or have not given up what they were told to."""
+        effects: list[Effect] = []
+        for group_id, sessions in list(self._sessions.items()):
+            gone, group = [], self._ledger.consumers.get(group_id)
+            for member_id in sessions.due(now.mono_ms):
+                if group is not None and member_id in group.members:
+                    gone.append(member_id)
+                else:
+                    sessions.forget(member_id)  # one whose join could not be written down
+            if group is None:
+                del self._sessions[group_id]
+            elif gone:
+                draft = Draft(group)
+                self._remove(draft, gone)
+                effects.append(Append(tuple(draft.records), Settles()))
+        return effects
+
+    # ------------------------------------------------------------------------------------------------------- heartbeats
+
+    def beat(self, beat: ConsumerBeat, token: Token, now: Moment, *, over_classic: bool) -> list[Effect]:
+        """A member joins, lives, or leaves. `over_classic`: the group is a classic one that has members."""
+        wrong, message = wrong_with(beat, self._settings.consumer_assignors)
+        if wrong:
+            return [Reply(token, Beaten(wrong, message=message))]
+        group_id, rests_on = beat.group_id, self._ledger.rests_on(beat.group_id)
+        group = self._ledger.consumers.get(group_id)
+        if over_classic or (group is None and beat.epoch != JOINS):
+            message = f"Group {group_id} is not a consumer group." if over_classic else f"Group {group_id} not found."
+            return [Reply(token, Beaten(ErrorCode.GROUP_ID_NOT_FOUND, message=message), rests_on)]
+        draft = Draft(ConsumerGroup(group_id) if group is None else group)
+        refused = self.refusal_of_beat(draft.group, beat)
+        if (
+            not refused
+            and beat.epoch == JOINS
+            and not self.has_room(draft.group, beat.member_id, self._settings.consumer_max_size)
+        ):
+            refused = ErrorCode.GROUP_MAX_SIZE_REACHED
+        if refused:
+            return [Reply(token, Beaten(refused), rests_on)]
+        if leaves(beat):
+            return self._leave(draft, beat, token)
+        if group is None and group_id in self._ledger.groups:
+            draft.records.append(GroupWritten(group_id, None))  # an empty classic group goes over (KIP-848)
+        before = tuple(draft.group.now_of(beat.member_id).assigned)
+        self._subscribe(draft, beat)
+        self._retarget(draft, now)
+        self._reconcile(draft, beat)
+        return self._answer(draft, beat, before, token, now)
+
+    def _answer(
+        self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
+    ) -> list[Effect]:
+        group, member_id = draft.group, beat.member_id
+        sessions = self._sessions.setdefault(beat.group_id, Sessions())
+        sessions.heard_of(member_id, now.mono_ms + self._settings.consumer_session_ms)
+        sessions.follow(group, member_id, now.mono_ms)
+        current = group.now_of(member_id)
+        after = tuple(sorted(current.assigned))
+        full = self.is_answer_full(beat, tuple(sorted(before)), after)
+        answer = Beaten(ErrorCode.NONE, member_id, current.epoch, after if full else None)
+        if not draft.records:
+            return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
+        return [Append(tuple(draft.records), Settles(token, answer))]
+
+    def _subscribe(self, draft: Draft, beat: ConsumerBeat) -> None:
+        """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
+        what.
+        """
+        member_id = beat.member_id
+        if beat.instance_id is not None and beat.epoch == JOINS:
+            self._take_over(draft, beat.instance_id, member_id)
+        known = draft.group.members.get(member_id)
+        said = _updated(known or Subscription(), beat)
+        topics = draft.group.topics_of(known) if known is not None else ()
+        if said != known:
+            draft.say(Subscribed(beat.group_id, member_id, said))
+        changed = sorted(topics) != sorted(draft.group.topics_of(said))
+        found = metadata_hash(self.topics, draft.group.subscribed())
+        if changed or found != draft.group.metadata_hash or draft.group.epoch == 0:
+            draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
+
+    def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
+        """A static member is back, perhaps under a new id: it gets what it had, and nobody else notices (KIP-345)."""
+        group = draft.group
+        before = group.static.get(instance_id)
+        if before is None:
+            return
+        subscription, target = group.members[before], group.target.get(before)
+        current = replace(group.now_of(before), epoch=0, previous_epoch=-1)
+        if before != member_id:
+            for gone in _removal(group.group_id, before):
+                draft.say(gone)
+            draft.say(Subscribed(group.group_id, member_id, subscription))
+            if target is not None:
+                draft.say(Targeted(group.group_id, member_id, target))
+        draft.say(Reached(group.group_id, member_id, current))
+
+    def _retarget(self, draft: Draft, now: Moment) -> None:
+        """A group epoch that has no target yet gets one."""
+        group = draft.group
+        if group.epoch <= group.target_epoch:
+            return
+        counts: dict[bytes, int] = {}
+        wants = []
+        for member_id, subscription in group.members.items():
+            found = [topic for topic in map(self.topics.find, group.topics_of(subscription)) if topic is not None]
+            counts.update(found)
+            ids = tuple(topic_id for topic_id, _ in found)
+            wants.append(Wants(member_id, subscription.instance_id, ids, group.target.get(member_id, ())))
+        targets = ASSIGNORS[self.assignor_of(group)](tuple(wants), counts)
+        for member_id, places in targets.items():
+            if places != group.target.get(member_id):
+                draft.say(Targeted(group.group_id, member_id, places))
+        draft.say(TargetEpoch(group.group_id, group.epoch, now.wall_ms))
+
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """The assignor that most members ask for; the first of the broker's where none does."""
+        known = self._settings.consumer_assignors
+        votes = dict.fromkeys(known, 0)
+        for subscription in group.members.values():
+            if subscription.assignor in votes:
+                votes[subscription.assignor] += 1
+        return max(known, key=lambda name: votes[name])
+
+    def _reconcile(self, draft: Draft, beat: ConsumerBeat) -> None:
+        group, member_id = draft.group, beat.member_id
+        free = Reconciliation(
+            group.target.get(member_id, ()),
+            group.target_epoch,
+            beat.owned,
+            lambda place: group.owners.get(place, member_id) == member_id,
+        )
+        current = group.now_of(member_id)
+        after = free.step(current)
+        if after is not current:
+            draft.say(Reached(group.group_id, member_id, after))
+
+    # ---------------------------------------------------------------------------------------------------------- leaving
+
+    def _leave(self, draft: Draft, beat: ConsumerBeat, token: Token) -> list[Effect]:
+        group_id, member_id = beat.group_id, beat.member_id
+        if beat.epoch == LEAVES_FOR_NOW:
+            current = draft.group.now_of(member_id)
+            draft.say(Reached(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
+        else:
+            self._remove(draft, [member_id])
+        return [Append(tuple(draft.records), Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
+
+    def _remove(self, draft: Draft, member_ids: list[str]) -> None:
+        """They are no members any more: the group's next epoch is without them."""
+        group_id = draft.group.group_id
+        for member_id in member_ids:
+            for gone in _removal(group_id, member_id):
+                draft.say(gone)
+        found = metadata_hash(self.topics, draft.group.subscribed())
+        draft.say(GroupEpoch(group_id, draft.group.epoch + 1, found))
+
+    def forgotten(self, group_id: str) -> list[Written]:
+        """Tombstones of all that the log has of a group without members."""
+        group = self._ledger.consumers.get(group_id)
+        if group is None:
+            return []
+        assert not group.members
+        return [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+
+    # ------------------------------------------------------------------------------------------------------- describing
+
+    def state_of(self, group_id: str) -> State | None:
+        """The state of a consumer group; None if there is none of that name."""
+        group = self._ledger.consumers.get(group_id)
+        return None if group is None else self.state(group)
+
+    def describe(self, request: ConsumerDescribe, token: Token) -> list[Effect]:
+        """A group with its members."""
+        group_id, rests_on = request.group_id, self._ledger.rests_on(request.group_id)
+        group = self._ledger.consumers.get(group_id)
+        if group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
+            return [Reply(token, Answer(error), rests_on)]
+        members = tuple(
+            DescribedMember(member_id, subscription, group.now_of(member_id), group.target.get(member_id, ()))
+            for member_id, subscription in group.members.items()
+        )
+        described = ConsumerDescribed(
+            ErrorCode.NONE, self.state(group), group.epoch, group.target_epoch, self.assignor_of(group), members
+        )
+        return [Reply(token, described, rests_on)]
+
+
+def _removal(group_id: str, member_id: str) -> tuple[ConsumerWritten, ...]:
+    return (
+        Reached(group_id, member_id, None),
+        Targeted(group_id, member_id, None),
+        Subscribed(group_id, member_id, None),
+    )
+
+
+def _updated(known: Subscription, beat: ConsumerBeat) -> Subscription:
+    """What a heartbeat leaves out stays as it was."""
+    return Subscription(
+        known.instance_id if beat.instance_id is None else beat.instance_id,
+        known.rack_id if beat.rack_id is None else beat.rack_id,
+        beat.client_id,
+        beat.client_host,
+        known.topics if beat.topics is None else tuple(sorted(dict.fromkeys(beat.topics))),
+        known.regex if beat.regex is None else (beat.regex or None),
+        known.rebalance_ms if beat.rebalance_ms == -1 else beat.rebalance_ms,
+        known.assignor if beat.assignor is None else beat.assignor,
+        known.classic,
+    )

@@ -1,0 +1,155 @@
+"""A consumer group as its records say it is (KIP-848). Only `replay` changes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.coordinators.groups.consumer.facts import (
+    ConsumerWritten,
+    Current,
+    GroupEpoch,
+    Matched,
+    MemberState,
+    Place,
+    Reached,
+    Resolved,
+    Subscribed,
+    Subscription,
+    Targeted,
+    TargetEpoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NOTHING = Current()
+V = TypeVar("V")
+
+
+class ConsumerGroup:
+    """Members with their subscriptions, targets and partitions."""
+
+    __slots__ = (
+        "current",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regexes",
+        "static",
+        "target",
+        "target_epoch",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = self.metadata_hash = self.target_epoch = 0
+        self.members: dict[str, Subscription] = {}
+        """By member id, in the order in which they came."""
+        self.static: dict[str, str] = {}
+        """Instance id to the member id that has it now."""
+        self.current: dict[str, Current] = {}
+        self.target: dict[str, tuple[Place, ...]] = {}
+        self.owners: dict[Place, str] = {}
+        """Who owns a partition, or has yet to say that it does no more."""
+        self.regexes: dict[str, Resolved] = {}
+
+    def copy(self) -> ConsumerGroup:
+        """A group that changes for itself."""
+        made = ConsumerGroup(self.group_id)
+        made.epoch, made.metadata_hash, made.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
+        made.members, made.static = dict(self.members), dict(self.static)
+        made.current, made.target = dict(self.current), dict(self.target)
+        made.owners, made.regexes = dict(self.owners), dict(self.regexes)
+        return made
+
+    def facts(self) -> tuple[object, ...]:
+        """All that its records say, for whoever compares it with another one."""
+        return (
+            (self.epoch, self.metadata_hash, self.target_epoch),
+            dict(self.members),
+            dict(self.static),
+            dict(self.current),
+            dict(self.target),
+            dict(self.owners),
+            dict(self.regexes),
+        )
+
+    def now_of(self, member_id: str) -> Current:
+        """What a member has; nothing in the case of one that is new."""
+        return self.current.get(member_id, NOTHING)
+
+    def is_reconciled(self, member_id: str) -> bool:
+        """Whether a member has all of the newest target, and nothing else."""
+        found = self.now_of(member_id)
+        return found.state == MemberState.STABLE and found.epoch == self.target_epoch
+
+    def topics_of(self, subscription: Subscription) -> tuple[str, ...]:
+        """The names that a member subscribes to, those that its regular expression has matched among them."""
+        matched = self.regexes.get(subscription.regex) if subscription.regex else None
+        return subscription.topics if matched is None else tuple(dict.fromkeys((*subscription.topics, *matched.topics)))
+
+    def subscribed(self) -> tuple[str, ...]:
+        """The names that any member subscribes to."""
+        return tuple(dict.fromkeys(name for one in self.members.values() for name in self.topics_of(one)))
+
+    # ---------------------------------------------------------------------------------------------------------- replay
+
+    def replay(self, written: ConsumerWritten) -> None:
+        """Take a record into account. What a record leaves behind is as if nobody had been there."""
+        match written:
+            case GroupEpoch(_, epoch, metadata_hash):
+                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+            case TargetEpoch(_, epoch, _):
+                self.target_epoch = epoch or 0
+            case Subscribed(_, member_id, subscription):
+                self._subscribe(member_id, subscription)
+            case Targeted(_, member_id, places):
+                _put(self.target, member_id, places)
+            case Reached(_, member_id, current):
+                self._reach(member_id, current)
+            case Matched(_, regex, resolved):
+                _put(self.regexes, regex, resolved)
+
+    def _subscribe(self, member_id: str, subscription: Subscription | None) -> None:
+        before = self.members.pop(member_id, None) if subscription is None else self.members.get(member_id)
+        if before is not None and before.instance_id is not None:
+            if self.static.get(before.instance_id) == member_id:
+                del self.static[before.instance_id]
+        if subscription is not None:
+            self.members[member_id] = subscription
+            if subscription.instance_id is not None:
+                self.static[subscription.instance_id] = member_id
+
+    def _reach(self, member_id: str, current: Current | None) -> None:
+        before = self.now_of(member_id)
+        for place in (*before.assigned, *before.revoking):
+            if self.owners.get(place) == member_id:
+                del self.owners[place]
+        if current is None:
+            self.current.pop(member_id, None)
+            return
+        self.current[member_id] = current
+        for place in (*current.assigned, *current.revoking):
+            self.owners[place] = member_id
+
+    @property
+    def is_forgotten(self) -> bool:
+        """No record of it is left."""
+        return not (self.epoch or self.target_epoch or self.members or self.current or self.target or self.regexes)
+
+
+def _put(table: dict[str, V], key: str, value: V | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
+    """Partitions by topic id, both in their order."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(places):
+        found.setdefault(topic_id, []).append(index)
+    return found

@@ -1,0 +1,76 @@
+"""The way of a member from what it owns to its target: it revokes first, and gets what others have released (KIP-848).
+
+| state | what has come | then |
+|---|---|---|
+| Stable | no newer target | stays |
+| Stable, Unreleased | a target | revokes what is not in it: Unrevoked, in its epoch; else goes to the target's epoch |
+| Unrevoked | owns some of it still | stays |
+| Unrevoked | owns none of it any more | as from Stable, one epoch on |
+
+A member in the target's epoch has of its target what nobody else owns: Stable if that is all of it, else Unreleased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.consumer.facts import Current, MemberState, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Reconciliation:
+    """One step. `owned`: what the member says it owns, None if it says nothing; `is_free`: whether a partition is
+    nobody's.
+    """
+
+    __slots__ = ("_is_free", "_owned", "_target", "_target_epoch")
+
+    def __init__(
+        self,
+        target: tuple[Place, ...],
+        target_epoch: int,
+        owned: tuple[Place, ...] | None,
+        is_free: Callable[[Place], bool],
+    ) -> None:
+        self._target, self._target_epoch, self._owned, self._is_free = target, target_epoch, owned, is_free
+
+    def step(self, current: Current) -> Current:
+        """What the member has after its heartbeat; the same object where nothing changes."""
+        if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
+            return current
+        if current.state == MemberState.UNREVOKED:
+            if self.still_owns(current.revoking):
+                return current
+            return self._next(current, current.epoch + 1)
+        return self._next(current, current.epoch)
+
+    def still_owns(self, revoking: Mapping[Place, int]) -> bool:
+        """Whether the member has not said yet that it has given these up."""
+        return self._owned is None or any(place in revoking for place in self._owned)
+
+    def must_revoke(self, given_up: Mapping[Place, int]) -> bool:
+        """Whether the member has to be waited for. One that joins owns nothing, and says so."""
+        return bool(given_up) and self.still_owns(given_up)
+
+    def may_have(self, place: Place) -> bool:
+        """Whether the member may be given a partition of its target: its last owner has let go of it."""
+        return self._is_free(place)
+
+    def _next(self, current: Current, epoch: int) -> Current:
+        wanted = dict.fromkeys(self._target)
+        kept = {place: since for place, since in current.assigned.items() if place in wanted}
+        given_up = {place: since for place, since in current.assigned.items() if place not in wanted}
+        if self.must_revoke(given_up):
+            return self._changed(current, Current(epoch, current.epoch, MemberState.UNREVOKED, kept, given_up))
+        # What is given up here was the member's own until now: it is free for others, and none of its target.
+        lacking = [place for place in self._target if place not in kept]
+        given = {place: self._target_epoch for place in lacking if self.may_have(place)}
+        state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED
+        return self._changed(current, Current(self._target_epoch, current.epoch, state, {**kept, **given}))
+
+    def _changed(self, before: Current, after: Current) -> Current:
+        same = replace(after, previous_epoch=before.previous_epoch) == before
+        return before if same else after

@@ -1,0 +1,201 @@
+"""Records of consumer groups in Kafka's own format: keys of the types 3 to 8 and 16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.groups.consumer.facts import (
+    Classic,
+    ConsumerWritten,
+    Current,
+    ForgottenMetadata,
+    GroupEpoch,
+    Matched,
+    MemberState,
+    Place,
+    Reached,
+    Resolved,
+    Subscribed,
+    Subscription,
+    Targeted,
+    TargetEpoch,
+)
+from broker.coordinators.groups.consumer.group import by_topic
+from broker.protocol.coordinator_frame import encode_key, encode_versioned
+from broker.protocol.schema import group_records as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.protocol.wire import Message
+
+VERSION = 0
+"""Of all values."""
+
+
+def encode(written: ConsumerWritten) -> tuple[bytes, bytes | None]:
+    """Key and value of a record."""
+    key, value = _ENCODERS[type(written)](written)
+    return encode_key(key), None if value is None else encode_versioned(value, VERSION)
+
+
+def _epoch(w: GroupEpoch) -> tuple[Message, Message | None]:
+    value = None if w.epoch is None else wire.ConsumerGroupMetadataValue(w.epoch, w.metadata_hash)
+    return wire.ConsumerGroupMetadataKey(w.group_id), value
+
+
+def _forgotten(w: ForgottenMetadata) -> tuple[Message, Message | None]:
+    return wire.ConsumerGroupPartitionMetadataKey(w.group_id), None
+
+
+def _target_epoch(w: TargetEpoch) -> tuple[Message, Message | None]:
+    value = None if w.epoch is None else wire.ConsumerGroupTargetAssignmentMetadataValue(w.epoch, w.at_ms)
+    return wire.ConsumerGroupTargetAssignmentMetadataKey(w.group_id), value
+
+
+def _subscribed(w: Subscribed) -> tuple[Message, Message | None]:
+    key, found = wire.ConsumerGroupMemberMetadataKey(w.group_id, w.member_id), w.subscription
+    if found is None:
+        return key, None
+    classic = None
+    if found.classic is not None:
+        protocols = [wire.ClassicProtocol(name, metadata) for name, metadata in found.classic.protocols]
+        classic = wire.ClassicMemberMetadata(found.classic.session_ms, protocols)
+    value = wire.ConsumerGroupMemberMetadataValue(
+        instance_id=found.instance_id,
+        rack_id=found.rack_id,
+        client_id=found.client_id,
+        client_host=found.client_host,
+        subscribed_topic_names=list(found.topics),
+        subscribed_topic_regex=found.regex,
+        rebalance_timeout_ms=found.rebalance_ms,
+        server_assignor=found.assignor,
+        classic_member_metadata=classic,
+    )
+    return key, value
+
+
+def _targeted(w: Targeted) -> tuple[Message, Message | None]:
+    key = wire.ConsumerGroupTargetAssignmentMemberKey(w.group_id, w.member_id)
+    if w.places is None:
+        return key, None
+    topics = [wire.TopicPartition(topic_id, indexes) for topic_id, indexes in by_topic(w.places).items()]
+    return key, wire.ConsumerGroupTargetAssignmentMemberValue(topics)
+
+
+def _reached(w: Reached) -> tuple[Message, Message | None]:
+    key, found = wire.ConsumerGroupCurrentMemberAssignmentKey(w.group_id, w.member_id), w.current
+    if found is None:
+        return key, None
+    value = wire.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=found.epoch,
+        previous_member_epoch=found.previous_epoch,
+        state=int(found.state),
+        assigned_partitions=_with_epochs(found.assigned),
+        partitions_pending_revocation=_with_epochs(found.revoking),
+    )
+    return key, value
+
+
+def _with_epochs(places: Mapping[Place, int]) -> list[wire.TopicPartitions]:
+    return [
+        wire.TopicPartitions(topic_id, indexes, [places[topic_id, index] for index in indexes])
+        for topic_id, indexes in by_topic(places).items()
+    ]
+
+
+def _matched(w: Matched) -> tuple[Message, Message | None]:
+    key, found = wire.ConsumerGroupRegularExpressionKey(w.group_id, w.regex), w.resolved
+    if found is None:
+        return key, None
+    return key, wire.ConsumerGroupRegularExpressionValue(list(found.topics), found.version, found.at_ms)
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[Message, Message | None]]] = {
+    GroupEpoch: _epoch,
+    ForgottenMetadata: _forgotten,
+    TargetEpoch: _target_epoch,
+    Subscribed: _subscribed,
+    Targeted: _targeted,
+    Reached: _reached,
+    Matched: _matched,
+}
+
+
+def decode(key: Message, value: Message | None) -> ConsumerWritten | None:
+    """A record of a consumer group; None for one of another type. `value` None: a tombstone."""
+    found = _DECODERS.get(type(key))
+    return None if found is None else found(key, value)
+
+
+def _read_subscription(value: wire.ConsumerGroupMemberMetadataValue) -> Subscription:
+    known = value.classic_member_metadata
+    classic = None
+    if known is not None:
+        classic = Classic(
+            known.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in known.supported_protocols)
+        )
+    return Subscription(
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        tuple(value.subscribed_topic_names),
+        value.subscribed_topic_regex or None,
+        value.rebalance_timeout_ms,
+        value.server_assignor,
+        classic,
+    )
+
+
+def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+    known = value.state in tuple(MemberState)
+    return Current(
+        value.member_epoch,
+        value.previous_member_epoch,
+        MemberState(value.state) if known else MemberState.UNRELEASED,
+        _read_epochs(value.assigned_partitions, value.member_epoch),
+        _read_epochs(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _read_epochs(topics: list[wire.TopicPartitions], epoch: int) -> dict[Place, int]:
+    """Coordinators before Kafka 4.3 wrote no epochs: the member's own is the latest that it can be."""
+    found: dict[Place, int] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [epoch] * len(topic.partitions)
+        found.update({(topic.topic_id, index): since for index, since in zip(topic.partitions, epochs, strict=True)})
+    return found
+
+
+def _read_places(topics: list[wire.TopicPartition]) -> tuple[Place, ...]:
+    return tuple((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+_DECODERS: dict[type, Callable[[Any, Any], ConsumerWritten]] = {
+    wire.ConsumerGroupMetadataKey: lambda key, value: (
+        GroupEpoch(key.group_id, value.epoch, value.metadata_hash) if value else GroupEpoch(key.group_id, None)
+    ),
+    wire.ConsumerGroupPartitionMetadataKey: lambda key, value: ForgottenMetadata(key.group_id),
+    wire.ConsumerGroupTargetAssignmentMetadataKey: lambda key, value: (
+        TargetEpoch(key.group_id, value.assignment_epoch, value.assignment_timestamp)
+        if value
+        else TargetEpoch(key.group_id, None)
+    ),
+    wire.ConsumerGroupMemberMetadataKey: lambda key, value: Subscribed(
+        key.group_id, key.member_id, value and _read_subscription(value)
+    ),
+    wire.ConsumerGroupTargetAssignmentMemberKey: lambda key, value: Targeted(
+        key.group_id, key.member_id, value and _read_places(value.topic_partitions)
+    ),
+    wire.ConsumerGroupCurrentMemberAssignmentKey: lambda key, value: Reached(
+        key.group_id, key.member_id, value and _read_current(value)
+    ),
+    wire.ConsumerGroupRegularExpressionKey: lambda key, value: Matched(
+        key.group_id,
+        key.regular_expression,
+        value and Resolved(tuple(value.topics), value.version, value.timestamp),
+    ),
+}

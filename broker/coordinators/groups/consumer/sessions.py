@@ -1,0 +1,61 @@
+"""When members of consumer groups have to be heard of. In memory alone: with the leadership it is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.consumer.facts import MemberState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.coordinators.groups.consumer.group import ConsumerGroup
+
+AGAIN_MS = 500
+"""A member whose end could not be written down is looked at again after this."""
+
+
+class Sessions:
+    """Monotonic moments at which members of one group are given up."""
+
+    __slots__ = ("_revoking", "_sessions")
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, int] = {}
+        self._revoking: dict[str, tuple[int, int]] = {}
+        """Member id to the epoch in which it was told to give partitions up, and until when."""
+
+    def heard_of(self, member_id: str, until_ms: int) -> None:
+        """A member lives."""
+        self._sessions[member_id] = until_ms
+
+    def follow(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        """A member has as long as its rebalance time-out to give partitions up, from when it is first told to."""
+        current = group.now_of(member_id)
+        if current.state != MemberState.UNREVOKED:
+            self._revoking.pop(member_id, None)
+        elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
+            self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
+
+    def forget(self, member_id: str) -> None:
+        """It is not waited for any more."""
+        self._sessions.pop(member_id, None)
+        self._revoking.pop(member_id, None)
+
+    def due(self, now_ms: int) -> list[str]:
+        """Who is to be given up now. Each is looked at again a little later, if it is still there then."""
+        silent = [one for one, at in self._sessions.items() if at <= now_ms]
+        owing = [one for one, (_, at) in self._revoking.items() if at <= now_ms]
+        for one in silent:
+            self._sessions[one] = now_ms + AGAIN_MS
+        for one in owing:
+            self._revoking[one] = self._revoking[one][0], now_ms + AGAIN_MS
+        return list(dict.fromkeys((*silent, *owing)))
+
+    def next_deadline_ms(self) -> int | None:
+        """When `due` next has something."""
+        return min(self._moments(), default=None)
+
+    def _moments(self) -> Iterator[int]:
+        yield from self._sessions.values()
+        yield from (at for _, at in self._revoking.values())

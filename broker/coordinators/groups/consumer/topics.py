@@ -1,0 +1,68 @@
+"""What a coordinator needs of the cluster's topics, and when they have changed for a group."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NO_TOPICS = 0
+"""The hash where no topic exists."""
+
+
+class Topics(Protocol):
+    """The topics of a cluster, as of now."""
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """A topic's id and the number of its partitions."""
+
+    def names(self) -> Iterable[str]:
+        """The names of all topics."""
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic that exists."""
+
+    def version(self) -> int:
+        """The offset of the metadata log up to which this is so."""
+
+
+class Known:
+    """Topics from a table: for coordinators without a cluster."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Mapping[str, tuple[bytes, int]] | None = None) -> None:
+        """`table`: name to id and number of partitions."""
+        self.table = dict(table or {})
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """As of `Topics`."""
+        return self.table.get(name)
+
+    def names(self) -> Iterable[str]:
+        """As of `Topics`."""
+        return list(self.table)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """As of `Topics`."""
+        return next((name for name, (known, _) in self.table.items() if known == topic_id), None)
+
+    def version(self) -> int:
+        """As of `Topics`."""
+        return 0
+
+
+def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
+    """An int64 that differs where a topic of these is new, has gone, is another one, or has more partitions.
+
+    Kafka's coordinators hash otherwise: the next one computes its own, and assigns once more than needed.
+    """
+    digest, found = blake2b(digest_size=8), False
+    for name in sorted(names):
+        topic = topics.find(name)
+        if topic is not None:
+            found = True
+            digest.update(topic[0] + topic[1].to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else NO_TOPICS
