@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mechanisms import consumer_groups
 from tests.mechanisms import places as at
 from tests.mechanisms.mechanism import Mechanism, Removal
 
@@ -161,7 +162,7 @@ GROUPS = (
                 "deletes a group with members",
                 SHARD,
                 "Shard._delete_group",
-                piece="elif group is not None and group.state != State.EMPTY:",
+                piece="elif self.state_of(group_id) != State.EMPTY:",
                 by="elif False:",
             ),
         ),
@@ -170,8 +171,9 @@ GROUPS = (
         id="P6",
         rule="In each generation of a group a partition has one owner. Members join the next generation together, who"
         " is not heard of is none any more, and a static member that is back within its session keeps what it owned,"
-        " while whoever had its instance id before is fenced.",
-        source="KIP-62; KIP-134; KIP-345; KIP-394; KIP-814",
+        " while whoever had its instance id before is fenced. In a consumer group a partition goes to its next owner"
+        " once the one before has given it up.",
+        source="KIP-62; KIP-134; KIP-345; KIP-394; KIP-814; KIP-848; KIP-1251",
         tests={
             at.CLASSIC_GROUPS: (
                 "test_a_new_dynamic_member_is_given_its_id_before_it_joins",
@@ -193,6 +195,7 @@ GROUPS = (
                 "test_the_next_coordinator_goes_on_with_the_generation_and_gives_everybody_a_session",
                 "test_a_lost_coordinator_tells_everybody_who_waits",
             ),
+            at.CONSUMER_GROUPS: consumer_groups.TESTS,
         },
         removals=(
             Removal(
@@ -262,6 +265,7 @@ GROUPS = (
                 "ClassicGroup.dissolve",
                 body="self.state = State.DEAD",
             ),
+            *consumer_groups.REMOVALS,
         ),
     ),
 )

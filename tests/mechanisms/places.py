@@ -35,6 +35,7 @@ LAYOUTS, EPOCHS = "tests/unit/log/test_layouts.py", "tests/unit/log/test_epochs.
 RETENTION, RECOVERING = "tests/unit/log/test_flush_and_retention.py", "tests/unit/log/test_recovery.py"
 ENDING, TRANSACTIONS = "tests/unit/coordinators/test_ending.py", "tests/unit/coordinators/test_transactions.py"
 CLASSIC_GROUPS = "tests/unit/coordinators/test_classic_groups.py"
+CONSUMER_GROUPS = "tests/unit/coordinators/test_consumer_groups.py"
 GROUP_OFFSETS = "tests/unit/coordinators/test_group_offsets.py"
 GROUP_COORDINATOR = "tests/unit/replicas/test_group_coordinator.py"
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.controller.features import FEATURES
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
@@ -129,7 +130,7 @@ def with_elr() -> ControlRoom:
 
 
 def features() -> dict[str, tuple[int, int]]:
-    return {"metadata.version": (7, 29), "eligible.leader.replicas.version": (0, 1), "transaction.version": (0, 2)}
+    return {feature.name: (feature.low, feature.high) for feature in FEATURES}
 
 
 def test_a_clean_restart_stays_eligible() -> None:

@@ -63,6 +63,7 @@ async def test_a_fresh_cluster_is_up_in_a_moment(world: LittleWorld, autojump_cl
             "metadata.version": 29,
             "eligible.leader.replicas.version": 1,
             "transaction.version": 2,
+            "group.version": 1,
         }
 
 

@@ -87,7 +87,7 @@ def test_a_min_isr_that_was_altered_before_stays() -> None:
 def test_what_cannot_be_is_refused_as_a_whole(levels: list[tuple[str, int]], kind: int, error: ErrorCode) -> None:
     room = ControlRoom()
     assert update(room, *levels, kind=kind) == error
-    assert room.image.features == {"metadata.version": 29, "transaction.version": 2}
+    assert room.image.features == {"metadata.version": 29, "transaction.version": 2, "group.version": 1}
 
 
 def test_a_lower_level_must_be_meant() -> None:
@@ -99,7 +99,7 @@ def test_a_lower_level_must_be_meant() -> None:
 def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
     room = ControlRoom()
     room.lose(3)
-    room.register(3, incarnation=2, features={"metadata.version": (7, 29), "transaction.version": (0, 2)})
+    room.register(3, incarnation=2, features={"metadata.version": (7, 29), "transaction.version": (0, 2), "group.version": (0, 1)})
     assert update(room, (ELR_FEATURE, 1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert ELR_FEATURE not in room.image.features
 
@@ -169,7 +169,7 @@ def test_where_the_isr_is_empty_the_eligible_ones_stay_or_nobody_could_ever_lead
     [
         ({"metadata.version": 30}, "the cluster has metadata.version at level 30 (Kafka 4.3-IV0), and this broker"),
         ({"metadata.version": 6}, "supports levels 7 to 29"),
-        ({"metadata.version": 29, "group.version": 1}, "group.version at level 1, a feature that this broker does not"),
+        ({"metadata.version": 29, "share.version": 1}, "share.version at level 1, a feature that this broker does not"),
         ({"transaction.version": 3}, "supports levels 0 to 2"),
     ],
 )
@@ -182,4 +182,4 @@ def test_what_this_version_lacks_is_told_in_one_sentence(features: dict[str, int
 
 def test_what_this_version_supports_is_no_trouble() -> None:
     check_supported({feature.name: feature.high for feature in FEATURES}, "the cluster")
-    check_supported({"group.version": 0}, "the cluster")
+    check_supported({"share.version": 0}, "the cluster")

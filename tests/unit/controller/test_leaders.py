@@ -156,6 +156,6 @@ def test_a_replaced_incarnation_gets_no_producer_ids() -> None:
 
 def test_a_fresh_cluster_is_bootstrapped_once() -> None:
     room = ControlRoom(brokers=0)
-    assert room.image.features == {"metadata.version": 29, "transaction.version": 2}
+    assert room.image.features == {"metadata.version": 29, "transaction.version": 2, "group.version": 1}
     room.fail_over()
     assert not room.controller.bootstrap(room.now_ms).records

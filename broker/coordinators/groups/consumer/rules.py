@@ -1,4 +1,4 @@
-"""The rules of consumer groups (KIP-848), one method each. None of them changes anything.
+"""The rules of consumer groups (P6, KIP-848), one method each. None of them changes anything.
 
 They are methods so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them
 directly.
