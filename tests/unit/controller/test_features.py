@@ -99,7 +99,8 @@ def test_a_lower_level_must_be_meant() -> None:
 def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
     room = ControlRoom()
     room.lose(3)
-    room.register(3, incarnation=2, features={"metadata.version": (7, 29), "transaction.version": (0, 2), "group.version": (0, 1)})
+    others = {feature.name: (feature.low, feature.high) for feature in FEATURES if feature.name != ELR_FEATURE}
+    room.register(3, incarnation=2, features=others)
     assert update(room, (ELR_FEATURE, 1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert ELR_FEATURE not in room.image.features
 
