@@ -160,11 +160,22 @@ class Recorder:
             self.complete(op, Status.OK)
 
     def invoke_send(
-        self, process: int, part: int, value: int, key: str | None, digest: int, size: int, txn: int = -1
+        self,
+        process: int,
+        part: int,
+        value: int,
+        key: str | None,
+        digest: int,
+        size: int,
+        txn: int = -1,
+        source: int = -1,
     ) -> int:
         """A record with a value of `size` bytes is handed to the producer now, as part of the transaction `txn` if that
-        is one. Returns the operation's id.
+        is one. `source`: the value of the record that it was made of, if there is one. Returns the operation's id.
         """
+        if source >= 0:
+            fields = {"part": part, "v": value, "k": key, "d": digest, "b": size, "src": source}
+            return self.invoke(process, "send", fields if txn < 0 else {**fields, "x": txn})
         op = self._next_op
         self._next_op = op + 1
         line = (op, process, self.now_ns(), part, value, _json.encode(key), digest, size)

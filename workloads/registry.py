@@ -11,6 +11,7 @@ FOLDERS = (
     "workloads.appends",
     "workloads.steady",
     "workloads.transactions",
+    "workloads.groups",
     "workloads.command",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""

@@ -167,12 +167,22 @@ class Client:
             connection = await self._control_connection()
             return connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
 
-    async def ask_node(self, node_id: int, request: Message, response: type[R], *, version: int | None = None) -> R:
+    async def ask_node(
+        self,
+        node_id: int,
+        request: Message,
+        response: type[R],
+        *,
+        version: int | None = None,
+        limit_s: float | None = None,
+    ) -> R:
         """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi.
 
-        With a `version`, also what the node does not list: what nodes ask each other is listed to nobody.
+        With a `version`, also what the node does not list: what nodes ask each other is listed to nobody. `limit_s`:
+        for how long; None: for the request time-out.
         """
-        limit_s = self.settings.request_timeout_ms / 1000
+        if limit_s is None:
+            limit_s = self.settings.request_timeout_ms / 1000
         with self.env.timeout(limit_s):
             while (connection := self.connection(node_id)) is None:
                 if node_id not in self.view.nodes:

@@ -37,6 +37,8 @@ TOPIC = "__consumer_offsets"
 LOAD_BYTES = 1 << 20
 """A load lets others run after that much of the log."""
 MINUTE_MS = 60_000
+CLOCK_STEP_S = 0.001
+"""Deadlines are whole milliseconds: there is nothing to do sooner than this."""
 
 
 class ImageTopics:
@@ -289,7 +291,8 @@ class GroupCoordinator:
             if self._wakes_at_ms is None:
                 await self._sooner.wait()
             else:
-                await self._sooner.wait(max(0.0, self._wakes_at_ms / 1000 - env.mono()))
+                # A clock can stand so short of a moment that the rest of the time is too little to move it.
+                await self._sooner.wait(max(CLOCK_STEP_S, self._wakes_at_ms / 1000 - env.mono()))
             now = self._now()
             if self._wakes_at_ms is None or self._wakes_at_ms > now.mono_ms:
                 continue

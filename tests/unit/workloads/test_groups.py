@@ -1,0 +1,187 @@
+"""The workload `groups`: its operations, and what its members do in small simulated runs, as they wrote it down."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.plans.operations import concrete
+from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from chaos.plans.swarm import swarm_plan
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from workloads.groups import GroupsLoad
+from workloads.groups.acts import CRASH, HALT, LEAVE, OF_MEMBERS, PAUSE, SEND, TWIN, Act
+
+LOAD = {
+    "name": "groups", "rate": 4, "members": 2, "partitions": 4, "poll_pause_ms": 200,
+    "session_timeout_ms": 1500, "max_poll_interval_ms": 2000,
+}  # fmt: skip
+
+
+def records(until_s: float) -> list[list[Any]]:
+    """One a second to each partition."""
+    return [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(int(until_s)) for part in range(4)]
+
+
+def told(acts: Sequence[list[Any]], folder: Path, time_s: float = 9, **load: Any) -> list[dict[str, Any]]:
+    """The lines of the history of a run without faults in which members do this."""
+    operations = sorted([*records(time_s - 1), *acts])
+    plan = make_plan({
+        "seed": 5, "runtime": "sim", "time_s": time_s, "faults": [], "workload": {**LOAD, **load},
+        "operations": operations, "cluster": {"nodes": 3, "settings": GroupsLoad.brokers(3)},
+    })  # fmt: skip
+    result = simulate(plan)
+    assert not result.violations, result.told
+    directory = save(result, folder, "run")
+    return [json.loads(line) for line in (directory.path / "history.jsonl").read_bytes().splitlines()]
+
+
+def events(lines: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["e"] == "x" and line["kind"] in kinds]
+
+
+def processes(lines: Sequence[dict[str, Any]], member: int) -> list[int]:
+    """Of a member, one after the other."""
+    return [line["p"] for line in lines if line["e"] == "p" and line["settings"].get("member") == member]
+
+
+def generations(lines: Sequence[dict[str, Any]]) -> set[int]:
+    return {line["gen"] for line in events(lines, "joined")}
+
+
+def received(lines: Sequence[dict[str, Any]]) -> list[int]:
+    """What members' polls returned: values, with repetitions."""
+    members = {line["p"] for line in lines if line["e"] == "p" and "member" in line["settings"]}
+    polls = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "poll" and line["p"] in members}
+    answers = [line for line in lines if line["e"] == "c" and line["op"] in polls]
+    return [value for line in answers for got in line["got"] for _, value in got[5]]
+
+
+def sent(lines: Sequence[dict[str, Any]]) -> set[int]:
+    return {line["v"] for line in lines if line["e"] == "i" and line["f"] == "send"}
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_a_member_that_goes_gives_up_what_it_had_and_the_group_goes_on_where_it_stood(
+    assignor: str, tmp_path: Path
+) -> None:
+    lines = told([[3.0, 1, LEAVE, 2500, 0]], tmp_path, assignor=assignor)
+    assert set(received(lines)) == sent(lines)
+    assert len(received(lines)) == len(sent(lines)), "in good order nobody gets anything twice"
+    first, second = processes(lines, 1)
+    went = [line["kind"] for line in events(lines, "revoked", "left", "lost") if line["p"] == first]
+    assert went == ["revoked", "left"]
+    assert events(lines, "joined")[-1]["p"] in (second, *processes(lines, 0))
+    last = [line for line in lines if line["e"] == "c" and "off" in line and isinstance(line["off"], dict)][-1]
+    ends = {part: max(got[1] for line in lines if line["e"] == "c" for got in line.get("got", ()) if got[0] == part)
+            for part in range(4)}  # fmt: skip
+    assert {int(part): offset for part, offset in last["off"].items()} == ends, "all of it is committed at the end"
+
+
+def test_what_a_crashed_member_had_goes_to_the_others_when_its_session_is_over(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, CRASH, 4000, 0]], tmp_path)
+    first, _ = processes(lines, 1)
+    (lost,) = [line for line in events(lines, "lost") if line["p"] == first]
+    assert lost["why"] == "crash"
+    taken = next(line for line in events(lines, "assigned") if line["t"] > lost["t"])
+    assert lost["beat"] < lost["t"] < taken["t"]
+    assert taken["t"] - lost["beat"] >= 1.5e9, "not before its session is over"
+    assert set(received(lines)) == sent(lines)
+
+
+def test_an_application_that_does_not_poll_leaves_by_itself(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, PAUSE, 3000, 0]], tmp_path)
+    (process,) = processes(lines, 1)
+    left = next(line for line in events(lines, "left") if line["p"] == process)
+    lost = next(line for line in events(lines, "lost") if line["p"] == process)
+    assert left["why"] == lost["why"] == "poll interval"
+    assert left["t"] < lost["t"], "its application hears of it when it polls again"
+    assert set(received(lines)) == sent(lines)
+
+
+def test_a_process_that_stood_still_for_too_long_learns_that_it_is_no_member_any_more(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, HALT, 3500, 0]], tmp_path)
+    (process,) = processes(lines, 1)
+    lost = next(line for line in events(lines, "lost") if line["p"] == process)
+    assert lost["why"] == "UNKNOWN_MEMBER_ID"
+    joined = [line for line in events(lines, "joined") if line["p"] == process and line["t"] > lost["t"]]
+    assert joined, "it joins anew"
+    assert set(received(lines)) == sent(lines)
+
+
+def test_a_static_member_that_is_back_within_its_session_causes_no_rebalance(tmp_path: Path) -> None:
+    lines = told([[4.0, 1, LEAVE, 500, 0]], tmp_path, static_members=True)
+    first, second = processes(lines, 1)
+    before = [line for line in events(lines, "joined") if line["p"] == first][-1]
+    after = next(line for line in events(lines, "joined") if line["p"] == second)
+    assert (after["gen"], after["parts"]) == (before["gen"], before["parts"])
+    assert after["m"] != before["m"]
+    assert max(generations(lines)) == before["gen"]
+    assert not [line for line in events(lines, "left") if line["p"] == first]
+
+
+def test_of_two_with_one_instance_id_the_first_is_fenced(tmp_path: Path) -> None:
+    lines = told([[4.0, 1, TWIN, 1000, 0]], tmp_path, static_members=True)
+    twins = [line["p"] for line in lines if line["e"] == "p" and line["settings"].get("twin")]
+    first, *_ = [process for process in processes(lines, 1) if process not in twins]
+    (lost,) = [line for line in events(lines, "lost") if line["p"] == first]
+    assert lost["why"] == "FENCED_INSTANCE_ID"
+    assert [line["p"] for line in events(lines, "joined") if line["p"] in twins] == twins
+    assert set(received(lines)) == sent(lines)
+
+
+def test_a_group_that_commits_by_the_clock_commits_what_polls_returned_and_never_more(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, LEAVE, 1000, 0]], tmp_path, auto_commit=True, commit_every_ms=5000)
+    commits = [line for line in lines if line["e"] == "i" and line["f"] == "commit"]
+    assert {line["why"] for line in commits} >= {"auto", "revoke"}
+    at: dict[tuple[int, int], int] = {}
+    polls = {line["op"]: line["p"] for line in lines if line["e"] == "i" and line["f"] == "poll"}
+    for line in lines:
+        if line["e"] == "x" and line["kind"] == "assigned":
+            at |= {(line["p"], int(part)): position for part, position in line["at"].items()}
+        elif line["e"] == "c" and line["op"] in polls:
+            at |= {(polls[line["op"]], got[0]): got[1] for got in line["got"]}
+        elif line["e"] == "i" and line["f"] == "commit":
+            assert all(offset <= at[line["p"], int(part)] for part, offset in line["at"].items())
+
+
+def test_what_a_seed_draws_is_a_load_and_is_the_same_again(tmp_path: Path) -> None:
+    table = {"seed": 7, "runtime": "sim", "time_s": 30, "workload": {**LOAD, "static_members": True, "churn": 120}}
+    plan = concrete(make_plan(table))
+    done = [Act(*each) for each in plan.operations or ()]
+    assert {act.do for act in done} == {SEND, *OF_MEMBERS}
+    assert all(not plan.workload.wrong(act) for act in done)
+    (tmp_path / "plan.toml").write_text(write_plan(plan))
+    assert tomllib.loads((tmp_path / "plan.toml").read_text())["operations"] == [list(act) for act in done]
+    assert read_plan(tmp_path / "plan.toml") == plan == concrete(make_plan(table))
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        ([1, 0, "jump", 1, 0], "jump"),
+        ([1, 1, SEND, 0, 200], "who 1 of send"),
+        ([1, 0, SEND, 4, 200], "number 4 of send"),
+        ([1, 0, SEND, 0, 1], "bytes 1 of send"),
+        ([1, 2, PAUSE, 100, 0], "who 2 of pause"),
+        ([1, 1, HALT, 0, 0], "number 0 of halt"),
+        ([1, 1, TWIN, 100, 0], "no instance id"),
+    ],
+)
+def test_an_act_that_cannot_be_is_refused(act: list[Any], why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        make_plan({"workload": LOAD, "operations": [act], "runtime": "sim"})
+
+
+def test_a_swarm_draws_members_of_all_kinds() -> None:
+    loads = [swarm_plan(seed, workload="groups").workload for seed in range(40)]
+    assert {each.assignor for each in loads if isinstance(each, GroupsLoad)} == {
+        "range", "roundrobin", "cooperative-sticky",
+    }  # fmt: skip
+    assert {each.static_members for each in loads if isinstance(each, GroupsLoad)} == {False, True}

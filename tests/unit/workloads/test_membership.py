@@ -1,0 +1,148 @@
+"""What each answer means for a member of a classic group, and what it asks next."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
+from broker.protocol.schema.sync_group import SyncGroupResponse
+from workloads.client.groups.assignors import Applicant, applicant, assigned, assignment, subscription
+from workloads.client.groups.membership import Change, Heed, MemberSettings, Membership
+from workloads.client.settings import SettingsError
+
+T = "t"
+
+
+def settings(*assignors: str, instance: str = "") -> MemberSettings:
+    return MemberSettings("g", (T,), assignors or ("range",), instance)
+
+
+def generation(
+    number: int, leader: str, protocol: str = "range", *others: JoinGroupResponseMember
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=number, protocol_name=protocol, leader=leader, member_id="m-1", members=list(others)
+    )
+
+
+def member(*places: tuple[str, int], protocol: str = "range") -> Membership:
+    """Of generation 4, with these partitions."""
+    found = Membership(settings(protocol))
+    assert found.joined(generation(4, "m-9", protocol)) is Heed.GO_ON
+    assert found.synced(SyncGroupResponse(assignment=assignment(places))) == Change(tuple(places), ())
+    return found
+
+
+def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
+    one = Membership(settings())
+    assert one.join_request().member_id == ""
+    asked = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
+    assert one.joined(asked) is Heed.JOIN
+    assert one.join_request().member_id == "m-1"
+    assert one.rejoin
+
+
+def test_the_leader_brings_what_everybody_gets_and_followers_bring_nothing() -> None:
+    others = [JoinGroupResponseMember(name, None, subscription((T,), (), -1)) for name in ("m-1", "m-2")]
+    leader, answer = Membership(settings()), generation(1, "m-1", "range", *others)
+    assert leader.joined(answer) is Heed.GO_ON
+    shares = leader.sync_request(answer, {T: 3}).assignments
+    assert {share.member_id: assigned(share.assignment) for share in shares} == {
+        "m-1": [(T, 0), (T, 1)],
+        "m-2": [(T, 2)],
+    }
+    follower = Membership(settings())
+    follower.joined(generation(1, "m-2"))
+    assert follower.sync_request(generation(1, "m-2"), {}).assignments == []
+
+
+def test_a_static_leader_that_came_back_need_not_assign() -> None:
+    one = Membership(settings(instance="i-1"))
+    answer = generation(1, "m-1")
+    answer.skip_assignment = True
+    one.joined(answer)
+    assert one.sync_request(answer, {T: 3}).assignments == []
+
+
+def test_only_a_cooperative_member_says_what_it_has_and_of_which_generation() -> None:
+    cooperative = member((T, 1), protocol="cooperative-sticky")
+    said = applicant("m-1", None, cooperative.join_request().protocols[0].metadata)
+    assert said == Applicant("m-1", "", (T,), ((T, 1),), 4)
+    eager = member((T, 1))
+    assert applicant("m-1", None, eager.join_request().protocols[0].metadata).owned == ()
+    cooperative.reset("UNKNOWN_MEMBER_ID")
+    assert applicant("m-1", None, cooperative.join_request().protocols[0].metadata).owned == ()
+
+
+def test_a_generation_tells_what_is_new_and_what_has_to_go() -> None:
+    one = member((T, 0), (T, 1), protocol="cooperative-sticky")
+    one.joined(generation(5, "m-9", "cooperative-sticky"))
+    told = SyncGroupResponse(assignment=assignment([(T, 1), (T, 2)]))
+    assert one.synced(told) == Change(added=((T, 2),), removed=((T, 0),))
+    assert one.owned == ((T, 1), (T, 2))
+
+
+@pytest.mark.parametrize(
+    ("code", "heed", "keeps_generation", "keeps_id"),
+    [
+        (ErrorCode.NONE, Heed.GO_ON, True, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, Heed.JOIN, True, True),
+        (ErrorCode.ILLEGAL_GENERATION, Heed.JOIN, False, True),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Heed.JOIN, False, False),
+        (ErrorCode.NOT_COORDINATOR, Heed.ELSEWHERE, True, True),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Heed.ELSEWHERE, True, True),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Heed.AGAIN, True, True),
+        (ErrorCode.FENCED_INSTANCE_ID, Heed.OUT, False, True),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, Heed.OUT, False, True),
+    ],
+)
+def test_what_each_error_does_to_a_member(code: ErrorCode, heed: Heed, keeps_generation: bool, keeps_id: bool) -> None:
+    one = member((T, 0))
+    assert one.refused(code) is heed
+    assert (one.generation == 4) is keeps_generation
+    assert (one.member_id == "m-1") is keeps_id
+    assert one.has_lost is not keeps_generation
+    assert bool(one.rejoin) is (heed is Heed.JOIN)
+    assert one.out == (code.name if heed is Heed.OUT else "")
+
+
+def test_another_protocol_than_it_knows_ends_its_membership() -> None:
+    one = Membership(settings())
+    assert one.joined(generation(1, "m-9", "sticky")) is Heed.OUT
+    assert one.out == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+def test_nonsense_in_place_of_an_assignment_ends_its_membership() -> None:
+    one = Membership(settings())
+    one.joined(generation(1, "m-9"))
+    assert one.synced(SyncGroupResponse(assignment=b"\0\1\x7f")) is Heed.OUT
+
+
+def test_the_leader_assigns_again_when_there_are_more_partitions() -> None:
+    leader, answer = Membership(settings()), generation(1, "m-1")
+    leader.joined(answer)
+    leader.sync_request(answer, {T: 3})
+    leader.synced(SyncGroupResponse())
+    leader.recounted({T: 3})
+    assert not leader.rejoin
+    leader.recounted({T: 4})
+    assert leader.rejoin == "partitions"
+    follower = member()
+    follower.recounted({T: 4})
+    assert not follower.rejoin
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"assignors": ()},
+        {"assignors": ("best",)},
+        {"assignors": ("range", "cooperative-sticky")},
+        {"heartbeat_interval_ms": 6000},
+        {"max_poll_interval_ms": 0},
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingsError):
+        MemberSettings("g", (T,), **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,60 @@
+"""Asks the coordinator of a group, wherever it is."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.wire import Message
+from workloads.client.client import Client
+from workloads.client.connection import RequestFailed, UnsupportedApi
+
+R = TypeVar("R", bound=Message)
+
+OF_GROUPS = 0
+"""FindCoordinator's key_type."""
+SINGLE_KEY = 3
+"""The last version of FindCoordinator that asks for one key."""
+
+
+class Coordination:
+    """The coordinator of one group. Needs a running client, best one of its own: a Join may wait for long."""
+
+    def __init__(self, client: Client, group: str) -> None:
+        self.client, self.group = client, group
+        self._node = -1
+        self.moves = 0
+        """How often another broker turned out to be the coordinator, or the same one again."""
+
+    def forget(self) -> None:
+        """It is not, or not reached, where it was: find it before the next request."""
+        self._node = -1
+
+    async def ask(self, request: Message, response: type[R], newest: int, limit_s: float | None = None) -> R:
+        """The coordinator's answer, in at most this version. Waits until there is a coordinator.
+
+        Raises RequestFailed, UnsupportedApi: after these the coordinator is looked for again.
+        """
+        node = await self._find()
+        try:
+            version = min(newest, request.MAX_VERSION)
+            return await self.client.ask_node(node, request, response, version=version, limit_s=limit_s)
+        except (RequestFailed, UnsupportedApi):
+            if self._node == node:
+                self.forget()
+            raise
+
+    async def _find(self) -> int:
+        failures = 0
+        request = FindCoordinatorRequest(self.group, OF_GROUPS)
+        while self._node < 0:
+            answer = await self.client.ask(request, FindCoordinatorResponse, version=SINGLE_KEY)
+            if answer.error_code == ErrorCode.NONE and answer.node_id in self.client.view.nodes:
+                self._node = answer.node_id
+                self.moves += 1
+                break
+            self.client.refresh_soon()
+            failures += 1
+            await self.client.env.sleep(self.client.backoff(failures))
+        return self._node

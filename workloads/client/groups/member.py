@@ -1,0 +1,275 @@
+"""A consumer that is a member of a classic group: it joins, is heard of, and is told what it owns.
+
+Two tasks, as in Kafka's consumer. The application's calls `keep_up` before each poll: there it joins, and there it
+hears of what it has lost, so nothing is read that it knows to be another's. The other one sends heartbeats meanwhile;
+it also leaves the group where the application has not polled for too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import trio
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.heartbeat import HeartbeatResponse
+from broker.protocol.schema.join_group import JoinGroupResponse
+from broker.protocol.schema.leave_group import LeaveGroupResponse
+from broker.protocol.schema.sync_group import SyncGroupResponse
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, Heed, MemberSettings, Membership
+from workloads.client.groups.offsets import Sender
+
+JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
+JOIN_LATER_S = 5.0
+"""A Join is waited for so much longer than the group waits for its members."""
+LEAVE_LIMIT_S = 2.0
+POLL_INTERVAL = "poll interval"
+CLOSE = "close"
+
+
+class Listener(Protocol):
+    """The application: what it is told of, in its own task unless said otherwise."""
+
+    def rejoining(self, why: str) -> None:
+        """A Join is about to be sent."""
+
+    def joined(self, places: Sequence[Place], *, leader: bool) -> None:
+        """A generation has its assignments; its partitions are these."""
+
+    async def revoking(self, places: Collection[Place]) -> None:
+        """These will be given up, and are still its own: the last occasion to commit."""
+
+    def revoked(self, places: Collection[Place]) -> None:
+        """These are given up. It must not read them any more."""
+
+    def lost(self, places: Collection[Place], why: str) -> None:
+        """These belong to somebody else by now. It must not read them any more."""
+
+    def left(self, who: Sender, why: str, error: str) -> None:
+        """LeaveGroup was answered: it was this member. Told in the task of the heartbeats, too."""
+
+
+class GroupMember:
+    """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
+
+    def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
+        self.settings, self.core = settings, Membership(settings)
+        self.coordination = Coordination(client, settings.group)
+        self.beat_sent = self.beat_answered = -1.0
+        """Of the last request that keeps the session and was answered well, by env.mono()."""
+        self._client, self._env, self._listener = client, client.env, listener
+        self._polled_at = client.env.mono()
+        self._busy = False
+        """The application's task joins: a Join and a Sync are a member's sign of life, too."""
+        self._halted = False
+        self._wake = client.env.signal()
+        client.track(settings.topics)
+
+    @property
+    def who(self) -> Sender:
+        """As its coordinator knows it."""
+        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
+
+    @property
+    def owned(self) -> Sequence[Place]:
+        """What it may read, as far as it knows."""
+        return self.core.owned
+
+    @property
+    def out(self) -> str:
+        """The error that ended its membership for good; empty while it may go on."""
+        return self.core.out
+
+    @property
+    def must_join(self) -> bool:
+        """What it does for its generation is of no use any more: another one begins, or has begun without it."""
+        return bool(self.core.rejoin or self.core.out)
+
+    def halt(self, *, still: bool) -> None:
+        """The whole process stands still, heartbeats included; or goes on."""
+        self._halted = still
+        self._wake.set()
+
+    # --------------------------------------------------------------------------------------- the application's task
+
+    async def keep_up(self) -> None:
+        """Before each poll: join if that is due. Then `owned` is what this member may read."""
+        self._polled_at = self._env.mono()
+        self.core.recounted(self._counts())
+        self.hear()
+        while self.core.rejoin and not self.core.out:
+            await self._join()
+            self.hear()
+            self._polled_at = self._env.mono()
+
+    def heed(self, code: int) -> None:
+        """An error that a commit or a question for offsets of this member came back with."""
+        if code in (
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_INSTANCE_ID,
+        ):
+            self.core.refused(code)
+
+    async def leave(self, why: str = CLOSE) -> None:
+        """Give up everything, and say so. A static member would come back: it goes without a word."""
+        self.hear()
+        await self._give_up(self.core.owned)
+        self.hear()
+        if not self.settings.instance:
+            await self._say_goodbye(why)
+
+    def hear(self) -> None:
+        """Be told of what is lost. `keep_up` does this, too; there is none after a membership's end."""
+        if self.core.has_lost:
+            places, self.core.owned = self.core.owned, ()
+            self._listener.lost(places, self.core.out or self.core.rejoin)
+
+    async def _give_up(self, places: Sequence[Place]) -> None:
+        if not places:
+            return
+        await self._listener.revoking(places)
+        if self.core.has_lost:
+            return  # it has just been told
+        self._listener.revoked(places)
+        self.core.owned = tuple(place for place in self.core.owned if place not in places)
+
+    async def _join(self) -> None:
+        """One attempt: a Join, and a Sync if that brings a generation."""
+        if not self.settings.cooperative:
+            await self._give_up(self.core.owned)
+            if self.core.has_lost or self.core.out:
+                return
+        self._listener.rejoining(self.core.rejoin)
+        self._busy = True
+        failures = 0
+        try:
+            heed = await self._ask_to_join()
+            while heed in (Heed.AGAIN, Heed.ELSEWHERE):
+                failures += 1
+                await self._env.sleep(self._client.backoff(failures))
+                heed = await self._ask_to_join()
+        finally:
+            self._busy = False
+            self._wake.set()
+
+    async def _ask_to_join(self) -> Heed:
+        core = self.core
+        sent = self._env.mono()
+        limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
+        try:
+            answer = await self.coordination.ask(core.join_request(), JoinGroupResponse, JOIN_VERSION, limit_s)
+        except (RequestFailed, UnsupportedApi):
+            return Heed.AGAIN
+        heed = core.joined(answer)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return await self._ask_to_join()
+        if heed is Heed.ELSEWHERE:
+            self.coordination.forget()
+        if heed is not Heed.GO_ON:
+            return heed
+        self._heard(sent)
+        return await self._synchronize(answer)
+
+    async def _synchronize(self, answer: JoinGroupResponse) -> Heed:
+        core = self.core
+        counts = await self._known_counts(answer) if core.leads else {}
+        sent = self._env.mono()
+        limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
+        try:
+            told = await self.coordination.ask(
+                core.sync_request(answer, counts), SyncGroupResponse, SYNC_VERSION, limit_s
+            )
+        except (RequestFailed, UnsupportedApi):
+            return Heed.JOIN
+        before = core.owned
+        change = core.synced(told)
+        if isinstance(change, Heed):
+            if change is Heed.ELSEWHERE:
+                self.coordination.forget()
+            return Heed.OUT if change is Heed.OUT else Heed.JOIN
+        self._heard(sent)
+        self._listener.joined(core.owned, leader=core.leads)
+        if change.removed:
+            # They are its own until it says so: who is to have them gets them in the next generation (KIP-429).
+            core.owned = tuple(sorted({*before, *core.owned}))
+            await self._give_up(change.removed)
+            core.rejoin = core.rejoin or "revoked partitions"
+        return Heed.GO_ON
+
+    def _heard(self, sent: float) -> None:
+        self.beat_sent, self.beat_answered = sent, self._env.mono()
+
+    def _counts(self) -> dict[str, int]:
+        """Partitions of each topic that is known."""
+        topics = self._client.view.topics
+        found = {topic: len(topics[topic].leaders) for topic in self.settings.topics if topic in topics}
+        return {topic: count for topic, count in found.items() if count}
+
+    async def _known_counts(self, answer: JoinGroupResponse) -> dict[str, int]:
+        """The leader assigns by what is there: it waits for metadata that has its topics, for a while."""
+        with self._env.timeout(self._client.settings.request_timeout_ms / 1000):
+            while len(self._counts()) < len(self.settings.topics):
+                await self._client.refreshed()
+        return self._counts()
+
+    # ------------------------------------------------------------------------------------------------ heartbeats
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Heartbeats, until its nursery is cancelled."""
+        task_status.started()
+        wait_s = interval_s = self.settings.heartbeat_interval_ms / 1000
+        while not self.core.out:
+            await self._wake.wait(wait_s)
+            wait_s = interval_s
+            if self._halted or self._busy or self.core.generation == NO_GENERATION:
+                continue
+            if self._env.mono() - self._polled_at > self.settings.max_poll_interval_ms / 1000:
+                await self._leave_for_want_of_polls()
+            elif not await self._beat():
+                wait_s = min(interval_s, self._client.backoff(1))
+
+    async def _leave_for_want_of_polls(self) -> None:
+        """The application has not polled for too long: somebody else shall have what it had."""
+        if not self.settings.instance:
+            await self._say_goodbye(POLL_INTERVAL)
+        if self.core.generation != NO_GENERATION:
+            self.core.reset(POLL_INTERVAL)
+
+    async def _say_goodbye(self, why: str) -> None:
+        core, error = self.core, "TIMED_OUT"
+        if core.member_id == NO_MEMBER or core.out:
+            return
+        request, who = core.leave_request(why), self.who
+        # By now it is of no generation, whatever comes of this.
+        core.reset(why)
+        with self._env.timeout(LEAVE_LIMIT_S):
+            try:
+                answer = await self.coordination.ask(request, LeaveGroupResponse, LEAVE_VERSION)
+                code = answer.error_code or next((each.error_code for each in answer.members), 0)
+                error = ErrorCode(code).name if code else ""
+            except (RequestFailed, UnsupportedApi) as failure:
+                error = failure.why if isinstance(failure, RequestFailed) else str(failure)
+        self._listener.left(who, why, error)
+
+    async def _beat(self) -> bool:
+        """Whether there was an answer."""
+        sent, asked = self._env.mono(), (self.core.member_id, self.core.generation)
+        try:
+            answer = await self.coordination.ask(self.core.beat_request(), HeartbeatResponse, BEAT_VERSION)
+        except (RequestFailed, UnsupportedApi):
+            return False
+        if asked != (self.core.member_id, self.core.generation) or self._busy:
+            return True  # it has another generation by now, of which this says nothing
+        heed = self.core.refused(answer.error_code)
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._heard(sent)
+        if heed is Heed.ELSEWHERE:
+            self.coordination.forget()
+        return heed is not Heed.ELSEWHERE

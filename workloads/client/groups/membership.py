@@ -1,0 +1,213 @@
+"""What a member of a classic group knows, what it asks next, and what each answer means for it (P6). Pure.
+
+`GroupMember` is its edge: it sends what this says, and brings back the answers. Errors mean what KIP-345, KIP-394 and
+KIP-429 say, and what Kafka's own consumer makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.protocol.errors import ErrorCode, MalformedFrame, name_of
+from broker.protocol.schema.heartbeat import HeartbeatRequest
+from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from workloads.client.cluster import Place
+from workloads.client.groups.assignors import ASSIGNORS, Counts, applicant, assigned, assignment, subscription
+from workloads.client.settings import SettingsError
+
+CONSUMER = "consumer"
+NO_MEMBER, NO_GENERATION = "", -1
+START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """One member. The time-outs are shorter than Kafka's defaults: a chaos run has no five minutes to wait."""
+
+    group: str
+    topics: tuple[str, ...]
+    assignors: tuple[str, ...] = ("range",)
+    """Names, the preferred one first."""
+    instance: str = ""
+    """group.instance.id; empty: a dynamic member."""
+    session_timeout_ms: int = 6_000
+    heartbeat_interval_ms: int = 1_000
+    max_poll_interval_ms: int = 10_000
+    """Without a poll for so long it leaves; and so long the group waits for it in a rebalance."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.assignors if name not in ASSIGNORS]
+        if unknown or not self.assignors:
+            raise SettingsError(f"assignors={self.assignors}: some of {', '.join(ASSIGNORS)}")
+        if len({ASSIGNORS[name].cooperative for name in self.assignors}) > 1:
+            raise SettingsError(f"assignors={self.assignors}: cooperative and eager ones in one member")
+        if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
+            raise SettingsError(f"heartbeat_interval_ms={self.heartbeat_interval_ms}: below session_timeout_ms")
+        if self.max_poll_interval_ms < 1:
+            raise SettingsError(f"max_poll_interval_ms={self.max_poll_interval_ms}: at least 1")
+
+    @property
+    def cooperative(self) -> bool:
+        """It keeps what it has while a generation begins."""
+        return ASSIGNORS[self.assignors[0]].cooperative
+
+
+class Heed(Enum):
+    """What a member does about an answer."""
+
+    GO_ON = "it is as it should be"
+    AGAIN = "ask the same again, in a while"
+    ELSEWHERE = "ask who the coordinator is, then again"
+    JOIN = "join the next generation"
+    OUT = "its membership is over, for good"
+
+
+_GROUPLESS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a new generation changes for a member."""
+
+    added: tuple[Place, ...]
+    removed: tuple[Place, ...]
+
+
+class Membership:
+    """One member, from one process's first Join to its last heartbeat."""
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.member_id, self.generation = NO_MEMBER, NO_GENERATION
+        self.protocol, self.leads = "", False
+        self.owned: tuple[Place, ...] = ()
+        """In order. After a reset: what it had, until it has been told that this is lost."""
+        self.rejoin = START
+        """Why it has to join; empty: it need not."""
+        self.out = ""
+        """The error that ended its membership for good."""
+        self.counted: dict[str, int] = {}
+        """What the leader assigned by: topic -> number of partitions."""
+
+    @property
+    def has_lost(self) -> bool:
+        """What it owns is not its own any more: it is of no generation."""
+        return self.generation == NO_GENERATION and bool(self.owned)
+
+    def reset(self, why: str, *, keep_id: bool = False) -> None:
+        """It is of no generation any more, and joins anew."""
+        self.generation, self.rejoin, self.leads = NO_GENERATION, why, False
+        if not keep_id:
+            self.member_id = NO_MEMBER
+
+    # -------------------------------------------------------------------------------------------------- requests
+
+    def join_request(self) -> JoinGroupRequest:
+        """JoinGroup. Eager members have given up what they had by now."""
+        settings = self.settings
+        owned = self.owned if settings.cooperative and self.generation != NO_GENERATION else ()
+        said = subscription(settings.topics, owned, self.generation if owned else NO_GENERATION)
+        return JoinGroupRequest(
+            settings.group,
+            settings.session_timeout_ms,
+            settings.max_poll_interval_ms,
+            self.member_id,
+            settings.instance or None,
+            CONSUMER,
+            [JoinGroupRequestProtocol(name, said) for name in settings.assignors],
+            self.rejoin[:200],
+        )
+
+    def sync_request(self, answer: JoinGroupResponse, counts: Counts) -> SyncGroupRequest:
+        """SyncGroup of the generation that `answer` began. The leader brings what it assigns by these counts."""
+        shares = []
+        if self.leads and not answer.skip_assignment:
+            members = [applicant(each.member_id, each.group_instance_id, each.metadata) for each in answer.members]
+            self.counted = dict(counts)
+            found = ASSIGNORS[self.protocol].assign(members, counts)
+            shares = [SyncGroupRequestAssignment(member_id, assignment(places)) for member_id, places in found.items()]
+        return SyncGroupRequest(
+            self.settings.group,
+            self.generation,
+            self.member_id,
+            self.settings.instance or None,
+            CONSUMER,
+            self.protocol,
+            shares,
+        )
+
+    def beat_request(self) -> HeartbeatRequest:
+        """Heartbeat."""
+        return HeartbeatRequest(self.settings.group, self.generation, self.member_id, self.settings.instance or None)
+
+    def leave_request(self, why: str) -> LeaveGroupRequest:
+        """LeaveGroup."""
+        who = MemberIdentity(self.member_id, self.settings.instance or None, why)
+        return LeaveGroupRequest(self.settings.group, members=[who])
+
+    # --------------------------------------------------------------------------------------------------- answers
+
+    def joined(self, answer: JoinGroupResponse) -> Heed:
+        """JoinGroup was answered. GO_ON: with a generation, for which SyncGroup is next."""
+        code = answer.error_code
+        if code == ErrorCode.NONE:
+            if answer.protocol_name not in self.settings.assignors:
+                return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self.protocol, self.leads = answer.protocol_name, answer.leader == answer.member_id
+            return Heed.GO_ON
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            return Heed.JOIN
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return Heed.AGAIN
+        return self.refused(code)
+
+    def synced(self, answer: SyncGroupResponse) -> Change | Heed:
+        """SyncGroup was answered: what changes, or what to do about the error."""
+        if answer.error_code != ErrorCode.NONE:
+            return self.refused(answer.error_code)
+        try:
+            places = assigned(answer.assignment)
+        except MalformedFrame:
+            return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self.rejoin = ""
+        before, self.owned = self.owned, tuple(places)
+        return Change(_without(places, before), _without(before, places))
+
+    def refused(self, code: int) -> Heed:
+        """An error of any request of a member."""
+        if code == ErrorCode.NONE:
+            return Heed.GO_ON
+        if code in _GROUPLESS:
+            return Heed.ELSEWHERE
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Heed.AGAIN
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.rejoin = self.rejoin or name_of(code)
+            return Heed.JOIN
+        if code == ErrorCode.ILLEGAL_GENERATION:
+            self.reset(name_of(code), keep_id=True)
+            return Heed.JOIN
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.reset(name_of(code))
+            return Heed.JOIN
+        return self._over(code)
+
+    def recounted(self, counts: Counts) -> None:
+        """The topics have so many partitions. If that is news, the leader has to assign again."""
+        if self.leads and not self.rejoin and dict(counts) != self.counted:
+            self.rejoin = "partitions"
+
+    def _over(self, code: int) -> Heed:
+        self.out = name_of(code)
+        self.generation = NO_GENERATION
+        return Heed.OUT
+
+
+def _without(places: Sequence[Place], others: Collection[Place]) -> tuple[Place, ...]:
+    return tuple(place for place in places if place not in others)

@@ -1,0 +1,205 @@
+"""Where a group stands: OffsetCommit and OffsetFetch, exact about outcomes (P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from broker.protocol.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from workloads.client.cluster import Place
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.assignors import by_topic
+from workloads.client.groups.coordination import Coordination
+from workloads.client.outcomes import TIMED_OUT, Status
+
+BY_NAME = 9
+"""The last version of both requests that names topics."""
+
+NOT_YET = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Nothing was committed, and may be if it is asked for again."""
+DOUBTFUL = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""It may have been committed: coordinators also answer so once the records are in their log. Asking again is safe."""
+ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+
+
+class Sender(NamedTuple):
+    """Who commits. Of somebody who is no member: without an id, of generation -1."""
+
+    member_id: str = ""
+    generation: int = -1
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEnd:
+    """How a commit came out. OK: all of it is committed. FAIL: what is in `errors` definitely is not."""
+
+    status: Status
+    error: str = ""
+    errors: Mapping[Place, str] = field(default_factory=dict)
+    """Partition -> why, where partitions differ."""
+    code: int = 0
+    """The error's, for a member to heed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a group has committed, or why that is not known."""
+
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """-1: nothing."""
+    metadata: Mapping[Place, str] = field(default_factory=dict)
+    error: str = ""
+    code: int = 0
+
+
+def commit_request(group: str, who: Sender, offsets: Mapping[Place, int], metadata: str) -> OffsetCommitRequest:
+    """OffsetCommit."""
+    topics = [
+        OffsetCommitRequestTopic(
+            topic,
+            partitions=[
+                OffsetCommitRequestPartition(index, offsets[topic, index], committed_metadata=metadata)
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(list(offsets)).items()
+    ]
+    return OffsetCommitRequest(group, who.generation, who.member_id, -1, who.instance or None, topics)
+
+
+def errors_of(answer: OffsetCommitResponse) -> dict[Place, int]:
+    """Partition -> error code, of those that were refused."""
+    return {
+        (topic.name, part.partition_index): part.error_code
+        for topic in answer.topics
+        for part in topic.partitions
+        if part.error_code != ErrorCode.NONE
+    }
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The error that counts for the whole request: one that is final, before one that is doubtful, before the rest."""
+    return min(codes, key=lambda code: (code in NOT_YET, code in DOUBTFUL, code), default=int(ErrorCode.NONE))
+
+
+async def commit(
+    coordination: Coordination,
+    who: Sender,
+    offsets: Mapping[Place, int],
+    limit_s: float,
+    *,
+    metadata: str = "",
+    gone: Callable[[], bool] = lambda: False,
+) -> CommitEnd:
+    """Commit these offsets, asking again where that may help. `gone`: it is of no use any more."""
+    client, failures, doubt, asking = coordination.client, 0, False, False
+    request = commit_request(coordination.group, who, offsets, metadata)
+    error, code = TIMED_OUT, 0
+    with client.env.timeout(limit_s):
+        while True:
+            try:
+                asking = True
+                answer = await coordination.ask(request, OffsetCommitResponse, BY_NAME)
+                asking = False
+            except RequestFailed as failure:
+                asking, doubt = False, doubt or failure.sent
+                error, code = failure.why, 0
+            except UnsupportedApi as problem:
+                return CommitEnd(Status.INFO if doubt else Status.FAIL, str(problem))
+            else:
+                refused = errors_of(answer)
+                if not refused:
+                    return CommitEnd(Status.OK)
+                code = worst(list(refused.values()))
+                error = name_of(code)
+                doubt |= any(each in DOUBTFUL for each in refused.values())
+                if code not in NOT_YET and code not in DOUBTFUL:
+                    return _ended(offsets, refused, code, doubt=doubt)
+                if code in ELSEWHERE:
+                    coordination.forget()
+            if gone():
+                break
+            failures += 1
+            await client.env.sleep(client.backoff(failures))
+    return CommitEnd(Status.INFO if doubt or asking else Status.FAIL, error, code=code)
+
+
+def _ended(offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, *, doubt: bool) -> CommitEnd:
+    """Refused for good, at least in part."""
+    if doubt:
+        return CommitEnd(Status.INFO, name_of(code), code=code)
+    errors = {place: name_of(each) for place, each in refused.items()} if len(refused) < len(offsets) else {}
+    return CommitEnd(Status.FAIL, name_of(code), errors, code)
+
+
+async def fetch(
+    coordination: Coordination,
+    places: Sequence[Place],
+    limit_s: float,
+    *,
+    stable: bool,
+    who: Sender | None = None,
+    gone: Callable[[], bool] = lambda: False,
+) -> Standing:
+    """What the group has committed of these partitions. `stable`: not while a transaction may change it.
+
+    `who`: a member of a group of the newer protocol, whose epoch is checked; nobody else's is.
+    """
+    client, failures, error = coordination.client, 0, TIMED_OUT
+    topics = [OffsetFetchRequestTopics(topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()]
+    group = OffsetFetchRequestGroup(coordination.group, topics=topics)
+    if who is not None:
+        group.member_id, group.member_epoch = who.member_id, who.generation
+    request = OffsetFetchRequest(groups=[group], require_stable=stable)
+    with client.env.timeout(limit_s):
+        while not gone():
+            try:
+                answer = await coordination.ask(request, OffsetFetchResponse, BY_NAME)
+            except RequestFailed as failure:
+                error = failure.why
+            except UnsupportedApi as problem:
+                return Standing(error=str(problem))
+            else:
+                found, code = _told(answer)
+                if code == ErrorCode.NONE:
+                    return found
+                error = name_of(code)
+                if code in ELSEWHERE:
+                    coordination.forget()
+                elif code not in NOT_YET and code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    return Standing(error=error, code=code)
+            failures += 1
+            await client.env.sleep(client.backoff(failures))
+    return Standing(error=error)
+
+
+def _told(answer: OffsetFetchResponse) -> tuple[Standing, int]:
+    """What the one group's answer says, and the error that counts."""
+    (group,) = answer.groups
+    parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
+    codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]
+    offsets = {place: part.committed_offset for place, part in parts.items()}
+    metadata = {place: part.metadata or "" for place, part in parts.items()}
+    return Standing(offsets, metadata), group.error_code or worst(codes)

@@ -1,0 +1,132 @@
+"""What a member of a group writes into the history: what it owned and when, what it committed, where it begins.
+
+Line formats are the contract with `checkers.history` (docs/run-directory.md). One `GroupNotes` belongs to one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from workloads.client.cluster import Place
+from workloads.client.outcomes import Status
+from workloads.recorder import Recorder
+
+NO_GENERATION = -1
+
+
+class Identity(NamedTuple):
+    """Who a member is, as its coordinator knows it."""
+
+    member_id: str = ""
+    generation: int = NO_GENERATION
+
+
+class Beat(NamedTuple):
+    """The last request of those that keep a session that was answered well. ns on the run's clock; -1: none was."""
+
+    sent: int = -1
+    answered: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNotes:
+    """`instance`: its group.instance.id, empty for a dynamic member."""
+
+    recorder: Recorder
+    process: int
+    group: str
+    instance: str = ""
+
+    # ------------------------------------------------------------------------------------------------------ events
+
+    def rejoining(self, who: Identity, why: str) -> None:
+        """It is about to ask for the next generation."""
+        self._event("rejoining", who, why=why)
+
+    def joined(self, who: Identity, protocol: str, places: Collection[Place], *, leader: bool) -> None:
+        """A generation has its assignments. Nothing is read because of it yet."""
+        self._event("joined", who, leader=leader, protocol=protocol, parts=self._parts(places))
+
+    def assigned(
+        self, who: Identity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]
+    ) -> None:
+        """It may read these partitions from now on, from these positions: the committed ones, or, of `reset`, where a
+        group without one begins. `owned`: all that it has now.
+        """
+        told = {place: "reset" if place in reset else "committed" for place in begins}
+        self._event("assigned", who, at=self._at(begins), owned=self._parts(owned), **{"from": self._at(told)})
+
+    def revoked(self, who: Identity, left_at: Mapping[Place, int], beat: Beat) -> None:
+        """It gives these partitions up, and has read up to there."""
+        self._gone("revoked", who, left_at, beat)
+
+    def lost(self, who: Identity, left_at: Mapping[Place, int], beat: Beat, why: str) -> None:
+        """It learns that these are not its own any more; or it crashed."""
+        self._gone("lost", who, left_at, beat, why=why)
+
+    def left(self, who: Identity, why: str, error: str) -> None:
+        """It said that it goes, and this came of it."""
+        self._event("left", who, why=why, **({"err": error} if error else {}))
+
+    # -------------------------------------------------------------------------------------------------- operations
+
+    def begin_commit(
+        self,
+        who: Identity,
+        offsets: Mapping[Place, int],
+        why: str,
+        *,
+        metadata: str = "",
+        txn: int = -1,
+        producer: tuple[int, int] = (-1, -1),
+    ) -> int:
+        """Offsets are to be committed; `why`: manual, auto, revoke or close. `txn`: the transaction that they are part
+        of, and `producer` the id and epoch that it writes with. Flush before a byte of it is sent.
+        """
+        fields: dict[str, Any] = {**self._who(who), "at": self._at(offsets), "why": why}
+        if metadata:
+            fields["meta"] = self._at(dict.fromkeys(offsets, metadata))
+        if txn >= 0:
+            fields |= {"x": txn, "pid": producer[0], "pe": producer[1]}
+        return self.recorder.invoke(self.process, "commit", fields)
+
+    def committed(self, op: int, status: Status, error: str, errors: Mapping[Place, str]) -> None:
+        """`errors`: of the partitions that were not committed, where they differ."""
+        told: dict[str, Any] = {"errs": self._at(errors)} if errors else {}
+        self.recorder.complete(op, status, error, **told)
+
+    def begin_fetch(self, who: Identity, places: Collection[Place], *, stable: bool) -> int:
+        """It asks where its group stands."""
+        fields = {**self._who(who), "parts": self._parts(places), "stable": stable}
+        return self.recorder.invoke(self.process, "fetch_offsets", fields)
+
+    def fetched(self, op: int, offsets: Mapping[Place, int], metadata: Mapping[Place, str], error: str) -> None:
+        """Where it stands; -1: nothing is committed. `error`: why nothing was told, for any partition."""
+        if error:
+            self.recorder.complete(op, Status.FAIL, error)
+            return
+        told: dict[str, Any] = {"off": self._at(offsets)}
+        if meta := {place: text for place, text in metadata.items() if text}:
+            told["meta"] = self._at(meta)
+        self.recorder.complete(op, Status.OK, **told)
+
+    # ------------------------------------------------------------------------------------------------------- parts
+
+    def _gone(self, kind: str, who: Identity, left_at: Mapping[Place, int], beat: Beat, **more: Any) -> None:
+        at = self._at(left_at)
+        times = {"beat": beat.sent, "beat_answered": beat.answered}
+        self._event(kind, who, parts=list(at), at=at, **times, **more)
+
+    def _event(self, kind: str, who: Identity, **fields: Any) -> None:
+        self.recorder.event(kind, p=self.process, **self._who(who), **fields)
+
+    def _who(self, who: Identity) -> dict[str, Any]:
+        return {"g": self.group, "m": who.member_id, "gen": who.generation, "inst": self.instance}
+
+    def _parts(self, places: Collection[Place]) -> list[int]:
+        return sorted(self.recorder.partitions[place] for place in places)
+
+    def _at(self, told: Mapping[Place, Any]) -> dict[int, Any]:
+        return {self.recorder.partitions[place]: each for place, each in told.items()}

@@ -1,0 +1,40 @@
+"""Where a group stands once all is healed, as a fresh client is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from broker.env import Env
+from workloads.client.client import Client
+from workloads.client.cluster import Address, Place
+from workloads.client.connection import VERSION
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.offsets import fetch
+from workloads.client.settings import ClientSettings
+from workloads.group_notes import GroupNotes, Identity
+from workloads.recorder import Recorder
+
+
+async def ask_where_it_stands(
+    env: Env,
+    bootstrap: Sequence[Address],
+    recorder: Recorder,
+    settings: ClientSettings,
+    group: str,
+    places: Sequence[Place],
+    limit_s: float,
+    zone: str,
+) -> None:
+    """Ask once, for at most `limit_s`, and record it. Never raises for what a cluster does."""
+    process = recorder.process("final", VERSION, {"group": group, "asks": "offsets"}, zone=zone)
+    notes = GroupNotes(recorder, process, group)
+    async with trio.open_nursery() as nursery:
+        client = Client(env, bootstrap, settings)
+        await nursery.start(client.run)
+        op = notes.begin_fetch(Identity(), places, stable=True)
+        found = await fetch(Coordination(client, group), places, limit_s, stable=True)
+        notes.fetched(op, found.offsets, found.metadata, found.error)
+        recorder.flush()
+        client.close()

@@ -1,0 +1,7 @@
+"""The workload `groups`: members that share partitions, come, go, crash and stand still, while producers write."""
+
+from workloads.groups.scenario import GroupsLoad
+
+SCENARIO = GroupsLoad
+
+__all__ = ["SCENARIO", "GroupsLoad"]

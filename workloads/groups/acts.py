@@ -1,0 +1,135 @@
+"""What producers and members do in `groups`, and how a seed draws it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.env import Env
+
+SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash", "twin"
+OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
+MAX_MS = 60_000
+BEHIND_LIMIT_S = 1.0
+"""Of records that came due longer ago than this, nothing is made up for, where they are drawn."""
+FIRST_S = 1.5
+"""Members are left alone for so long, to come together."""
+
+
+class Act(NamedTuple):
+    """One thing that a producer or a member does."""
+
+    at_s: float
+    """In a plan: since the load with faults began, negative in the warm-up."""
+    who: int
+    """Number of a producer (send) or of a member."""
+    do: str
+    """send: a record. pause: the application does not poll, while its heartbeats go on. halt: the whole process stands
+    still. leave: it goes in good order (a static member without a word), and comes again. crash: it is gone without a
+    word, and has a successor. twin: a second process with its instance id."""
+    number: int
+    """send: the partition. Else for how long, in ms."""
+    bytes: int
+    """Of a record's value; 0 for what members do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How a load is drawn."""
+
+    rate: int
+    """Records a second, all producers together."""
+    producers: int
+    partitions: int
+    record_bytes: int
+    members: int
+    churn: int
+    """Acts a minute, all members together."""
+    session_ms: int
+    poll_ms: int
+    static: bool
+    """All but the first member have an instance id."""
+
+    def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[Act]:
+        """One producer's, a fixed time apart on average."""
+        interval_s = self.producers / self.rate
+        for number in range(math.ceil((end_s - begin_s) / interval_s) if end_s < math.inf else 1 << 40):
+            at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
+            if at_s >= end_s:
+                return
+            yield Act(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
+
+    def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[Act]:
+        """One member's."""
+        if not self.churn:
+            return
+        mean_s, at_s = 60 * self.members / self.churn, begin_s + FIRST_S
+        while (at_s := at_s + rng.uniform(0.2, 1.8) * mean_s) < end_s:
+            do, ms = self._drawn(rng, member)
+            yield Act(round(at_s, 4), member, do, ms, 0)
+            at_s += ms / 1000
+
+    def _drawn(self, rng: Random, member: int) -> tuple[str, int]:
+        """An act, and for how long. Half of the pauses, halts and absences are longer than what the group allows."""
+        static = is_static(self.static, member)
+        do = rng.choice((PAUSE, HALT, LEAVE, LEAVE, CRASH, TWIN) if static else (PAUSE, HALT, LEAVE, LEAVE, CRASH))
+        limit_ms = self.poll_ms if do == PAUSE else self.session_ms
+        longer = rng.random() < 0.5
+        low, high = (limit_ms + 300, limit_ms + 1500) if longer else (100, max(limit_ms * 2 // 3, 101))
+        return do, min(rng.randint(low, high), MAX_MS)
+
+
+def is_static(wanted: bool, member: int) -> bool:
+    """Whether the member of this number has an instance id, where static members are wanted."""
+    return wanted and member > 0
+
+
+class Agenda:
+    """What one client is to do, in order of time. `began`: when the run did, by env.mono()."""
+
+    def __init__(self, env: Env, coming: Iterator[Act], began: float, *, late: bool) -> None:
+        """late: what came due long ago is done all the same."""
+        self._env, self._coming, self._began, self._late = env, coming, began, late
+        self._next = next(coming, None)
+
+    @property
+    def due_at(self) -> float:
+        """When the next one is due, by env.mono(); infinite where there are no more."""
+        return math.inf if self._next is None else self._began + self._next.at_s
+
+    def take(self) -> Act:
+        """The next one. The one after it becomes the next."""
+        taken = self._next
+        assert taken is not None, "nothing is due"
+        self._next = next(self._coming, None)
+        return taken
+
+    def skip(self, now: float) -> int:
+        """Give up what is too late to be made up for. How many."""
+        skipped = 0
+        while not self._late and self.due_at < now - BEHIND_LIMIT_S:
+            self.take()
+            skipped += 1
+        return skipped
+
+
+def wrong(act: Act, draw: Draw, sizes: tuple[int, int]) -> str:
+    """Why this is no act of such a load; empty where it is one."""
+    if act.do not in (SEND, *OF_MEMBERS):
+        return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS))}"
+    of_record = act.do == SEND
+    limits: Sequence[tuple[str, int, int, int]] = (
+        ("who", act.who, 0, (draw.producers if of_record else draw.members) - 1),
+        ("number", act.number, *((0, draw.partitions - 1) if of_record else (1, MAX_MS))),
+        ("bytes", act.bytes, *(sizes if of_record else (0, sizes[1]))),
+    )
+    for what, number, low, high in limits:
+        if not low <= number <= high:
+            return f"{what} {number} of {act.do}: between {low} and {high} are allowed"
+    if act.do == TWIN and not is_static(draw.static, act.who):
+        return f"twin: member {act.who} has no instance id"
+    return ""

@@ -1,0 +1,257 @@
+"""The workload `groups`: its settings, what is drawn, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from workloads.client.new_topic import NewTopic
+from workloads.client.settings import ProducerSettings
+from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.groups import acts
+from workloads.groups.acts import SEND, Act, Draw, is_static
+from workloads.needs import Needs
+from workloads.scenario import (
+    MAX_BYTES,
+    MIN_BYTES,
+    Operation,
+    Scenario,
+    Stream,
+    Surroundings,
+    SwarmGround,
+    Table,
+    Traffic,
+)
+
+if TYPE_CHECKING:
+    from broker.env import Env
+    from checkers.history.tables import History, PlayedFault
+    from workloads.agenda import Agenda as Records
+    from workloads.client.cluster import Address
+    from workloads.counters import Counters
+    from workloads.final_reads import FinalRead
+    from workloads.recorder import Recorder
+    from workloads.section import Section
+    from workloads.subscriber import SubscriberSettings
+
+TOPIC, GROUP = "groups-0", "squall-group"
+ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
+
+
+class GroupsLoad(Scenario):
+    """Load and clients. One reader beside the members is of no group: it reads everything."""
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = Act
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
+    LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
+    COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
+
+    name: Literal["groups"] = "groups"
+    rate: int = Field(50, ge=1, le=5000, description="Records a second, all producers together.")
+    record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
+    partitions: int = Field(6, ge=1, le=64, description="Partitions of the topic.")
+    producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
+    members: int = Field(3, ge=1, le=64, description="Members of the group.")
+    group_protocol: Literal["classic"] = Field("classic", description="How members and coordinator agree.")
+    assignor: ASSIGNORS = Field(
+        "cooperative-sticky", description="Who assigns; cooperative-sticky moves few partitions."
+    )
+    static_members: bool = Field(
+        False, description="All members but the first have an instance id: they bounce without a rebalance."
+    )
+    auto_commit: bool = Field(False, description="Members commit before polls, by the clock; else after each poll.")
+    commit_every_ms: int = Field(200, ge=0, le=60_000, description="How often a member commits, at most.")
+    churn: int = Field(
+        20, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+    )
+    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
+    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+
+    def contradictions(self) -> list[str]:
+        """As `Scenario.contradictions`."""
+        found = super().contradictions()
+        if self.client != "squall":
+            found.append(f"client {self.client}: members of groups are our own clients: client = squall")
+        return found
+
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """As `Scenario.topic_list`."""
+        return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
+
+    def traffic(self) -> Traffic:
+        """As `Scenario.traffic`. The reader of no group is the last one."""
+        settings = self.producer_settings()
+        return Traffic(
+            self.producers, self.members + 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes
+        )
+
+    @classmethod
+    def brokers(cls, nodes: int) -> dict[str, str]:
+        """As `Scenario.brokers`."""
+        return suited_to_groups(nodes)
+
+    @classmethod
+    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+        """As `Scenario.drawn_brokers`."""
+        return drawn_of_groups(stream("brokers of groups"), nodes, table)
+
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """As `Scenario.needs`."""
+        largest = max([self.record_bytes, *(each.bytes for each in operations)])
+        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+
+    def producer_settings(self) -> ProducerSettings:
+        """Of each producer."""
+        return ProducerSettings(linger_ms=5, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def instance(self, member: int) -> str:
+        """The instance id of the member of this number; empty where it is a dynamic one."""
+        return f"squall-{member}" if is_static(self.static_members, member) else ""
+
+    def subscriber_settings(self) -> SubscriberSettings:
+        """Of each member, but for its instance id."""
+        from workloads.client.groups.membership import MemberSettings
+        from workloads.client.settings import ConsumerSettings
+        from workloads.subscriber import SubscriberSettings
+
+        member = MemberSettings(
+            GROUP,
+            (TOPIC,),
+            (self.assignor,),
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
+            max_poll_interval_ms=self.max_poll_interval_ms,
+        )
+        return SubscriberSettings(
+            member,
+            self.client_settings(),
+            ConsumerSettings(max_wait_ms=100),
+            self.auto_commit,
+            self.commit_every_ms,
+            self.request_timeout_ms,
+        )
+
+    def draw(self) -> Draw:
+        """How its load is drawn."""
+        return Draw(
+            self.rate,
+            self.producers,
+            self.partitions,
+            self.record_bytes,
+            self.members,
+            self.churn,
+            self.session_timeout_ms,
+            self.max_poll_interval_ms,
+            self.static_members,
+        )
+
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Act, ...]:
+        """As `Scenario.drawn`."""
+        draw, found = self.draw(), list[Act]()
+        for producer in range(self.producers):
+            found += draw.records(stream("operations", producer), producer, begin_s, end_s)
+        for member in range(self.members):
+            found += draw.acts(stream("members", member), member, begin_s, end_s)
+        return tuple(sorted(found))
+
+    def wrong(self, operation: Operation) -> str:
+        """As `Scenario.wrong`."""
+        return acts.wrong(operation, self.draw(), (MIN_BYTES, MAX_BYTES))
+
+    @classmethod
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+        """As `Scenario.drawn_settings`."""
+        rng = stream("workload")
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        return {
+            "name": "groups",
+            "replication_factor": replicas,
+            "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
+            "rate": rng.choice((3, 5, 8)),
+            "partitions": rng.randint(1, 5),
+            "members": rng.randint(2, 4),
+            "assignor": rng.choice(("range", "roundrobin", "cooperative-sticky", "cooperative-sticky")),
+            "static_members": rng.random() < 0.4,
+            "auto_commit": rng.random() < 0.3,
+            "commit_every_ms": rng.choice((0, 200, 1000)),
+            "churn": rng.choice((10, 30, 60)),
+            "session_timeout_ms": rng.choice((1500, 3000)),
+            "max_poll_interval_ms": rng.choice((2000, 4000)),
+            "poll_pause_ms": rng.choice((50, 200)),
+            "request_timeout_ms": rng.choice((1000, 3000)),
+            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+        }
+
+    async def run(self, around: Surroundings) -> None:
+        """As `Scenario.run`."""
+        import trio
+
+        from workloads.groups.seat import Progress, Seat, of_member
+        from workloads.sender import Sender, SenderSettings
+        from workloads.tail import tail
+        from workloads.topics import make_topics
+
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        needs = self.needs(around.operations or ())
+        sending = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
+        progress = Progress(around, self.places())
+        async with trio.open_nursery() as nursery:
+            read = partial(tail, around, self.client_settings(), self.members, self.places(), 0, self.poll_pause_ms)
+            nursery.start_soon(read)
+            for number in range(self.members):
+                env = around.own(f"reader-{number}")
+                settings = of_member(self.subscriber_settings(), self.instance(number))
+                agenda = self._acts(env, around, number, began)
+                seat = Seat(env, around, settings, number, agenda, progress, self.poll_pause_ms)
+                nursery.start_soon(seat.run)
+            async with trio.open_nursery() as producing:
+                for number in range(self.producers):
+                    env = around.own(f"producer-{number}")
+                    sender = Sender(env, around, sending, number, self._records(env, around, number, began))
+                    producing.start_soon(sender.run, around.stop)
+            around.readers.load_over()
+        around.recorder.flush()
+
+    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> acts.Agenda:
+        """What one member is to do."""
+        given = around.operations
+        if given is None:
+            coming = self.draw().acts(env.rng, number, 0.0, float("inf"))
+        else:
+            coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
+        return acts.Agenda(env, coming, began, late=given is not None)
+
+    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
+        """What one producer has to hand over."""
+        from workloads.agenda import Drawn, Given, Handover
+        from workloads.sender import TICK_S
+
+        if around.operations is None:
+            sizes = (self.record_bytes, self.record_bytes)
+            return Drawn(env, self.places(), sizes, self.producers / self.rate, TICK_S)
+        mine = [each for each in around.operations if each.do == SEND]
+        return Given([Handover(each.at_s, each.who, TOPIC, each.number, each.bytes) for each in mine], number, began)
+
+    async def final_reads(
+        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+    ) -> list[FinalRead]:
+        """As `Scenario.final_reads`, and asks where the group stands."""
+        from workloads.group_standing import ask_where_it_stands
+
+        client = self.client_settings()
+        await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.places(), limit_s, zone)
+        return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
+
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+        """As `Scenario.measured`."""
+        return {}
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """As `Scenario.section`."""
+        return None

@@ -1,0 +1,181 @@
+"""One member of the load: one recorded process after the other, each of which joins the group anew.
+
+A process polls, and commits what its polls returned. In between it does what is due: it stands still, goes or crashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from broker.env import Env
+from workloads.client.cluster import Place
+from workloads.groups.acts import CRASH, HALT, LEAVE, PAUSE, TWIN, Act, Agenda
+from workloads.scenario import Surroundings, WorkloadFailed
+from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
+
+SUCCESSOR_PAUSE_S = 0.1
+IMPOSSIBLE = ("INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID", "GROUP_AUTHORIZATION_FAILED")
+"""Errors that every other member would get, too: the settings do not fit."""
+LAST_LIMIT_S = 3.0
+"""At the end of the load a member may take so long to commit and to go."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the group has come, whoever of it read: what the harness waits for once all is healed."""
+
+    around: Surroundings
+    places: list[Place]
+    process: int = -1
+    """Under which it is known to the harness: its first one."""
+    positions: dict[Place, int] = field(default_factory=dict)
+
+    def begins(self, process: int) -> None:
+        """A member's process begins."""
+        if self.process < 0:
+            self.process = process
+            self.around.readers.begins(process, "squall", self.places)
+
+    def moved(self, positions: dict[Place, int]) -> None:
+        """A member's polls have left it there."""
+        ahead = {place: at for place, at in positions.items() if at > self.positions.get(place, -1)}
+        self.positions |= ahead
+        if ahead:
+            self.around.readers.moved(self.process, ahead)
+
+
+class Seat:
+    """One member. `twins`: the clients of the second processes with its instance id."""
+
+    def __init__(
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: SubscriberSettings,
+        number: int,
+        agenda: Agenda,
+        progress: Progress,
+        poll_pause_ms: int,
+    ) -> None:
+        self._env, self._around, self._settings, self._number = env, around, settings, number
+        self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
+        self._handle = around.controls.readers[number]
+        self._end = around.readers.may_end
+        self._absent_s = 0.0
+
+    async def run(self) -> None:
+        """Until readers may end."""
+        async with trio.open_nursery() as twins:
+            while not self._end.is_set():
+                self._absent_s = SUCCESSOR_PAUSE_S
+                await self._mortal(twins)
+                await self._rest(self._absent_s)
+
+    async def _mortal(self, twins: trio.Nursery) -> None:
+        """One process, which may be made to crash from outside."""
+        scope = trio.CancelScope()
+        subscriber = self._subscriber(self._settings)
+        process = subscriber.declare("reader", {"member": self._number})
+        self._progress.begins(process)
+        self._handle.began(process, scope)
+        with scope:
+            await self._within(subscriber, lambda: self._live(subscriber, twins))
+        self._handle.over(scope)
+        if subscriber.out in IMPOSSIBLE:
+            raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
+        if scope.cancelled_caught:
+            subscriber.crashed()
+            await self._handle.may_follow(self._end)
+
+    def _subscriber(self, settings: SubscriberSettings) -> Subscriber:
+        around, zone = self._around, self._around.zone(self._number)
+        moved = self._progress.moved
+        return Subscriber(self._env, zone, around.recorder, around.counters, settings, lambda at: moved(dict(at)))
+
+    async def _within(self, subscriber: Subscriber, do: Callable[[], Awaitable[None]]) -> None:
+        """While its connections live."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(subscriber.run)
+            await do()
+            nursery.cancel_scope.cancel()
+
+    async def _live(self, subscriber: Subscriber, twins: trio.Nursery) -> None:
+        """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
+        stays = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
+            while stays and not subscriber.out:
+                await self._handle.going(self._end)
+                self._agenda.skip(self._env.mono())
+                if self._agenda.due_at <= self._env.mono():
+                    stays = await self._act(self._agenda.take(), subscriber, twins)
+                    continue
+                self._handle.done += 1
+                await subscriber.poll()
+                await subscriber.commit_if_due()
+                await self._env.sleep(self._pause_s)
+            nursery.cancel_scope.cancel()
+        if subscriber.out:
+            subscriber.member.hear()
+        elif self._end.is_set() and stays:
+            with self._env.timeout(LAST_LIMIT_S):
+                await subscriber.commit(ON_CLOSE)
+                await subscriber.leave()
+
+    async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
+        await self._end.wait()
+        scope.cancel()
+
+    async def _act(self, act: Act, subscriber: Subscriber, twins: trio.Nursery) -> bool:
+        """Do what is due. Whether the process lives on."""
+        for_s = act.number / 1000
+        if act.do in (PAUSE, HALT):
+            subscriber.member.halt(still=act.do == HALT)
+            await self._rest(for_s)
+            subscriber.member.halt(still=False)
+        elif act.do == TWIN:
+            twins.start_soon(self._twin, for_s)
+        elif act.do == LEAVE:
+            with self._env.timeout(LAST_LIMIT_S):
+                await subscriber.leave()
+            self._absent_s = for_s
+            return False
+        else:
+            assert act.do == CRASH, act
+            subscriber.crashed()
+            self._absent_s = for_s
+            return False
+        return True
+
+    async def _twin(self, for_s: float) -> None:
+        """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced."""
+        subscriber = self._subscriber(self._settings)
+        subscriber.declare("reader", {"member": self._number, "twin": True})
+        until = self._env.mono() + for_s
+
+        async def live() -> None:
+            while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
+                await subscriber.poll()
+                await subscriber.commit_if_due()
+                await self._env.sleep(self._pause_s)
+
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_at_end, scope)
+                await self._within(subscriber, live)
+                nursery.cancel_scope.cancel()
+        subscriber.member.hear()
+        subscriber.crashed()
+
+    async def _rest(self, for_s: float) -> None:
+        """For so long, or until readers may end."""
+        with self._env.timeout(for_s):
+            await self._end.wait()
+
+
+def of_member(settings: SubscriberSettings, instance: str) -> SubscriberSettings:
+    """The settings of one member, which has this instance id, or none."""
+    return replace(settings, member=replace(settings.member, instance=instance))

@@ -1,0 +1,275 @@
+"""A recorded consumer that is a member of a group: every assignment, revocation, loss and commit goes into the history.
+
+It reads what its group gives it, from where its group stands, and commits only what its polls have returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from broker.env import Env
+from broker.protocol.timestamps import EARLIEST
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.consumer import Polled
+from workloads.client.groups.member import GroupMember
+from workloads.client.groups.membership import MemberSettings
+from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch
+from workloads.client.outcomes import Status
+from workloads.client.settings import ClientSettings, ConsumerSettings
+from workloads.counters import Counters
+from workloads.group_notes import Beat, GroupNotes, Identity
+from workloads.libraries import Zone
+from workloads.reader import RecordedReader
+from workloads.recorder import Recorder
+from workloads.tail import recover
+
+POLL_LIMIT_S, LIST_LIMIT_S = 0.5, 1.0
+FETCH_LIMIT_S = 2.0
+"""The group is asked for so long where it stands, before the application looks at its membership again."""
+IDLE_S = 0.1
+"""A member that owns nothing looks so often whether that has changed."""
+AUTO, MANUAL, ON_REVOCATION, ON_CLOSE = "auto", "manual", "revoke", "close"
+
+Moved = Callable[[Mapping[Place, int]], None]
+"""Takes where polls and assignments leave a reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberSettings:
+    """Of all members of a load."""
+
+    member: MemberSettings
+    client: ClientSettings
+    consumer: ConsumerSettings
+    auto_commit: bool
+    """Before a poll, what the ones before it returned, at most every `commit_every_ms`; else after a poll, as well."""
+    commit_every_ms: int
+    commit_limit_ms: int
+    """For how long a commit is tried."""
+
+
+class Subscriber:
+    """One process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
+
+    def __init__(
+        self, env: Env, zone: Zone, recorder: Recorder, counters: Counters, settings: SubscriberSettings, moved: Moved
+    ) -> None:
+        self._env, self._settings, self._moved = env, settings, moved
+        self._client = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
+        self._client.track(settings.member.topics)
+        # Requests to coordinators wait for long, and must not hold back a Fetch on the same connection.
+        self._asking = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
+        self._recorder, self._counters, self._zone = recorder, counters, zone
+        self.member = GroupMember(self._asking, settings.member, self)
+        self._committed: dict[Place, int] = {}
+        """As far as it knows."""
+        self._commit_at = env.mono() + settings.commit_every_ms / 1000
+
+    def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
+        """Become a recorded process, which is returned; `process`: one that was declared already."""
+        member = self._settings.member
+        told = {**about, **about_member(self._settings)}
+        self.reader = RecordedReader(
+            self._env,
+            self._client,
+            self._recorder,
+            self._counters,
+            role=role,
+            consumer=self._settings.consumer,
+            zone=self._zone.name,
+            extra=told,
+            process=process,
+        )
+        self.notes = GroupNotes(self._recorder, self.reader.process, member.group, member.instance)
+        return self.reader.process
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Connections and heartbeats, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._client.run)
+            await nursery.start(self._asking.run)
+            nursery.start_soon(self.member.run)
+            task_status.started()
+
+    @property
+    def out(self) -> str:
+        """The error that ended its membership for good; empty while it may go on."""
+        return self.member.out
+
+    @property
+    def positions(self) -> dict[Place, int]:
+        """Where it stands in what it reads."""
+        return dict(self.reader.consumer.positions)
+
+    # --------------------------------------------------------------------------------------------- what it does
+
+    async def poll(self) -> Polled:
+        """What Kafka's `poll` does: keep up with the group, commit if that is due, and read."""
+        await self.member.keep_up()
+        if self._settings.auto_commit and self._env.mono() >= self._commit_at:
+            await self.commit(AUTO)
+        await self._begin()
+        if not self.reader.consumer.positions:
+            await self._env.sleep(IDLE_S)
+            return Polled()
+        polled = await self.reader.poll("poll", POLL_LIMIT_S)
+        for event in polled.events:
+            await recover(self.reader, event)
+        self._moved({each.place: each.position for each in polled.fetched})
+        return polled
+
+    async def commit_if_due(self) -> None:
+        """After what a poll brought was dealt with."""
+        if not self._settings.auto_commit and self._env.mono() >= self._commit_at:
+            await self.commit(MANUAL)
+
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+        """Commit where it stands, of `only` these partitions. None where there is nothing to be committed."""
+        self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
+        offsets = {
+            place: position
+            for place, position in self.positions.items()
+            if (only is None or place in only) and self._committed.get(place) != position
+        }
+        who = self.member.who
+        if not offsets or who.generation < 0:
+            return None
+        op = self.notes.begin_commit(Identity(who.member_id, who.generation), offsets, why)
+        self._recorder.flush()
+        end = await commit(
+            self.member.coordination,
+            who,
+            offsets,
+            self._settings.commit_limit_ms / 1000,
+            gone=lambda: bool(self.member.out) or self.member.who != who,
+        )
+        self.notes.committed(op, end.status, end.error, end.errors)
+        self._recorder.flush()
+        if end.status is Status.OK:
+            self._committed |= offsets
+        if self.member.who == who:
+            self.member.heed(end.code)
+        return end
+
+    async def leave(self) -> None:
+        """Commit, give up everything, and go in good order."""
+        await self.member.leave()
+
+    def crashed(self) -> None:
+        """The process is gone, without a word. Told by whoever made it crash."""
+        if self.positions:
+            self.lost(list(self.positions), "crash")
+        self._recorder.flush()
+
+    # ---------------------------------------------------------------------------------- what the group tells it
+
+    def rejoining(self, why: str) -> None:
+        """As `Listener.rejoining`."""
+        self.notes.rejoining(self._who(), why)
+        self._recorder.flush()
+
+    def joined(self, places: Sequence[Place], *, leader: bool) -> None:
+        """As `Listener.joined`."""
+        known = [place for place in places if place in self._recorder.partitions]
+        self.notes.joined(self._who(), self.member.core.protocol, known, leader=leader)
+        self._recorder.flush()
+
+    async def revoking(self, places: Collection[Place]) -> None:
+        """As `Listener.revoking`."""
+        await self.commit(ON_REVOCATION, places)
+
+    def revoked(self, places: Collection[Place]) -> None:
+        """As `Listener.revoked`."""
+        left_at = self._drop(places)
+        if left_at:
+            self.notes.revoked(self._who(), left_at, self._beat())
+            self._recorder.flush()
+
+    def lost(self, places: Collection[Place], why: str) -> None:
+        """As `Listener.lost`."""
+        left_at = self._drop(places)
+        if left_at:
+            self.notes.lost(self._who(), left_at, self._beat(), why)
+            self._recorder.flush()
+
+    def left(self, who: Sender, why: str, error: str) -> None:
+        """As `Listener.left`."""
+        self.notes.left(Identity(who.member_id, who.generation), why, error)
+        self._recorder.flush()
+
+    # ---------------------------------------------------------------------------------------------------- parts
+
+    def _drop(self, places: Collection[Place]) -> dict[Place, int]:
+        """Read these no more. Where it stood in those that it read."""
+        positions = self.positions
+        for place in places:
+            self.reader.consumer.drop(place)
+            self._committed.pop(place, None)
+        return {place: positions[place] for place in places if place in positions}
+
+    async def _begin(self) -> None:
+        """Begin to read what is its own, as far as its group tells where."""
+        member, positions = self.member, self.positions
+        missing = [place for place in member.owned if place not in positions and place in self._recorder.partitions]
+        if not missing or member.must_join:
+            return
+        who = member.who
+        begins = await self._standing(missing)
+        resets = [place for place, position in begins.items() if position < 0]
+        for place in resets:
+            listed = (await self.reader.list_offsets([place], EARLIEST, LIST_LIMIT_S))[place]
+            begins[place] = listed.offset if not listed.error else -1
+        begins = {place: position for place, position in begins.items() if position >= 0}
+        if not begins or member.who != who or member.core.has_lost:
+            return
+        owned = sorted({*positions, *begins})
+        self.notes.assigned(self._who(), begins, [place for place in resets if place in begins], owned)
+        for place, position in begins.items():
+            self._committed.pop(place, None)
+            if place not in resets:
+                self._committed[place] = position
+            self.reader.consumer.seek(place, position)
+        self._moved(begins)
+        self._recorder.flush()
+
+    async def _standing(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Where the group stands in these; -1: nowhere yet. Nothing where that is not known."""
+        who = self.member.who
+        op = self.notes.begin_fetch(self._who(), places, stable=True)
+        found = await fetch(
+            self.member.coordination,
+            places,
+            FETCH_LIMIT_S,
+            stable=True,
+            gone=lambda: self.member.who != who or self.member.must_join,
+        )
+        self.notes.fetched(op, found.offsets, found.metadata, found.error)
+        self._recorder.flush()
+        return dict(found.offsets)
+
+    def _who(self) -> Identity:
+        return Identity(self.member.core.member_id, self.member.core.generation)
+
+    def _beat(self) -> Beat:
+        sent, answered = (int(at * 1e9) if at >= 0 else -1 for at in (self.member.beat_sent, self.member.beat_answered))
+        return Beat(sent, answered)
+
+
+def about_member(settings: SubscriberSettings) -> dict[str, object]:
+    """What the history says of a member's process."""
+    member = settings.member
+    return {
+        "group": member.group,
+        "group_protocol": "classic",
+        "assignor": ",".join(member.assignors),
+        "instance": member.instance,
+        "session_timeout_ms": member.session_timeout_ms,
+        "max_poll_interval_ms": member.max_poll_interval_ms,
+        "auto_commit": settings.auto_commit,
+        "isolation": settings.consumer.isolation,
+        "reset": "earliest",
+    }
