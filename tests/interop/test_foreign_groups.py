@@ -213,7 +213,7 @@ def test_members_of_a_consumer_group_read_everything_while_their_coordinator_is_
     wanted = produce(cluster, topic, 0, RECORDS)
     reading.start("one", consumer_protocol(cluster, topic, group))
     reading.start("static", consumer_protocol(cluster, topic, group, **{"group.instance.id": "static"}))
-    reading.start("range", consumer_protocol(cluster, topic, group, **{"group.remote.assignor": "range"}))
+    reading.start("pattern", consumer_protocol(cluster, "^next-gen.*", group, **{"group.remote.assignor": "range"}))
     more = RECORDS
     reading.wait_for(wanted)
     while not all(reading.found.values()):

@@ -364,6 +364,7 @@ BATCH: dict[str, list[Case]] = {
     "appended-once": [
         ("again", (sent(4), Producer(0, 5)), (sent(5), Producer(0, 5))),
         ("a new epoch begins at 0", (sent(0), Producer(0, 5)), (sent(0, epoch=1), Producer(0, 5))),
+        ("of offsets in transactions", (sent(-1), Producer(0, 5)), (sent(-1, attributes=0x10), Producer(0, 5))),
     ],
     "producer-epochs": [
         ("a zombie", (sent(0, epoch=1), Producer(2, 5)), (sent(5, epoch=2), Producer(2, 5))),
@@ -372,6 +373,11 @@ BATCH: dict[str, list[Case]] = {
             "a marker has no sequence",
             (sent(-1, epoch=3), Producer(2, 5)),
             (sent(-1, epoch=3, attributes=0x30), Producer(2, 5)),
+        ),
+        (
+            "offsets that a group's coordinator writes in a transaction have none either",
+            (sent(-1, epoch=3), Producer(2, 5)),
+            (sent(-1, epoch=3, attributes=0x10), Producer(2, 5)),
         ),
     ],
 }

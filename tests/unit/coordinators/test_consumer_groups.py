@@ -139,6 +139,41 @@ def test_a_topic_that_is_created_later_is_read_then(room: ConsumerRoom) -> None:
     assert one.owned == places(bytes(16), 0)
 
 
+def test_a_regular_expression_reads_every_topic_that_it_matches(room: ConsumerRoom) -> None:
+    one = Consumer("m1", topics=())
+    assert room.enter(one, regex="a|later.*").assigned == places(A, 0, 1, 2, 3)
+    room.topics.table["later-1"], room.topics.changes = (bytes(16), 1), 1
+    room.settle_down(one)
+    assert one.owned == (*places(bytes(16), 0), *places(A, 0, 1, 2, 3))
+    [member] = room.described().members
+    assert member.subscription.regex == "a|later.*"
+
+
+def test_names_and_an_expression_together_are_one_subscription(room: ConsumerRoom) -> None:
+    one = Consumer("m1", topics=("b",))
+    room.enter(one, regex="[ab]")
+    assert one.owned == places(A, 0, 1, 2, 3) + places(B, 0, 1)
+    room.alive(one, regex="", owned=one.owned)
+    room.settle_down(one)
+    assert one.owned == places(B, 0, 1)
+    assert not room.consumers.regexes
+
+
+def test_an_expression_that_is_none_is_refused(room: ConsumerRoom) -> None:
+    answer = room.enter(Consumer("m1", topics=()), regex="(")
+    assert answer.error == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing )."
+    assert not room.log
+
+
+def test_an_expression_goes_with_the_last_member_that_has_it(room: ConsumerRoom) -> None:
+    room.enter(Consumer("m1", topics=()), regex="a")
+    room.enter(Consumer("m2"))
+    room.ask("m1", LEAVES)
+    assert not room.consumers.regexes
+    assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()
+
+
 # ------------------------------------------------------------------------------------------------------------- fencing
 
 
@@ -430,7 +465,9 @@ def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets(r
 
 def test_what_a_group_is_stands_in_records_that_can_be_read_back(room: ConsumerRoom) -> None:
     room.together(Consumer("m1", "i1"), Consumer("m2"))
-    room.ask("m2", LEAVES)
+    room.enter(Consumer("m3", topics=()), regex="b")
+    for member_id in ("m2", "m3"):
+        room.ask(member_id, LEAVES)
     for written, _ in room.log:
         assert not isinstance(written, GroupWritten)
         assert records.decode(*records.encode(written)) == written

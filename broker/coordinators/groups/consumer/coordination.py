@@ -17,13 +17,17 @@ from broker.coordinators.groups.consumer.facts import (
     ConsumerBeat,
     ConsumerWritten,
     GroupEpoch,
+    Matched,
     Reached,
+    Resolved,
     Subscribed,
     Subscription,
     Targeted,
     TargetEpoch,
 )
 from broker.coordinators.groups.consumer.group import ConsumerGroup
+from broker.coordinators.groups.consumer.matching import Matching
+from broker.coordinators.groups.consumer.patterns import BadPattern
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
 from broker.coordinators.groups.consumer.sessions import Sessions
@@ -69,10 +73,11 @@ class Draft:
 class ConsumerCoordination(ConsumerRules):
     """The consumer groups of one shard."""
 
-    __slots__ = ("_ledger", "_sessions", "_settings", "topics")
+    __slots__ = ("_ledger", "_matching", "_sessions", "_settings", "topics")
 
     def __init__(self, ledger: Ledger, settings: Settings, topics: Topics) -> None:
         self._ledger, self._settings, self.topics = ledger, settings, topics
+        self._matching = Matching(topics)
         self._sessions: dict[str, Sessions] = {}
 
     # ------------------------------------------------------------------------------------------------------------ time
@@ -116,7 +121,7 @@ class ConsumerCoordination(ConsumerRules):
                 del self._sessions[group_id]
             elif gone:
                 draft = Draft(group)
-                self._remove(draft, gone)
+                self._remove(draft, gone, now)
                 effects.append(Append(tuple(draft.records), Settles()))
         return effects
 
@@ -125,6 +130,8 @@ class ConsumerCoordination(ConsumerRules):
     def beat(self, beat: ConsumerBeat, token: Token, now: Moment, *, over_classic: bool) -> list[Effect]:
         """A member joins, lives, or leaves. `over_classic`: the group is a classic one that has members."""
         wrong, message = wrong_with(beat, self._settings.consumer_assignors)
+        if not wrong and beat.regex:
+            wrong, message = self._wrong_with_regex(beat.regex)
         if wrong:
             return [Reply(token, Beaten(wrong, message=message))]
         group_id, rests_on = beat.group_id, self._ledger.rests_on(beat.group_id)
@@ -143,14 +150,22 @@ class ConsumerCoordination(ConsumerRules):
         if refused:
             return [Reply(token, Beaten(refused), rests_on)]
         if leaves(beat):
-            return self._leave(draft, beat, token)
+            return self._leave(draft, beat, token, now)
         if group is None and group_id in self._ledger.groups:
             draft.records.append(GroupWritten(group_id, None))  # an empty classic group goes over (KIP-848)
         before = tuple(draft.group.now_of(beat.member_id).assigned)
-        self._subscribe(draft, beat)
+        self._subscribe(draft, beat, now)
         self._retarget(draft, now)
         self._reconcile(draft, beat)
         return self._answer(draft, beat, before, token, now)
+
+    def _wrong_with_regex(self, regex: str) -> tuple[ErrorCode, str]:
+        try:
+            self._matching.pattern(regex)
+        except BadPattern as why:
+            message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
+            return ErrorCode.INVALID_REGULAR_EXPRESSION, message
+        return ErrorCode.NONE, ""
 
     def _answer(
         self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
@@ -167,7 +182,7 @@ class ConsumerCoordination(ConsumerRules):
             return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
         return [Append(tuple(draft.records), Settles(token, answer))]
 
-    def _subscribe(self, draft: Draft, beat: ConsumerBeat) -> None:
+    def _subscribe(self, draft: Draft, beat: ConsumerBeat, now: Moment) -> None:
         """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
         what.
         """
@@ -179,10 +194,23 @@ class ConsumerCoordination(ConsumerRules):
         topics = draft.group.topics_of(known) if known is not None else ()
         if said != known:
             draft.say(Subscribed(beat.group_id, member_id, said))
+        self._match(draft, now)
         changed = sorted(topics) != sorted(draft.group.topics_of(said))
         found = metadata_hash(self.topics, draft.group.subscribed())
         if changed or found != draft.group.metadata_hash or draft.group.epoch == 0:
             draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
+
+    def _match(self, draft: Draft, now: Moment) -> None:
+        """Each regular expression of a member has the topics that it matches now, and no other has any."""
+        group_id = draft.group.group_id
+        wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
+        for regex in list(draft.group.regexes):
+            if regex not in wanted:
+                draft.say(Matched(group_id, regex, None))
+        for regex in wanted:
+            topics, known = self._matching.topics_of(regex), draft.group.regexes.get(regex)
+            if known is None or known.topics != topics:
+                draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 
     def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
         """A static member is back, perhaps under a new id: it gets what it had, and nobody else notices (KIP-345)."""
@@ -242,21 +270,22 @@ class ConsumerCoordination(ConsumerRules):
 
     # ---------------------------------------------------------------------------------------------------------- leaving
 
-    def _leave(self, draft: Draft, beat: ConsumerBeat, token: Token) -> list[Effect]:
+    def _leave(self, draft: Draft, beat: ConsumerBeat, token: Token, now: Moment) -> list[Effect]:
         group_id, member_id = beat.group_id, beat.member_id
         if beat.epoch == LEAVES_FOR_NOW:
             current = draft.group.now_of(member_id)
             draft.say(Reached(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
         else:
-            self._remove(draft, [member_id])
+            self._remove(draft, [member_id], now)
         return [Append(tuple(draft.records), Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
 
-    def _remove(self, draft: Draft, member_ids: list[str]) -> None:
+    def _remove(self, draft: Draft, member_ids: list[str], now: Moment) -> None:
         """They are no members any more: the group's next epoch is without them."""
         group_id = draft.group.group_id
         for member_id in member_ids:
             for gone in _removal(group_id, member_id):
                 draft.say(gone)
+        self._match(draft, now)
         found = metadata_hash(self.topics, draft.group.subscribed())
         draft.say(GroupEpoch(group_id, draft.group.epoch + 1, found))
 

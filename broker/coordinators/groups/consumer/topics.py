@@ -31,11 +31,13 @@ class Topics(Protocol):
 class Known:
     """Topics from a table: for coordinators without a cluster."""
 
-    __slots__ = ("table",)
+    __slots__ = ("changes", "table")
 
     def __init__(self, table: Mapping[str, tuple[bytes, int]] | None = None) -> None:
         """`table`: name to id and number of partitions."""
         self.table = dict(table or {})
+        self.changes = 0
+        """To be counted up with each change of the table."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """As of `Topics`."""
@@ -51,7 +53,7 @@ class Known:
 
     def version(self) -> int:
         """As of `Topics`."""
-        return 0
+        return self.changes
 
 
 def metadata_hash(topics: Topics, names: Iterable[str]) -> int:

@@ -127,9 +127,10 @@ class LogReplay:
         if found is None:
             found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
         found.in_epoch(batch.producer_epoch)
-        last = (batch.sequence + batch.end - batch.base - 1) % SEQUENCES
-        found.expected = (last + 1) % SEQUENCES
-        found.window.append(Sent(batch.sequence, last, batch.base, batch.end - 1))
+        if batch.sequence >= 0:  # offsets that a group's coordinator writes for a producer have none
+            last = (batch.sequence + batch.end - batch.base - 1) % SEQUENCES
+            found.expected = (last + 1) % SEQUENCES
+            found.window.append(Sent(batch.sequence, last, batch.base, batch.end - 1))
         if batch.is_transactional and found.first < 0:
             found.first = batch.base
             self.open[batch.base] = batch.producer_id

@@ -28,11 +28,21 @@ class Producer(NamedTuple):
         return cls(batch.producer_epoch, (batch.sequence + batch.end - batch.base) % SEQUENCES)
 
 
+def _has_no_sequence(batch: Batch) -> bool:
+    """A marker, or offsets that a group's coordinator writes in the producer's transaction."""
+    return batch.is_control or (batch.is_transactional and batch.sequence < 0)
+
+
+def _continues(batch: Batch, producer: Producer) -> bool:
+    """Whether it is known which sequence the batch should have."""
+    return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
+
+
 @invariant("producer-sequences", When.BATCH, "KIP-98: sequence numbers; KIP-360")
 def producer_sequences(batch: Batch, producer: Producer | None) -> str | None:
     """The committed sequences of a producer id in one producer epoch have no gap. (Whoever is not known may begin
     anywhere: a broker forgets producers.)"""
-    if producer is None or batch.is_control or batch.producer_epoch != producer.epoch or producer.expected < 0:
+    if producer is None or not _continues(batch, producer):
         return None
     ahead = (batch.sequence - producer.expected) % SEQUENCES
     if 0 < ahead < SEQUENCES // 2:
@@ -43,7 +53,7 @@ def producer_sequences(batch: Batch, producer: Producer | None) -> str | None:
 @invariant("appended-once", When.BATCH, "KIP-98: idempotence; KAFKA-5435, Redpanda #3038")
 def appended_once(batch: Batch, producer: Producer | None) -> str | None:
     """A sequence of a producer id in one producer epoch is committed at most once."""
-    if producer is None or batch.is_control or batch.producer_epoch != producer.epoch or producer.expected < 0:
+    if producer is None or not _continues(batch, producer):
         return None
     ahead = (batch.sequence - producer.expected) % SEQUENCES
     if ahead >= SEQUENCES // 2:
@@ -53,11 +63,12 @@ def appended_once(batch: Batch, producer: Producer | None) -> str | None:
 
 @invariant("producer-epochs", When.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
 def producer_epochs(batch: Batch, producer: Producer | None) -> str | None:
-    """The producer epochs of a producer id do not go back, and a new one begins with sequence 0."""
+    """The producer epochs of a producer id do not go back, and a new one begins with sequence 0. (What a group's
+    coordinator writes in the producer's transaction has none.)"""
     if producer is None or batch.producer_epoch == producer.epoch:
         return None
     if batch.producer_epoch < producer.epoch:
         return f"producer {batch.producer_id}: epoch {batch.producer_epoch} after {producer.epoch}: {batch}"
-    if not batch.is_control and batch.sequence != 0:
+    if batch.sequence != 0 and not _has_no_sequence(batch):
         return f"producer {batch.producer_id}: epoch {batch.producer_epoch} begins with {batch.sequence}: {batch}"
     return None

@@ -48,6 +48,12 @@ class Room:
         self.sequence += 1
         self.spread()
 
+    def offsets(self, epoch: int) -> None:
+        """As a group's coordinator writes them for the producer: without a sequence."""
+        sent = batch(1, pid=PRODUCER, epoch=epoch, transactional=True)
+        assert not self.leader.hosted.log.append_as_leader(sent, 0, 1_000, client=False).error
+        self.spread()
+
     def mark(self, epoch: int = 0, *, commit: bool = False, coordinator: int = 0) -> None:
         """Whether or not it may be written."""
         base = self.leader.hosted.log.log_end_offset
@@ -97,6 +103,21 @@ def test_transactions_through_segments_restarts_and_truncations_break_nothing() 
     follower.state.truncated(follower.log.log_end_offset)
     room.world.look()
     assert [name for name in room.names if "replay" in name] == []
+
+
+def test_what_a_groups_coordinator_writes_in_transactions_has_no_sequence_and_breaks_nothing() -> None:
+    room = Room()
+    for epoch in (0, 1, 2):
+        room.offsets(epoch)
+        room.offsets(epoch)
+        room.mark(epoch, commit=epoch != 1)
+    room.world.nodes[3].hosted.log.close(0)
+    room.world.nodes[3].kill()
+    room.world.look()
+    room.world.nodes[3].start()
+    room.world.register(3)
+    room.world.look()
+    assert [name for name in room.names if "producer" in name or "appended" in name] == []
 
 
 def forget(producers: Any) -> None:

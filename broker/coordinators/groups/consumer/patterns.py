@@ -1,0 +1,291 @@
+"""Regular expressions over topic names, in the syntax of RE2 as far as names need it, and in time that is bounded.
+
+Whoever may subscribe may send any expression, and Python's `re` takes exponential time for some: one heartbeat could
+stop a broker. Here a name takes at most its length times the expression's states, of which there are MOST_STATES at
+most. As in RE2 there are no references back and no looking around; flags, Unicode classes and word boundaries are
+refused, too.
+
+    choice  = series *("|" series)            series = *(one ["*" | "+" | "?" | "{m}" | "{m,}" | "{m,n}"] ["?"])
+    one     = char | "." | "\\d" ... | "[" ... "]" | "(" ["?:" | "?P<name>"] choice ")" | "^" | "$"
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Final
+
+MOST_CHARS: Final = 1000
+MOST_STATES: Final = 500
+MOST_NESTED: Final = 50
+MOST_REPEATS: Final = 100
+
+Ranges = tuple[tuple[str, str], ...]
+
+_DIGIT: Final[Ranges] = (("0", "9"),)
+_LETTERS: Final[Ranges] = (("a", "z"), ("A", "Z"))
+_WORD: Final[Ranges] = (*_LETTERS, *_DIGIT, ("_", "_"))
+_SPACE: Final[Ranges] = (("\t", "\n"), ("\f", "\r"), (" ", " "))
+_CLASSES: Final[dict[str, Ranges]] = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_NAMED: Final[dict[str, Ranges]] = {
+    "alnum": (*_LETTERS, *_DIGIT),
+    "alpha": _LETTERS,
+    "digit": _DIGIT,
+    "lower": (("a", "z"),),
+    "upper": (("A", "Z"),),
+    "word": _WORD,
+}
+
+
+class BadPattern(Exception):
+    """This is no regular expression, or not one that is understood here. Says why."""
+
+
+class _Set:
+    """Some characters, or all but these."""
+
+    __slots__ = ("negated", "ranges")
+
+    def __init__(self, ranges: Ranges, *, negated: bool = False) -> None:
+        self.ranges, self.negated = ranges, negated
+
+    def has(self, char: str) -> bool:
+        return any(low <= char <= high for low, high in self.ranges) != self.negated
+
+
+class _State:
+    """A set of characters that leads on, or, without one, ways that cost nothing. `at`: only at the "^" or "$" end."""
+
+    __slots__ = ("at", "chars", "ways")
+
+    def __init__(self, chars: _Set | None = None, at: str = "") -> None:
+        self.chars, self.at = chars, at
+        self.ways: list[int] = []
+
+
+class Pattern:
+    """A compiled expression. BadPattern if it is none."""
+
+    __slots__ = ("_at", "_depth", "_first", "_last", "_states", "_text")
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MOST_CHARS:
+            raise BadPattern("it is too long")
+        self._text, self._at, self._depth = text, 0, 0
+        self._states: list[_State] = []
+        self._first, self._last = self._choice()
+        if self._at < len(text):
+            raise BadPattern("unexpected )")
+
+    # --------------------------------------------------------------------------------------------------------- matching
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name is one that the expression describes."""
+        now = self._reached([self._first], is_start=True, is_end=not name)
+        for n, char in enumerate(name, 1):
+            led = [way for at in now for way in self._led(at, char)]
+            if not led:
+                return False
+            now = self._reached(led, is_start=False, is_end=n == len(name))
+        return self._last in now
+
+    def _led(self, at: int, char: str) -> list[int]:
+        state = self._states[at]
+        return state.ways if state.chars is not None and state.chars.has(char) else []
+
+    def _reached(self, starts: list[int], *, is_start: bool, is_end: bool) -> dict[int, None]:
+        found: dict[int, None] = {}
+        todo = list(starts)
+        while todo:
+            at = todo.pop()
+            if at in found:
+                continue
+            found[at] = None
+            state = self._states[at]
+            open_ = state.at == "" or (is_start if state.at == "^" else is_end)
+            if state.chars is None and open_:
+                todo += state.ways
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def _peek(self) -> str:
+        return self._text[self._at] if self._at < len(self._text) else ""
+
+    def _take(self, wanted: str = "") -> str:
+        char = self._peek()
+        if not char or (wanted and char != wanted):
+            raise BadPattern(f"missing {wanted}" if wanted else "it ends too early")
+        self._at += 1
+        return char
+
+    def _state(self, chars: _Set | None = None, at: str = "") -> int:
+        if len(self._states) >= MOST_STATES:
+            raise BadPattern("it is too large")
+        self._states.append(_State(chars, at))
+        return len(self._states) - 1
+
+    def _link(self, one: int, other: int) -> None:
+        self._states[one].ways.append(other)
+
+    def _choice(self) -> tuple[int, int]:
+        first, last = self._state(), self._state()
+        while True:
+            begin, end = self._series()
+            self._link(first, begin)
+            self._link(end, last)
+            if self._peek() != "|":
+                return first, last
+            self._at += 1
+
+    def _series(self) -> tuple[int, int]:
+        first = last = self._state()
+        while self._peek() and self._peek() not in "|)":
+            begin, end = self._repeated()
+            self._link(last, begin)
+            last = end
+        return first, last
+
+    def _repeated(self) -> tuple[int, int]:
+        begins = self._at
+        if self._peek() in "*+?":
+            raise BadPattern(f"nothing to repeat before {self._peek()}")
+        piece = self._one()
+        low, high = self._count()
+        if (low, high) == (1, 1):
+            return piece
+        ends = self._at
+        first = last = self._state()
+        for n in range(max(low, 0 if high is None else high)):
+            begin, end = piece if n == 0 else self._again(begins)
+            self._link(last, begin)
+            if n >= low:
+                self._skip(last, end)
+            last = end
+        if high is None:
+            begin, end = piece if low == 0 else self._again(begins)
+            loop = self._state()
+            self._link(last, loop)
+            self._link(loop, begin)
+            self._link(end, loop)
+            last = loop
+        self._at = ends
+        after = self._state()
+        self._link(last, after)
+        return first, after
+
+    def _skip(self, one: int, other: int) -> None:
+        """What stands between them may be left out."""
+        self._link(one, other)
+
+    def _again(self, begins: int) -> tuple[int, int]:
+        """One more copy of the piece that begins there."""
+        self._at = begins
+        return self._one()
+
+    def _count(self) -> tuple[int, int | None]:
+        char = self._peek()
+        found: tuple[int, int | None] = (1, 1)
+        if char and char in "*+?":
+            self._at += 1
+            found = {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
+        elif char == "{":
+            end = self._text.find("}", self._at)
+            low, comma, high = self._text[self._at + 1 : max(end, self._at)].partition(",")
+            if not low.isdecimal() or not (high.isdecimal() or high == ""):
+                raise BadPattern("a number of times is expected in {}")
+            most = int(low) if not comma else (int(high) if high else None)
+            if max(int(low), most or 0) > MOST_REPEATS or (most is not None and most < int(low)):
+                raise BadPattern(f"a piece is repeated at most {MOST_REPEATS} times")
+            self._at, found = end + 1, (int(low), most)
+        if found != (1, 1) or char == "{":
+            if self._peek() == "?":  # the lazy form describes the same names
+                self._at += 1
+            if self._peek() and self._peek() in "*+?{":
+                raise BadPattern("a repetition is repeated")
+        return found
+
+    def _one(self) -> tuple[int, int]:
+        char = self._take()
+        if char == "(":
+            return self._group()
+        if char in "^$":
+            return self._edge(None, char)
+        if char == "\\" and self._peek() and self._peek() in "Az":
+            return self._edge(None, "^" if self._take() == "A" else "$")
+        if char == "[":
+            return self._edge(self._bracket())
+        if char == ".":
+            return self._edge(_Set((("\n", "\n"),), negated=True))
+        if char == "\\":
+            return self._edge(self._escape())
+        return self._edge(_Set(((char, char),)))
+
+    def _edge(self, chars: _Set | None, at: str = "") -> tuple[int, int]:
+        one, other = self._state(chars, at), self._state()
+        self._link(one, other)
+        return one, other
+
+    def _group(self) -> tuple[int, int]:
+        if self._peek() == "?":
+            self._at += 1
+            if self._peek() == ":":
+                self._at += 1
+            else:
+                if self._peek() == "P":
+                    self._at += 1
+                self._take("<")
+                if self._peek() in "=!":
+                    raise BadPattern("looking around is not possible")
+                while self._take() != ">":
+                    pass
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise BadPattern("it is nested too deeply")
+        found = self._choice()
+        self._take(")")
+        self._depth -= 1
+        return found
+
+    def _escape(self) -> _Set:
+        char = self._take()
+        if char.lower() in _CLASSES:
+            return _Set(_CLASSES[char.lower()], negated=char.isupper())
+        if char in string.punctuation:
+            return _Set(((char, char),))
+        raise BadPattern(f"\\{char} is not understood")
+
+    def _bracket(self) -> _Set:
+        negated = self._peek() == "^"
+        self._at += negated
+        ranges: list[tuple[str, str]] = []
+        while self._peek() != "]" or not ranges:
+            if self._text.startswith("[:", self._at):
+                end = self._text.find(":]", self._at)
+                name = self._text[self._at + 2 : max(end, self._at)]
+                if name not in _NAMED:
+                    raise BadPattern(f"[:{name}:] is not understood")
+                ranges += _NAMED[name]
+                self._at = end + 2
+                continue
+            low = self._in_bracket()
+            if isinstance(low, _Set):
+                ranges += low.ranges
+            elif self._peek() == "-" and not self._text.startswith("-]", self._at):
+                self._at += 1
+                high = self._in_bracket()
+                if isinstance(high, _Set) or high < low:
+                    raise BadPattern("a range in [] is none")
+                ranges.append((low, high))
+            else:
+                ranges.append((low, low))
+        self._take("]")
+        return _Set(tuple(ranges), negated=negated)
+
+    def _in_bracket(self) -> str | _Set:
+        char = self._take()
+        if char != "\\":
+            return char
+        found = self._escape()
+        if found.negated:
+            raise BadPattern("an excluding class in [] is not understood")
+        return found if len(found.ranges) > 1 or found.ranges[0][0] != found.ranges[0][1] else found.ranges[0][0]

@@ -1,0 +1,62 @@
+"""Expressions over topic names mean what Python's `re` says, for all that both understand; and never take long."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.coordinators.groups.consumer.patterns import BadPattern, Pattern
+
+CHARS = st.sampled_from(["a", "b", "1", "-", r"\.", ".", r"\d", r"\w", "[a-c]", "[^a]", "[b1_]", r"[\d-]", "^", "$"])
+PIECES = st.recursive(
+    CHARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]}|{two[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}", "*?"])).map(
+            lambda two: f"(?:{two[0]}){two[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+NAMES = st.text("ab1c-._", max_size=7)
+
+
+@given(PIECES, NAMES)
+def test_a_pattern_matches_what_pythons_matches(text: str, name: str) -> None:
+    assert Pattern(text).matches(name) == (re.compile(text, re.ASCII).fullmatch(name) is not None), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(", ")", "a)", "[", "[a", "a**", "*a", "a{2", "a{3,2}", "a{999}", r"\b", r"\1", "(?=a)", "(?<!a)", "(?i)a",
+     "[b-a]", "\\", "((((a{50}){50}){50}))", "[[:greek:]]", "(?P<n", "(" * 900, "a" * 1001],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(BadPattern):
+        Pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("[[:alpha:]]+", "ab"), ("(?P<n>a)b", "ab"), (r"\Aab\z", "ab"), ("(?<n>a)b", "ab")]
+)
+def test_what_re2_has_beyond_that_is_understood(text: str, name: str) -> None:
+    assert Pattern(text).matches(name)
+
+
+@given(st.text(r"ab\[](){}|*+?.^$1,-:<P", max_size=12), NAMES)
+def test_no_text_does_harm(text: str, name: str) -> None:
+    try:
+        Pattern(text).matches(name)
+    except BadPattern:
+        pass
+
+
+def test_an_expression_that_takes_others_for_ever_takes_no_time() -> None:
+    began = time.process_time()
+    assert not Pattern("(a*)*(a|a)*(a+a+)+b").matches("a" * 249)
+    assert time.process_time() - began < 2
