@@ -59,6 +59,9 @@ class RunConfiguration:
     """A follower that lacks more than so many records leaves the ISR, as before KIP-16."""
     unclean_by_request: bool = False
     """Somebody asks for unclean elections while the cluster runs."""
+    commits: str = ""
+    """How a member of a group commits positions: auto, before or after its outputs are written, or in their
+    transaction. Empty: it is no member."""
     requests_doubled: bool = False
     """The network delivers requests twice, which TCP never does."""
 
@@ -227,6 +230,17 @@ _DELAYED_END = (
     "transactions V1 it then ends this one, which has the same epoch"
 )
 
+_BY_TIME = "positions are committed by time: the member may have written the output already, or not yet"
+_BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
+_AFTER = (
+    "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"
+)
+LATE = (
+    *("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"),
+    *("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss"),
+)
+"""What a late EndTxn may cause."""
+
 ADDED: tuple[Row, ...] = (
     _added(
         "unclean leader election",
@@ -281,9 +295,32 @@ ADDED: tuple[Row, ...] = (
         "transactions V1",
         lambda c: c.transaction_version == 1,
         Cell(
-            {f"{name}/{LATE_END}": _DELAYED_END for name in ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c")},
+            {f"{name}/{LATE_END}": _DELAYED_END for name in LATE},
             "KAFKA-17754, also in Apache Kafka 4.3; KIP-890 part 2: with V2 each transaction has its own epoch",
         ),
+    ),
+    _added(
+        "auto-commit",
+        lambda c: c.commits == "auto",
+        Cell(
+            dict.fromkeys(("eos-duplicate", "eos-loss"), _BY_TIME),
+            "Kafka documentation, consumer configuration `enable.auto.commit`",
+        ),
+    ),
+    _added(
+        "positions committed before outputs (at most once)",
+        lambda c: c.commits == "before",
+        Cell({"eos-loss": _BEFORE}, "Kafka documentation, design, Message Delivery Semantics"),
+    ),
+    _added(
+        "positions committed after outputs (at least once)",
+        lambda c: c.commits == "after",
+        Cell({"eos-duplicate": _AFTER}, "Kafka documentation, design, Message Delivery Semantics"),
+    ),
+    _added(
+        "positions committed in transactions (exactly once)",
+        lambda c: c.commits == "transaction",
+        Cell({}, "KIP-98; KIP-447: outputs and positions are committed together"),
     ),
     _added(
         "truncation to the high watermark",
@@ -339,6 +376,13 @@ LEFT_OPEN = dict.fromkeys(
 )
 """The same, of those who wait for the last stable offset."""
 
+LOST_IN_GROUPS = dict.fromkeys(
+    ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
+    "the coordinator lost records of positions, members or decisions, or the group's input was lost",
+)
+"""The same, of groups, where records may be lost that readers got."""
+LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
+
 HALF_LOST = "of two copies of a record, the acknowledged one was lost and the other one stays"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
@@ -371,6 +415,9 @@ def guarantee_for(
         permitted.update({each: reason for each, reason in cell.permits.items() if each not in permitted})
     if config.transaction_version and "lost-write" in permitted:
         permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
+    if config.commits and "lost-write" in permitted:
+        followed = {**LOST_OUTPUT, **(LOST_IN_GROUPS if "duplicate/reads" in permitted else {})}
+        permitted = {**followed, **permitted}
     if {"lost-write", "duplicate"} <= permitted.keys():
         permitted.setdefault("wrong-offset", HALF_LOST)
     # What follows from a loss is permitted by the cell that permits the loss.

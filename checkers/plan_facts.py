@@ -109,6 +109,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         unclean_by_request=any(params.get("how") == "unclean" for params in asked),
         requests_doubled=any(params.get("act") == "duplicate" for params in asked),
         marks_of_several_moments=plan.get("target", OURS) != OURS,
+        commits="auto" if workload.get("auto_commit") else str(workload.get("commits", "")),
     )
 
 
@@ -140,7 +141,7 @@ def configuration_of(process: Process, plan: RunConfiguration) -> RunConfigurati
     """
     settings = process.settings
     if process.role != "producer":
-        return replace(plan, acks=-1, idempotence=True, isolation=process.isolation)
+        return replace(plan, acks=-1, idempotence=True, isolation=process.isolation, commits=_commits(process, plan))
     # Confluent's client, aiokafka and kafka-python write as V1 does, whatever the cluster has.
     newest = plan.transaction_version if process.client == OURS else min(plan.transaction_version, 1)
     return replace(
@@ -149,4 +150,17 @@ def configuration_of(process: Process, plan: RunConfiguration) -> RunConfigurati
         acks=_acks(settings.get("acks", plan.acks)),
         idempotence=bool(settings.get("idempotence", plan.idempotence)),
         max_in_flight=int(settings.get("max_in_flight", plan.max_in_flight)),
+        commits=_commits(process, plan),
     )
+
+
+def _commits(process: Process, plan: RunConfiguration) -> str:
+    """How a process commits the positions of its group: as it says itself, else as the plan does."""
+    settings = process.settings
+    if "commits" in settings:
+        return str(settings["commits"])
+    if settings.get("auto_commit"):
+        return "auto"
+    if plan.commits or "group" not in settings:
+        return plan.commits
+    return "transaction" if process.role == "producer" else "after"

@@ -415,7 +415,7 @@ def is_of_transactions(name: str) -> bool:
 
 def _gravity(problem: Problem) -> int:
     """What follows from something else comes behind it: data first, then transactions, then what readers saw."""
-    order = (Family.DATA, Family.TRANSACTIONS, Family.READERS)
+    order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
     known = CATALOG.get(problem.name)
     return order.index(known.family) if known is not None and known.family in order else len(order)
 

@@ -70,6 +70,11 @@ def has_transactions(history: Conversion) -> bool:
     return bool(history.outcomes.get("txn"))
 
 
+def has_positions(history: Conversion) -> bool:
+    """Whether somebody asked for committed positions of groups."""
+    return bool(history.outcomes.get("fetch_offsets"))
+
+
 Query = Callable[[Conversion], Sequence[Rule | Select | Search]]
 """The rules and statements for a history: none for what that history cannot show."""
 

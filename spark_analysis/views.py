@@ -76,6 +76,41 @@ group by w.txn, t.op, w.te, t.te
 """A row for each two transactions that may have committed, of which one read of the other before its commit was asked
 for; `read`: the first such record; `late`: a late EndTxn may have committed the writer."""
 
+GROUP_COMMITS = """
+with everywhere as (
+  select c.*, c.part place from commits c where c.part >= 0
+  union all
+  select c.*, p.part place from commits c cross join partitions p where c.part < 0)
+select c.op, c.proc, c.`group` grp, c.place part, c.off, c.st, c.t0, c.txn, coalesce(t.te, -1L) te,
+       coalesce(t.how <> 1 or t.st = 1, false) never_commits,
+       coalesce(t.late_commit = 1, false) late_commit, coalesce(t.late_abort = 1, false) late_abort,
+       case when c.st <> 0 or c.off < 0 then -1L when c.txn < 0 then c.t1
+            when t.st = 0 and t.how = 1 then t.t1 else -1L end since,
+       case when c.st = 2 or c.t1 < 0 then -1L when c.txn < 0 then c.t1
+            when t.st = 0 then t.t1 else -1L end done_by
+from everywhere c left join txns t on t.op = c.txn
+"""
+"""A row for each position that somebody wanted to commit. `since`: from then on it is known to be committed. `done_by`:
+after that nothing of it takes effect any more."""
+
+GROUP_HOLDS = """
+select proc, `group` grp, part, pos, begun, t0,
+       coalesce(max(if(begun = 0, pos, null)) over earlier, min(pos) over earlier) lowest
+from holds window earlier as (
+  partition by `group`, part order by t0 range between unbounded preceding and current row)
+"""
+"""`holds`, with where the group's reading began, for who looks at it then."""
+
+MADE = """
+select o.*, coalesce(r.off, -1L) off from outputs o
+left join (select val, min(off) off from records where kind = 1 and iso = 1 and val >= 0 group by val) r
+  on r.val = o.val
+"""
+"""Outputs, with the lowest offset at which a read_committed reader got them."""
+
+TWICE = "select val from places where val >= 0 and is_read = 1 group by val having count(*) > 1"
+"""Values that were read at more than one place."""
+
 ALONE = "select *, coalesce(st = 0, false) acked, false in_txn from"
 IN_TRANSACTIONS = """
 select s.*, coalesce(s.st = 0, false) and coalesce(t.committed, true) acked, t.txn is not null in_txn
@@ -102,15 +137,17 @@ def standing(rows: Sequence[Partition]) -> str:
 
 def partitions(rows: Sequence[Partition]) -> str:
     """The partitions, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
+    topics: dict[str, int] = {}
     facts = (
         f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
         f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L, "
-        f"{each.last_round}L, {each.last_committed_round}L)"
+        f"{each.last_round}L, {each.last_committed_round}L, {each.committed_t0}L, {str(each.deleted).lower()}, "
+        f"{topics.setdefault(each.topic, len(topics))})"
         for each in rows
     )
     columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
-    columns += ", last_round, last_committed_round"
-    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L)"
+    columns += ", last_round, last_committed_round, committed_t0, deleted, topic"
+    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 
@@ -122,6 +159,10 @@ VIEWS: dict[str, View] = {
     "committed_reads": View(COMMITTED_READS, ("records", "txn_values"), kept=True),
     "wr_edges": View(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
     "standing": View(standing, ("places", "txn_values"), kept=True),
+    "group_commits": View(GROUP_COMMITS, ("commits", "partitions", "txns")),
+    "group_holds": View(GROUP_HOLDS, ("holds",)),
+    "made": View(MADE, ("outputs", "records")),
+    "twice": View(TWICE, ("places",)),
     "judged": View(JUDGED, ("standing", "partitions")),
 }
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 LEVELS = ("read_uncommitted", "read_committed")
+COMMITS = ("auto", "before", "after", "transaction")
 GENERATIONS = {"none": 0, "V1": 1, "V2": 2}
 UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("no fault, or faults of processes, network and clocks (P, N, C)", ("P", "N", "C")),
@@ -39,6 +40,13 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     show_default=True,
     help="Generation that the producer speaks.",
 )
+@click.option(
+    "--commits",
+    type=click.Choice(["none", *COMMITS]),
+    default="none",
+    show_default=True,
+    help="How a group's member commits its positions: by time, before or after its outputs, or in their transaction.",
+)
 @click.option("--unclean", is_flag=True, help="unclean.leader.election.enable is on.")
 @click.option("--flush-messages", type=click.IntRange(1), help="flush.messages. [default: never]")
 def command(
@@ -49,6 +57,7 @@ def command(
     max_in_flight: int,
     isolation: str,
     transactional: str,
+    commits: str,
     unclean: bool,
     flush_messages: int | None,
 ) -> int:
@@ -61,6 +70,7 @@ def command(
       squall guarantees --acks all --min-isr 2
       squall guarantees --acks 1
       squall guarantees --transactional V1 --isolation read_committed
+      squall guarantees --commits auto
     """
     from checkers.anomalies.registry import FOUND
     from checkers.guarantees import RunConfiguration, guarantee_for
@@ -68,6 +78,8 @@ def command(
     on = acks in ("all", "-1") if idempotence is None else idempotence
     if on and ACKS[acks] != -1:
         raise click.UsageError(f"--idempotence needs --acks all: Kafka refuses it with acks={acks}")
+    if commits == "transaction" and transactional == "none":
+        raise click.UsageError("--commits transaction needs --transactional V1 or V2")
     if transactional != "none" and not on:
         raise click.UsageError("--transactional needs --acks all and idempotence: Kafka refuses them otherwise")
     config = RunConfiguration(
@@ -81,6 +93,7 @@ def command(
         # Without transactions nothing is uncommitted that a reader could get.
         isolation=LEVELS.index(isolation) if transactional != "none" else 1,
         transaction_version=GENERATIONS[transactional],
+        commits="" if commits == "none" else commits,
     )
     cells = [(title, guarantee_for(config, classes)) for title, classes in UNDER]
     _say(f"{cells[0][1].row} (replication factor {replication_factor})")

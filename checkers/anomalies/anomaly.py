@@ -37,6 +37,7 @@ class Family(StrEnum):
     DATA = "data"
     READERS = "readers"
     TRANSACTIONS = "transactions"
+    GROUPS = "groups"
     LIVENESS = "liveness"
 
 
@@ -54,6 +55,10 @@ class Need(StrEnum):
     COMMITTED_READS = "reads at read_committed"
     COMMITTED_FINAL_READS = "final reads at read_committed"
     READS_INSIDE = "records that polls at read_committed returned inside transactions"
+    MEMBERS = "members of groups that owned partitions"
+    COMMITS = "committed positions"
+    POSITIONS = "committed positions that coordinators reported"
+    OUTPUTS = "records that members of groups made of those that they had read"
     MARKS = "high watermarks and last stable offsets that brokers reported"
 
 

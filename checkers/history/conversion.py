@@ -1,8 +1,8 @@
 """A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
 
-`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, partitions, processes,
-assignments, commits and faults as Parquet, and last `conversion.json`, which says what was read, and why not all of it
-if that is so.
+`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, holds, grants, commits,
+fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`, which says what
+was read, and why not all of it if that is so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from checkers import nemesis_log
 from checkers.history import parser, seal
 from checkers.history.parquet import TableWriter, read_large, read_small, write_small
-from checkers.history.tables import SCHEMA, History, PlayedFault, Problem
+from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
@@ -47,6 +47,10 @@ class Conversion:
     """`seal.stamp` of history.jsonl; None: there was none, or an early version converted it."""
     tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
     """Name of a table -> `seal.stamp` of its file."""
+    holds: int = 0
+    """How often a member of a group owned a partition."""
+    outputs: int = 0
+    """Records that members of groups made of others."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -57,7 +61,7 @@ def convert(run_dir: Path) -> Conversion:
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
     (folder / CONVERSION).unlink(missing_ok=True)
-    history, rows = _convert_history(run_dir / parser.FILE, folder)
+    history, written = _convert_history(run_dir / parser.FILE, folder)
     faults, trouble = read_faults(run_dir)
     write_small(folder, history, faults)
     unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
@@ -67,7 +71,7 @@ def convert(run_dir: Path) -> Conversion:
         mono_ns=history.mono_ns,
         lines=history.lines,
         torn_bytes=history.torn_bytes,
-        records=rows,
+        records=written["records"],
         corrupt=history.corrupt,
         holes=history.holes,
         compacted=any(partition.compacted for partition in history.partitions),
@@ -79,6 +83,8 @@ def convert(run_dir: Path) -> Conversion:
         seals=history.seals,
         source=seal.stamp(run_dir / parser.FILE),
         tables={path.name: seal.stamp(path) for path in sorted(folder.glob("*.parquet"))},
+        holds=written["holds"],
+        outputs=written["outputs"],
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -135,10 +141,11 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
     return history, read_small(run_dir / FOLDER, history)
 
 
-def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
+def _convert_history(path: Path, folder: Path) -> tuple[History, dict[str, int]]:
+    """The rest of the history, and how many rows each large table has."""
     reader = parser.Parser()
     kept = reader.history
-    tables = {name: getattr(kept, name) for name in ("records", "told", "ops", "thrown", "txns", "members", "inits")}
+    tables = {name: getattr(kept, name) for name in LARGE}
     writers = {name: TableWriter(folder, name) for name in tables}
 
     def drain(_: History) -> None:
@@ -156,4 +163,4 @@ def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
     drain(history)
     for writer in writers.values():
         writer.close()
-    return history, writers["records"].rows
+    return history, {name: writer.rows for name, writer in writers.items()}

@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output
 from checkers.history.tables import (
+    OF_GROUPS,
     Assignment,
     FinalRead,
     History,
@@ -36,8 +38,8 @@ ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
 
 _NARROW = {
-    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how", "late_commit", "late_abort"),
-    pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round"),
+    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how", "late_commit", "late_abort", "begun", "stable"),
+    pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round", "group", "gen", "parts"),
 }
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}
 _CODES = {pa.int8(): "b", pa.int32(): "i", pa.int64(): "q"}
@@ -89,7 +91,6 @@ _PARTITIONS = _schema(
     judged_from=_LONG,
 )
 _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG)
-_COMMITS = _schema(op=_LONG, proc=_INT, group=_TEXT, part=_INT, off=_LONG, st=pa.int8(), t0=_LONG, t1=_LONG)
 
 
 SCHEMAS: dict[str, pa.Schema] = {
@@ -104,13 +105,17 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("txns", Txn),
             ("members", Member),
             ("inits", Init),
+            ("holds", Hold),
+            ("grants", Grant),
+            ("commits", GroupCommit),
+            ("fetches", Fetched),
+            ("outputs", Output),
         )
     },
     "partitions": _PARTITIONS,
     "processes": _PROCESSES,
     "faults": _FAULTS,
     "assignments": _ASSIGNMENTS,
-    "commits": _COMMITS,
 }
 """The columns of every table, by the file's name."""
 
@@ -148,7 +153,6 @@ def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -
     _write(folder, "processes", [_as_text(asdict(each), "settings") for each in history.processes])
     _write(folder, "faults", [_as_text(asdict(each), *_FAULT_JSON) for each in faults])
     _write(folder, "assignments", [asdict(each) for each in history.assignments])
-    _write(folder, "commits", [])
 
 
 def read_small(folder: Path, history: History) -> list[PlayedFault]:
@@ -175,6 +179,10 @@ def read_large(folder: Path, history: History) -> None:
     history.txns = _read(folder / "txns.parquet", Txn)
     history.members = _read(folder / "members.parquet", Member)
     history.inits = _read(folder / "inits.parquet", Init)
+    for name in OF_GROUPS:
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            setattr(history, name, _read(path, getattr(history, name).row_type))
 
 
 def _arrow(table: Table, schema: pa.Schema) -> pa.Table:

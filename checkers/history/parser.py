@@ -15,14 +15,17 @@ from zlib import crc32
 
 import msgspec
 
+from checkers.history import groups
 from checkers.history.late_ends import UNKNOWN, LateEnds
 from checkers.history.positions import FinalReads, Positions, Watermarks, passages
+from checkers.history.seal import seals_of
 from checkers.history.tables import (
     ABORT,
     COMMIT,
     EMPTY_POLL,
     FAIL,
     INFO,
+    LARGE,
     LISTED,
     NOT_A_READER,
     NOT_ENDED,
@@ -37,6 +40,7 @@ from checkers.history.tables import (
     Partition,
     Problem,
     Process,
+    offsets_of,
     whole,
     whole_numbers,
 )
@@ -60,10 +64,8 @@ END = "end"
 """The kind of the last line: how many lines stand before it. The header says that there is to be one (`ends`)."""
 SEAL = "crc32"
 """Of the last line: the CRC-32 of the bytes before it. The header says that there is to be one (`seal`)."""
-
 LIMIT = 1 << 23
 """Of process and partition ids: a value has 23 bits for its process."""
-
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _Open = tuple[str, int, int, int, dict[str, Any]]
 """An operation under way: f, process, invoked at, partition, its line."""
@@ -97,6 +99,7 @@ class Parser:
         self._ends_asked: dict[int, tuple[int, int]] = {}
         """Transaction under way -> (how it is to end, when that was asked for)."""
         self._late_ends = LateEnds()
+        self._groups = groups.Groups(self.history, self._name, self._positions.forget_one)
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
             "x": self._event,
@@ -105,9 +108,7 @@ class Parser:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
         history, handlers, decode = self.history, self._handlers, msgspec.json.decode
-        tables = (
-            history.records, history.told, history.ops, history.thrown, history.txns, history.members, history.inits
-        )  # fmt: skip
+        tables = [getattr(history, name) for name in LARGE]
         for raw in lines:
             marks = [len(table) for table in tables]
             try:
@@ -140,6 +141,9 @@ class Parser:
                 self._sent(op, INFO, -1, t0, -1, line)
             elif f == "txn":
                 self._transacted(op, {"st": INFO, "t": -1}, line)
+            elif f in groups.ANSWERED:
+                self._groups.answered(f, op, {"st": INFO, "t": -1}, line)
+        self._groups.finish()
         history.partitions = [self._partitions[part] for part in sorted(self._partitions)]
         history.processes = [self._processes[proc] for proc in sorted(self._processes)]
         history.names = list(self._names)
@@ -172,7 +176,7 @@ class Parser:
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
         self.history.ends = bool(line.get("ends", False))
         self._sealed = "seal" in line
-        self.history.seals.update(_seals(line.get("seals", {})))
+        self.history.seals.update(seals_of(line.get("seals", {})))
 
     def _process(self, line: dict[str, Any]) -> None:
         proc = whole(line["p"])
@@ -217,8 +221,9 @@ class Parser:
                 raise Malformed("a send to no partition")
             self._new_value(proc, whole(line["v"]))
             self._inside(line, SEND, op, part, whole(line["v"]))
+            self._groups.sent(op, line, self._processes[proc])
         elif f in ("poll", "final_read"):
-            at = _offsets(line["at"])
+            at = offsets_of(line["at"])
             if not at.keys() <= self._partitions.keys():
                 raise Malformed(f"a partition of {sorted(at)} was never declared")
             self._positions.assigned(proc, at)
@@ -226,6 +231,8 @@ class Parser:
         elif f == "txn":
             if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
                 raise Malformed("a transaction without its transactional id or its time-out")
+        elif f in groups.OPERATIONS:
+            self._groups.asked(f, line, self._partitions, self._open)
         elif f in MOVES:
             self._moved(f, proc, t0, part, line)
         else:
@@ -262,6 +269,8 @@ class Parser:
             self._listed(op, line, invoked, t0)
         elif f == "txn":
             self._transacted(op, line, invoked)
+        elif f in groups.ANSWERED:
+            self._groups.answered(f, op, line, invoked)
         error = str(line.get("err", ""))
         self.history.ops.append((op, self._name(f), proc, part, st, t0, t1, self._name(error)))
         self._count(f, st, error)
@@ -282,7 +291,7 @@ class Parser:
         final = process.round if f == "final_read" else 0
         isolation, idx = process.isolation, 0
         if final:
-            self._finals.began(proc, isolation, final, t0, _offsets(invoked["at"]))
+            self._finals.began(proc, isolation, final, t0, offsets_of(invoked["at"]))
         for number, entry in enumerate(line.get("got", ())):
             part, position, hw, lso, log_start, pairs, *more = entry
             whole_numbers((part, position, hw, lso, log_start, *more))
@@ -322,7 +331,7 @@ class Parser:
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
         if final:
-            self._finals.ended(proc, _offsets(line.get("end", {})))
+            self._finals.ended(proc, offsets_of(line.get("end", {})))
         if st != OK:
             self._positions.forget(proc)
 
@@ -422,7 +431,7 @@ class Parser:
 
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
         """What changes a reader's position: its reads before and after do not follow each other."""
-        positions = _offsets(line.get("at", {}))
+        positions = offsets_of(line.get("at", {}))
         if f == "list_offsets" and (part == -1 or line.get("which", "latest") not in LISTS):
             raise Malformed(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")
         if f == "seek":
@@ -430,6 +439,7 @@ class Parser:
                 self._positions.forget_one(proc, each)
         if f in ("assign", "subscribe", "crash_client") or (f == "seek" and not positions and part == -1):
             self._positions.forget(proc)
+            self._groups.gone(t0, proc, f)
         if f == "admin":
             for partition in self._partitions.values():
                 if part in (-1, partition.part):
@@ -443,12 +453,13 @@ class Parser:
             self._end(whole(line["t"]), whole(line["lines"]), line.get(SEAL))
             if self.history.seals and "seals" not in line:
                 raise Malformed("the header names the run's plan, and this line does not name its other files")
-            self.history.seals.update(_seals(line.get("seals", {})))
+            self.history.seals.update(seals_of(line.get("seals", {})))
         if proc != -1:
             self._active(proc, whole(line["t"]))
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
             self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
+        self._groups.event(kind, proc, line)
         if kind in ("txn_end", "txn_init"):
             self._of_transactions(kind, whole(line["t"]), proc, line)
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
@@ -480,16 +491,6 @@ class Parser:
         counts[STATUS[st]] += 1
         if error:
             counts[f"error {error}"] += 1
-
-
-def _seals(seals: Any) -> dict[str, int]:
-    """What a line says of other files: file -> CRC-32."""
-    return {str(name): whole(crc) for name, crc in seals.items()}
-
-
-def _offsets(by_part: Any) -> dict[int, int]:
-    """{"3": 17} of JSON into {3: 17}."""
-    return {int(part): whole(offset) for part, offset in by_part.items()}
 
 
 def parse(lines: Iterable[bytes]) -> History:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from checkers.history.tables import Problem
+from checkers.history.tables import Problem, whole
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
@@ -23,6 +23,11 @@ TOLD = ("heal", "faults", "converged", "writes_after_healing", "reads_after_heal
 """Keys of run.json that the verdict rests on. They do not change once the history is closed."""
 UNSEALED = ("operations",)
 """Of a plan: the load as it was drawn. Nothing is judged by it."""
+
+
+def seals_of(seals: Any) -> dict[str, int]:
+    """What a line says of other files: file -> CRC-32."""
+    return {str(name): whole(crc) for name, crc in seals.items()}
 
 
 def plan_seal(plan: Mapping[str, Any]) -> int:

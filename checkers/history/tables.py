@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output
+
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
 REMOVALS = ("delete_records", "retention")
@@ -381,6 +383,12 @@ class Table:
         del self.data[length * self.width :]
 
 
+OF_GROUPS = ("holds", "grants", "commits", "fetches", "outputs")
+"""Tables that histories converted before there were groups lack."""
+LARGE = ("records", "told", "ops", "thrown", "txns", "members", "inits", *OF_GROUPS)
+"""Every `Table` of a history."""
+
+
 @dataclass(slots=True)
 class History:
     """A whole history in memory, or, where a converter wrote the large tables out meanwhile, what is left of it."""
@@ -410,6 +418,11 @@ class History:
     txns: Table = field(default_factory=lambda: Table(Txn))
     members: Table = field(default_factory=lambda: Table(Member))
     inits: Table = field(default_factory=lambda: Table(Init))
+    holds: Table = field(default_factory=lambda: Table(Hold))
+    grants: Table = field(default_factory=lambda: Table(Grant))
+    commits: Table = field(default_factory=lambda: Table(GroupCommit))
+    fetches: Table = field(default_factory=lambda: Table(Fetched))
+    outputs: Table = field(default_factory=lambda: Table(Output))
     corrupt: int = 0
     """Received records whose payload did not verify."""
     holes: int = 0
@@ -430,6 +443,11 @@ def whole(value: Any) -> int:
     if type(value) is not int or value.bit_length() > 63:
         raise ValueError(f"{value!r} is no whole number of 64 bits")
     return value
+
+
+def offsets_of(by_part: Any) -> dict[int, int]:
+    """{"3": 17} of JSON into {3: 17}."""
+    return {int(part): whole(offset) for part, offset in by_part.items()}
 
 
 def whole_numbers(values: Iterable[Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, History
 from checkers.history.values import AFTER_HEALING
+from tests.support.histories.renumbering import moved, renumbered
 
 MS = 1_000_000
 Pairs = list[tuple[int, int]]
@@ -34,6 +35,8 @@ class Send:
     off: int = -1
     err: str = ""
     txn: Other | None = None
+    src: int = -1
+    """Of an output: the input's value."""
 
 
 @dataclass(slots=True)
@@ -224,19 +227,21 @@ class HistoryBuilder:
     def take_in(self, other: HistoryBuilder) -> None:
         """All that happens in another history, in further partitions and by further processes. It is used up."""
         procs, parts = len(self._processes), len(self._partitions)
-        self._processes += ({**line, "p": line["p"] + procs} for line in other._processes)
+        self._processes += (renumbered(line, procs, parts) for line in other._processes)
         topic = f"t{parts}"
         self._partitions += ({**line, "part": line["part"] + parts, "topic": topic} for line in other._partitions)
         for send in other.sends:
-            send.proc, send.part, send.val = send.proc + procs, send.part + parts, _moved(send.val, procs)
+            send.proc, send.part, send.val = send.proc + procs, send.part + parts, moved(send.val, procs)
+            send.src = moved(send.src, procs)
         for poll in other.polls:
             poll.proc, poll.end = poll.proc + procs, {part + parts: end for part, end in poll.end.items()}
             poll.bad = [(part + parts, off, why) for part, off, why in poll.bad]
             for entry in poll.entries:
                 entry.part += parts
-                entry.pairs = [(off, _moved(val, procs)) for off, val in entry.pairs]
+                entry.pairs = [(off, moved(val, procs)) for off, val in entry.pairs]
         for each in other.others:
-            each.fields = {name: _renumbered(name, value, procs, parts) for name, value in each.fields.items()}
+            each.fields = renumbered(each.fields, procs, parts)
+            each.completion = renumbered(each.completion, procs, parts)
         self.sends += other.sends
         self.polls += other.polls
         self.others += other.others
@@ -281,7 +286,7 @@ class HistoryBuilder:
                 "v": send.val,
                 "k": send.key,
             }
-            inside = {"x": send.txn} if send.txn else {}
+            inside = {**({"x": send.txn} if send.txn else {}), **({"src": send.src} if send.src >= 0 else {})}
             events.append((send.t0, 1, id(send), {**invoked, "d": 0, **inside}))
             if send.st >= 0:
                 done = {"e": "c", "st": send.st, "t": send.t1, "off": send.off, "ts": 0}
@@ -320,20 +325,6 @@ def transacted(
     elif end:
         h.end(txn, end, st)
     return h, values
-
-
-def _moved(val: int, procs: int) -> int:
-    return val + (procs << 40) if val >= 0 else val
-
-
-def _renumbered(name: str, value: Any, procs: int, parts: int) -> Any:
-    if name == "p":
-        return value + procs
-    if name == "at":
-        return {str(int(part) + parts): position for part, position in value.items()}
-    if name == "x" and isinstance(value, str):
-        return f"{value} of {parts}"
-    return value + parts if name == "part" else value
 
 
 def _poll_completion(poll: Poll) -> dict[str, Any]:

@@ -42,12 +42,19 @@ READ = TAIL | {
 }
 """Records are lost that readers got."""
 UNCLEAN = READ | {"wrong-offset", "offset-regression"}
-LATE = frozenset(f"{name}/{LATE_END}" for name in ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"))
+LATE_NAMES = ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c")
+LATE_NAMES += ("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss")
+LATE = frozenset(f"{name}/{LATE_END}" for name in LATE_NAMES)
 OF_TRANSACTIONS = frozenset(
     {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip", "G1a", "dirty-read", "G1c", "zombie-write"}
     | {"hanging-txn", "stuck-consumer"}
 )
 """Permitted too where records of transactions may be lost."""
+
+OF_GROUPS = frozenset(
+    {"lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate", "eos-loss"}
+)
+"""The same of committed positions, members and the inputs of groups."""
 
 COLUMNS = ("", "W1", "WM", "D")
 """Classes of faults; empty: P, N and C."""
@@ -65,6 +72,10 @@ MATRIX: dict[str, tuple[frozenset[str], ...]] = {
     "idempotence off, more than one request in flight": (frozenset({"send-reorder"}),) * 4,
     "read_uncommitted": (frozenset({"G1a", "dirty-read", "torn-txn"}),) * 4,
     "transactions V1": (LATE,) * 4,
+    "auto-commit": (frozenset({"eos-duplicate", "eos-loss"}),) * 4,
+    "positions committed before outputs (at most once)": (frozenset({"eos-loss"}),) * 4,
+    "positions committed after outputs (at least once)": (frozenset({"eos-duplicate"}),) * 4,
+    "positions committed in transactions (exactly once)": (NOBODY,) * 4,
     "truncation to the high watermark": (READ | {"inconsistent-offset", "replica-divergence"},) * 4,
     "Apache Kafka's fetch answers": (frozenset({"lso-violation"}),) * 4,
     "ISR by messages": (frozenset({"stuck-producer", "not-converged"}),) * 4,
@@ -167,10 +178,10 @@ def _fault(column: str) -> PlayedFault:
 
 
 def _as_planned(process: Process, plan: RunConfiguration) -> Process:
-    """A producer with the plan's settings; who reads has its own isolation."""
+    """A producer with the plan's settings; who reads has its own isolation. All commit positions as planned."""
     if process.role != "producer":
-        return process
-    planned = {name: getattr(plan, name) for name in ("acks", "idempotence", "max_in_flight")}
+        return replace(process, settings={**process.settings, "commits": plan.commits})
+    planned = {name: getattr(plan, name) for name in ("acks", "idempotence", "max_in_flight", "commits")}
     return replace(process, client="squall", settings={**process.settings, **planned})
 
 
@@ -284,6 +295,19 @@ def test_where_records_of_transactions_may_be_lost_what_follows_is_permitted_by_
     lossy = "lost-write" in permitted_in(row, column)
     follows = [each for each in judged(plan, column) if each.name in OF_TRANSACTIONS]
     assert {each.name for each in follows} == OF_TRANSACTIONS
+    for each in follows:
+        assert each.permitted is lossy, (each.name, each.evidence)
+        assert each.cell is not None and (each.cell.row, each.cell.under) == (row, column or ALWAYS)
+
+
+@pytest.mark.parametrize("row", [row.name for row in BASE if row.name not in ("acks=0", "acks=1")])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_where_committed_records_may_be_lost_positions_and_outputs_may_be_too(row: str, column: str) -> None:
+    plan = plan_of(row)
+    plan = {**plan, "workload": {**plan["workload"], "commits": "transaction"}}
+    lossy = "lost-write" in permitted_in(row, column)
+    follows = [each for each in judged(plan, column) if each.name in OF_GROUPS]
+    assert {each.name for each in follows} == OF_GROUPS
     for each in follows:
         assert each.permitted is lossy, (each.name, each.evidence)
         assert each.cell is not None and (each.cell.row, each.cell.under) == (row, column or ALWAYS)

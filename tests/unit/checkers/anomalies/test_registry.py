@@ -13,6 +13,7 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for, not_run
+from checkers.history.group_tables import GroupCommit
 from checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
@@ -99,9 +100,23 @@ TAKEN_OUT: dict[Need, Callable[[History], None]] = {
 }
 
 
+def _without_positions(history: History) -> None:
+    history.fetches.truncate(0)
+
+
+TAKEN_OUT[Need.MEMBERS] = lambda history: history.holds.truncate(0)
+TAKEN_OUT[Need.COMMITS] = lambda history: history.commits.truncate(0)
+TAKEN_OUT[Need.POSITIONS] = _without_positions
+TAKEN_OUT[Need.OUTPUTS] = lambda history: history.outputs.truncate(0)
+
+
 def _without_transactions(history: History) -> None:
     history.txns.truncate(0)
     history.members.truncate(0)
+    commits, history.commits = history.commits, Table(GroupCommit)
+    for each in commits.rows():
+        if each.txn < 0:
+            history.commits.append(each)
 
 
 def _without_reads_inside(history: History) -> None:
@@ -146,8 +161,9 @@ def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -
         assert not still
 
 
-SENT_AND_READ = {"send": {"ok": 3, "fail": 1}, "poll": {"ok": 1}, "final_read": {"ok": 1}, "txn": {"ok": 1}}
-PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1}, 0)
+SENT_AND_READ = dict.fromkeys(("poll", "final_read", "txn", "commit", "fetch_offsets"), {"ok": 1})
+SENT_AND_READ |= {"send": {"ok": 3, "fail": 1}}
+PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"}, 0)
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
 FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
 READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
@@ -172,9 +188,10 @@ def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everyt
 
 def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     without = {**SENT_AND_READ, "final_read": {"info": 1}}
-    assert {*FOUND} - listed(without) == {"lost-write", "unseen", "torn-txn", "lost-txn", "hanging-txn"}
+    of_final_reads = {"lost-write", "unseen", "torn-txn", "lost-txn", "hanging-txn", "commit-ahead", "eos-loss"}
+    assert {*FOUND} - listed(without) == of_final_reads
     unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
-    assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset"}
+    assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset", "eos-duplicate", "eos-loss"}
     assert listed({}) == {"replica-divergence", "not-converged"}
 
 
@@ -185,7 +202,8 @@ def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> 
 def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
-    assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"}
+    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss"}  # nobody is in one
+    assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"} | of_groups
 
 
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
@@ -202,9 +220,17 @@ def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() 
 def test_without_transactions_or_without_readers_of_committed_records_nothing_of_transactions_was_looked_for() -> None:
     without = {name: counts for name, counts in SENT_AND_READ.items() if name != "txn"}
     of_transactions = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c", "zombie-write", "hanging-txn"}
-    assert {*FOUND} - listed(without) == of_transactions
+    assert {*FOUND} - listed(without) == of_transactions | {"uncommitted-offset"}
     blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER))
-    assert blind == of_transactions - {"hanging-txn"}
+    assert blind == of_transactions - {"hanging-txn"} | {"eos-duplicate", "eos-loss"}
+
+
+def test_without_groups_nothing_of_them_was_looked_for() -> None:
+    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss"}
+    alone = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL)
+    assert {*FOUND} - listed(SENT_AND_READ, processes=alone) == of_groups
+    untold = {name: counts for name, counts in SENT_AND_READ.items() if name not in ("commit", "fetch_offsets")}
+    assert {*FOUND} - listed(untold) == {"lost-position", "uncommitted-offset", "eos-loss"}
 
 
 def test_what_was_not_looked_for_says_why() -> None:

@@ -1,0 +1,80 @@
+"""commit-ahead: a group's committed position is beyond a record that none of its members got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.group_positions import GROUPS, Place, positions_of
+from checkers.findings import Witness
+from checkers.history.group_tables import CRASHED, FROM_COMMITTED
+from checkers.history.tables import POLL, History
+
+OWN = "squall"
+
+ANOMALIES = (
+    Anomaly(
+        "commit-ahead",
+        Family.GROUPS,
+        "after a restart or rebalance a member resumes at a committed position beyond a record that no member of its "
+        "group ever got",
+        source=GROUPS,
+        other="where the member resumed",
+        needs=(Need.MEMBERS, Need.FINAL_READS),
+        meaning="records were passed over: a group's position was beyond them, and no member had got them",
+        meaning_of_one="record was passed over: a group's position was beyond it, and no member had got it",
+    ),
+)
+
+
+class _Reads:
+    """Who got what, by partition."""
+
+    def __init__(self, history: History) -> None:
+        self.isolation = {process.proc: process.isolation for process in history.processes}
+        self.client = {process.proc: process.client for process in history.processes}
+        group = {hold.proc: hold.group for hold in history.holds.rows()}
+        self.standing: dict[tuple[int, int], dict[int, int]] = {}
+        """(partition, isolation level) to what final reads at it showed: offset -> value."""
+        self.got: dict[tuple[int, int], dict[int, int]] = {}
+        """(group, partition) -> offset -> when a member first got a record there."""
+        for record in history.records.rows():
+            if record.kind == POLL and record.final:
+                here = self.standing.setdefault((record.part, record.iso), {})
+                here[record.off] = max(record.val, here.get(record.off, -1))
+            elif record.kind == POLL and record.proc in group:
+                got = self.got.setdefault((group[record.proc], record.part), {})
+                got[record.off] = min(record.t1, got.get(record.off, record.t1))
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Every record is told of once, with the first member that passed it over.
+
+    Not where an administrator moved positions. A client library that is killed takes with it what it got and did not
+    report: of such a group and partition nothing is said.
+    """
+    reads = _Reads(seen.history)
+    partitions = {partition.part: partition for partition in seen.history.partitions}
+    for place in seen.view(positions_of).places:
+        partition = partitions[place.part]
+        if partition.compacted or place.reset or _untold(place, reads):
+            continue
+        passed: dict[int, tuple[int, int, int, int]] = {}
+        for hold in place.holds:
+            if hold.begun != FROM_COMMITTED:
+                continue
+            lowest = max(place.begins_at(hold.t0), partition.judged_from)
+            got = reads.got.get((place.group, place.part), {})
+            for off, val in reads.standing.get((place.part, reads.isolation[hold.proc]), {}).items():
+                if lowest <= off < hold.pos and not got.get(off, hold.t0 + 1) <= hold.t0:
+                    found = (hold.t0, hold.proc, hold.pos, val)
+                    passed[off] = min(found, passed.get(off, found))
+        for off, (_, proc, pos, val) in passed.items():
+            yield Witness("commit-ahead", "", place.part, off, val, -1, proc, pos)
+
+
+def _untold(place: Place, reads: _Reads) -> bool:
+    return any(hold.how == CRASHED and reads.client[hold.proc] != OWN for hold in place.holds)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,43 @@
+"""eos-duplicate: consume-transform-produce made two visible outputs of one input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.outputs import outputs_of
+from checkers.findings import Witness
+from checkers.history.tables import LATE_END
+
+EOS = "KIP-98, KIP-447: outputs and the positions of their inputs are committed together, or not at all"
+
+ANOMALIES = (
+    Anomaly(
+        "eos-duplicate",
+        Family.GROUPS,
+        "consume-transform-produce: read_committed readers got two outputs that members of one group made of one input",
+        source=EOS,
+        other="the value of the first of these outputs",
+        needs=(Need.OUTPUTS, Need.COMMITTED_READS),
+        meaning="outputs are further ones of an input that has one already",
+        meaning_of_one="output is a further one of an input that has one already",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """An input that stands at two places is two inputs."""
+    outputs = seen.view(outputs_of)
+    for (_, src), made in outputs.made.items():
+        visible = [each for each in made if each.off >= 0]
+        if len(outputs.places.get(src, ())) > 1:
+            continue
+        for each in visible[1:]:
+            evidence = LATE_END if any(one.late_commit for one in visible) else ""
+            out = each.output
+            yield Witness(
+                "eos-duplicate", evidence, out.part, each.off, out.val, out.op, out.proc, visible[0].output.val
+            )
+
+
+CHECK = Check(__name__, ANOMALIES, find)

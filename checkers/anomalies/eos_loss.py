@@ -1,0 +1,84 @@
+"""eos-loss: consume-transform-produce committed the position behind an input, and no output of it is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.eos_duplicate import EOS
+from checkers.anomalies.group_positions import Place, positions_of
+from checkers.anomalies.outputs import outputs_of
+from checkers.findings import Witness
+from checkers.history.tables import LATE_END, POLL, History
+
+ANOMALIES = (
+    Anomaly(
+        "eos-loss",
+        Family.GROUPS,
+        "consume-transform-produce: the commit of a position behind an input was acknowledged, and no read_committed "
+        "reader ever got an output of it, although one read all partitions of the outputs after that to their ends",
+        source=EOS,
+        other="the position that was committed",
+        needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS),
+        meaning="inputs have no output, and their positions are committed",
+        meaning_of_one="input has no output, and its position is committed",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """By the furthest acknowledged position of each partition, and the inputs that final reads show below it."""
+    history = seen.history
+    positions, outputs = seen.view(positions_of), seen.view(outputs_of)
+    judged, inputs = _judged_until(history), _inputs(history)
+    partitions = {partition.part: partition for partition in history.partitions}
+    for place in positions.places:
+        known = [
+            (commit.off, -commit.op, commit)
+            for commit in place.commits
+            if 0 <= positions.known_at(commit) <= judged.get(place.group, -1)
+        ]
+        if not known or not place.holds or place.reset or partitions[place.part].compacted:
+            continue
+        last = max(known)[-1]
+        lowest = max(_begun(place), partitions[place.part].judged_from)
+        for off, val in inputs.get(place.part, {}).items():
+            made = outputs.made.get((place.group, val), [])
+            alone = len(outputs.places[val]) == 1
+            if lowest <= off < last.off and alone and not any(each.off >= 0 for each in made):
+                evidence = LATE_END if any(each.late_abort for each in made) else ""
+                yield Witness("eos-loss", evidence, place.part, off, val, -1, last.proc, last.off)
+
+
+def _begun(place: Place) -> int:
+    return place.begins_at(max(hold.t0 for hold in place.holds))
+
+
+def _judged_until(history: History) -> dict[int, int]:
+    """Group -> when a read_committed reader began that read all partitions of all topics of its outputs to their ends.
+
+    Of a group whose outputs may be removed nothing is judged.
+    """
+    topics: dict[int, set[str]] = {}
+    of_part = {partition.part: partition for partition in history.partitions}
+    for output in history.outputs.rows():
+        topics.setdefault(output.group, set()).add(of_part[output.part].topic)
+    found = {}
+    for group, names in topics.items():
+        to = [partition for partition in history.partitions if partition.topic in names]
+        if not any(partition.compacted or partition.deletable or partition.deleted for partition in to):
+            found[group] = min(partition.committed_t0 for partition in to)
+    return found
+
+
+def _inputs(history: History) -> dict[int, dict[int, int]]:
+    """Partition -> offset -> value of what final read_committed reads showed."""
+    found: dict[int, dict[int, int]] = {}
+    for record in history.records.rows():
+        if record.kind == POLL and record.final and record.iso == 1 and record.val >= 0:
+            here = found.setdefault(record.part, {})
+            here[record.off] = max(record.val, here.get(record.off, -1))
+    return found
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,113 @@
+"""Committed positions of groups: who may have set which one, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkers.anomalies.transactions import ended_late, transactions_of
+from checkers.history.group_tables import Fetched, GroupCommit, Hold
+from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
+
+GROUPS = "Kafka documentation, consumer: a member resumes at the committed position of its group; KIP-848"
+ANY = -1
+"""GroupCommit.off of an administrator's request: what is committed then, nobody knows."""
+
+
+@dataclass(slots=True)
+class Place:
+    """The positions of one group in one partition."""
+
+    group: int
+    part: int
+    commits: list[GroupCommit] = field(default_factory=list)
+    """Wanted ones, and those that an administrator may have made."""
+    fetches: list[Fetched] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+
+    @property
+    def reset(self) -> bool:
+        """An administrator asked for other positions."""
+        return any(commit.off == ANY for commit in self.commits)
+
+    def begins_at(self, t: int) -> int:
+        """Where the group's reading began, for who looks at it at `t`: below it members have left records out because
+        they were told to begin there. Not before some hold began.
+        """
+        held = [hold for hold in self.holds if hold.t0 <= t]
+        by_reset = [hold.pos for hold in held if not hold.begun]
+        return max(by_reset) if by_reset else min(hold.pos for hold in held)
+
+
+@dataclass(slots=True)
+class Positions:
+    """Of all groups."""
+
+    places: list[Place]
+    txns: dict[int, Txn]
+    late: dict[int, frozenset[int]]
+    """As `ended_late`."""
+
+    def late_commit(self, commit: GroupCommit) -> bool:
+        """A late EndTxn may have committed its transaction, whatever its client asked for."""
+        return commit.txn >= 0 and COMMIT in self.late[commit.txn]
+
+    def late_abort(self, commit: GroupCommit) -> bool:
+        """A late EndTxn may have aborted its transaction."""
+        return commit.txn >= 0 and ABORT in self.late[commit.txn]
+
+    def uncommitted(self, commit: GroupCommit, t: int) -> bool:
+        """Nobody had asked for the commit of its transaction by `t`, or nobody ever did."""
+        if commit.txn < 0:
+            return False
+        txn = self.txns[commit.txn]
+        return txn.never_commits or txn.te < 0 or txn.te > t
+
+    def known_at(self, commit: GroupCommit) -> int:
+        """When its success was acknowledged: from then on it is the position, until there is another; -1 if never."""
+        if commit.st != OK or commit.off == ANY:
+            return -1
+        if commit.txn < 0:
+            return commit.t1
+        txn = self.txns[commit.txn]
+        return txn.t1 if txn.committed else -1
+
+    def done_by(self, commit: GroupCommit) -> int:
+        """After that nothing of it can take effect any more; -1 if nobody knows."""
+        if commit.st == INFO or commit.t1 < 0:
+            return -1
+        if commit.txn < 0:
+            return commit.t1
+        txn = self.txns[commit.txn]
+        return txn.t1 if txn.st == OK else -1
+
+    def may_stand(self, commit: GroupCommit, off: int, t: int) -> bool:
+        """Whether it may have made `off` the position that was reported at `t`."""
+        if commit.st == FAIL or commit.t0 > t or commit.off not in (off, ANY):
+            return False
+        return not self.uncommitted(commit, t) or self.late_commit(commit)
+
+
+def positions_of(history: History) -> Positions:
+    """All places in which something was held, committed or reported. Of deleted topics nothing is kept."""
+    places: dict[tuple[int, int], Place] = {}
+    parts = {partition.part for partition in history.partitions if not partition.deleted}
+
+    def place(group: int, part: int) -> Place:
+        return places.setdefault((group, part), Place(group, part))
+
+    for hold in history.holds.rows():
+        place(hold.group, hold.part).holds.append(hold)
+    for fetch in history.fetches.rows():
+        place(fetch.group, fetch.part).fetches.append(fetch)
+    everywhere = []
+    for commit in history.commits.rows():
+        if commit.part < 0:
+            everywhere.append(commit)
+        else:
+            place(commit.group, commit.part).commits.append(commit)
+    for commit in everywhere:
+        for each in places.values():
+            if each.group == commit.group:
+                each.commits.append(commit)
+    kept = [each for key, each in sorted(places.items()) if each.part in parts]
+    return Positions(kept, transactions_of(history).by_op, ended_late(history))

@@ -1,0 +1,66 @@
+"""lost-position: a group's committed position goes back although nobody committed a lower one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
+from checkers.findings import Witness
+from checkers.history.group_tables import Fetched
+from checkers.history.tables import LATE_END
+
+LEAST_RETENTION_NS = 60_000_000_000
+"""Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""
+
+ANOMALIES = (
+    Anomaly(
+        "lost-position",
+        Family.GROUPS,
+        "a committed position is later reported lower, or as never committed, with no commit or reset between",
+        source=GROUPS,
+        other="the position that was committed before",
+        needs=(Need.POSITIONS,),
+        meaning="times a group's committed position was reported lower than it was",
+        meaning_of_one="time a group's committed position was reported lower than it was",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Each report against all that was known before it was asked for."""
+    positions = seen.view(positions_of)
+    for place in positions.places:
+        for fetch in place.fetches:
+            higher = list(_lost(fetch, place, positions))
+            if higher:
+                # What a late EndTxn may have aborted explains nothing that another commit proves.
+                proven, off, proc = max(higher)
+                evidence = "" if proven else LATE_END
+                yield Witness("lost-position", evidence, place.part, fetch.off, -1, fetch.op, proc, off)
+
+
+def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[bool, int, int]]:
+    """(no late EndTxn may have undone it, position, process) of all that were known, are higher, and still hold."""
+    known = [
+        (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
+        for commit in place.commits
+        # Offsets of a transaction may become the position after its end was acknowledged: only who asks for stable
+        # ones waits for that.
+        if fetch.stable or commit.txn < 0
+    ]
+    known += [(each.t0, each.t1, each.off, False, each.proc) for each in place.fetches if each.off >= 0]
+    for t0, since, off, late, proc in known:
+        expired = fetch.off < 0 and fetch.t1 - t0 >= LEAST_RETENTION_NS
+        if since < 0 or since > fetch.t0 or off <= fetch.off or expired:
+            continue
+        replaced = (
+            not 0 <= positions.done_by(commit) < t0
+            for commit in place.commits
+            if positions.may_stand(commit, fetch.off, fetch.t1)
+        )
+        if not any(replaced):
+            yield not late, off, proc
+
+
+CHECK = Check(__name__, ANOMALIES, find)

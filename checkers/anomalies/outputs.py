@@ -1,0 +1,48 @@
+"""What members of groups made of what they had read, and which of it read_committed readers got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkers.anomalies.transactions import ended_late, transactions_of
+from checkers.history.group_tables import Output
+from checkers.history.tables import ABORT, COMMIT, POLL, History
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One output."""
+
+    output: Output
+    off: int
+    """The lowest offset at which a read_committed reader got it; -1: none did."""
+    late_commit: bool
+    """A late EndTxn may have committed its transaction: `LATE_END`."""
+    late_abort: bool
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Of all groups."""
+
+    made: dict[tuple[int, int], list[Made]] = field(default_factory=dict)
+    """(group, value of the input) -> what was made of it, in the order of the sends."""
+    places: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    """Value -> (partition, offset) of all reads of it."""
+
+
+def outputs_of(history: History) -> Outputs:
+    """Every output of a history."""
+    found = Outputs()
+    lowest: dict[int, int] = {}
+    for record in history.records.rows():
+        if record.kind == POLL and record.val >= 0:
+            found.places.setdefault(record.val, set()).add((record.part, record.off))
+            if record.iso == 1:
+                lowest[record.val] = min(record.off, lowest.get(record.val, record.off))
+    of_value, late = transactions_of(history).of_value, ended_late(history)
+    for output in sorted(history.outputs.rows()):
+        ends = late[of_value[output.val].op] if output.val in of_value else frozenset()
+        made = Made(output, lowest.get(output.val, -1), COMMIT in ends, ABORT in ends)
+        found.made.setdefault((output.group, output.src), []).append(made)
+    return found

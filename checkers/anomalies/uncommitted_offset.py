@@ -1,0 +1,47 @@
+"""uncommitted-offset: offsets of a transaction that did not commit are a group's position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.group_positions import positions_of
+from checkers.findings import Witness
+from checkers.history.tables import LATE_END
+
+ANOMALIES = (
+    Anomaly(
+        "uncommitted-offset",
+        Family.TRANSACTIONS,
+        "a coordinator reported a group's position that only a transaction wanted to commit which was aborted, which "
+        "failed, or whose commit nobody had asked for yet",
+        source="KIP-98: offsets of a transaction become the group's position only if it commits",
+        other="the operation that was told of the position",
+        needs=(Need.TRANSACTIONS, Need.COMMITS, Need.POSITIONS),
+        meaning="times a group's position was that of a transaction that did not commit",
+        meaning_of_one="time a group's position was that of a transaction that did not commit",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Each report that transactions explain which had not committed, and nothing else."""
+    positions = seen.view(positions_of)
+    for place in positions.places:
+        for fetch in place.fetches:
+            wanted = [commit for commit in place.commits if commit.off == fetch.off >= 0 and commit.t0 <= fetch.t1]
+            wrong = [commit for commit in wanted if positions.uncommitted(commit, fetch.t1)]
+            # A commit that failed for certain explains nothing, in a transaction or outside.
+            right = any(
+                positions.may_stand(commit, fetch.off, fetch.t1) and not positions.uncommitted(commit, fetch.t1)
+                for commit in place.commits
+            )
+            if wrong and not right:
+                first = min(wrong, key=lambda commit: commit.txn)
+                evidence = LATE_END if any(map(positions.late_commit, wrong)) else ""
+                yield Witness(
+                    "uncommitted-offset", evidence, place.part, fetch.off, -1, first.txn, first.proc, fetch.op
+                )
+
+
+CHECK = Check(__name__, ANOMALIES, find)

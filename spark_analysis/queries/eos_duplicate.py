@@ -1,0 +1,28 @@
+"""eos-duplicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+with visible as (
+  select o.*, coalesce(t.late_commit, false) late
+  from made o left join txn_values t on t.val = o.val where o.off >= 0),
+numbered as (
+  select *, row_number() over (partition by `group`, src order by op) nth,
+         first_value(val) over (partition by `group`, src order by op) first,
+         max(late) over (partition by `group`, src) any_late
+  from visible)
+select 'eos-duplicate' anomaly, if(any_late, 'late end', '') evidence, part, off, val, op, bigint(proc) proc,
+       first other
+from numbered left anti join twice on twice.val = src
+where nth > 1
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.eos_duplicate`."""
+    return [Select(SQL, ("made", "twice", "txn_values"))] if history.outputs else []

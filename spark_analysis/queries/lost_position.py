@@ -1,0 +1,39 @@
+"""lost-position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.anomalies.lost_position import LEAST_RETENTION_NS
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select, has_positions
+
+SQL = f"""
+with known as (
+  select grp, part, off, t0, since, txn, late_abort, proc from group_commits where since >= 0
+  union all
+  select `group`, part, off, t0, t1, -1L, false, proc from fetches where off >= 0),
+contradicted as (
+  select f.op, k.proc, f.`group` grp, f.part, f.off, f.t1, k.t0 known_t0, k.off known, k.late_abort
+  from fetches f join known k on k.grp = f.`group` and k.part = f.part
+  join partitions p on p.part = f.part
+  where k.since <= f.t0 and k.off > f.off and (f.stable = 1 or k.txn < 0) and not p.deleted
+    and (f.off >= 0 or f.t1 - k.t0 < {LEAST_RETENTION_NS}L)),
+lost as (
+  select * from contradicted c
+  where not exists (
+    select 1 from group_commits d
+    where d.grp = c.grp and d.part = c.part and d.st <> 1 and d.t0 <= c.t1 and d.off in (c.off, -1)
+      and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > c.t1))))
+      and (d.done_by < 0 or d.done_by >= c.known_t0)))
+select 'lost-position' anomaly, if(first.proven, '', 'late end') evidence, part, off, -1L val, op,
+       bigint(first.proc) proc, first.known other
+from (
+  select part, off, op, max(struct(not late_abort as proven, known, proc)) first
+  from lost group by part, off, op)
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.lost_position`."""
+    return [Select(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []

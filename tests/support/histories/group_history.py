@@ -1,0 +1,74 @@
+"""Histories of consumer groups, written by hand: who was assigned what, what was committed, what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from checkers.history.tables import OK
+from tests.support.histories.builder import HistoryBuilder, Other, Send
+
+GROUP = "g"
+
+
+class GroupHistory(HistoryBuilder):
+    """Members of one group. Each call takes place a millisecond after the one before it."""
+
+    def member(self, **settings: Any) -> int:
+        """A consumer."""
+        return self.process("reader", **{"group": GROUP, "isolation": 0, "auto_commit": False, **settings})
+
+    def pipe(self, **settings: Any) -> int:
+        """A process that reads, writes outputs in transactions, and commits its positions with them."""
+        return self.producer(**{"group": GROUP, "isolation": 1, "commits": "transaction", **settings})
+
+    def joined(self, proc: int, parts: Iterable[int], gen: int = 1) -> None:
+        """A generation's assignment."""
+        self._of_group("joined", proc, gen, parts=list(parts), leader=False, protocol="range")
+
+    def assigned(self, proc: int, at: dict[int, int], gen: int = 1, begun: str = "committed") -> None:
+        """It may read these partitions from these positions on."""
+        positions = {str(part): position for part, position in at.items()}
+        starts = dict.fromkeys(positions, begun)
+        self._of_group("assigned", proc, gen, at=positions, owned=list(at), **{"from": starts})
+
+    def revoked(self, proc: int, parts: Iterable[int], beat: int = -1, gen: int = 1) -> None:
+        """It gives them up. beat: when it sent the last request that the coordinator accepted."""
+        self._of_group("revoked", proc, gen, parts=list(parts), at={}, beat=beat)
+
+    def lost(self, proc: int, parts: Iterable[int], why: str = "UNKNOWN_MEMBER_ID", beat: int = -1) -> None:
+        """It learns that they are its own no longer."""
+        self._of_group("lost", proc, -1, parts=list(parts), at={}, beat=beat, why=why)
+
+    def commit(
+        self, proc: int, at: dict[int, int], *, st: int = OK, gen: int = 1, txn: Other | None = None, **more: Any
+    ) -> Other:
+        """Commit these positions. st: INFO leaves open whether it was done; -1: it is never answered."""
+        positions = {str(part): off for part, off in at.items()}
+        inside = {} if txn is None else {"x": txn}
+        fields = {"p": proc, "g": GROUP, "m": f"m{proc}", "gen": gen, "at": positions, "why": "manual", **inside}
+        other = Other(self.tick(), "commit", fields)
+        self.others.append(other)
+        if st >= 0:
+            other.t1, other.completion = self.tick(), {"st": st, **more}
+        return other
+
+    def fetched(self, proc: int, off: dict[int, int], *, stable: bool = True) -> Other:
+        """Ask for committed positions, and get these."""
+        fields = {"p": proc, "g": GROUP, "m": "", "gen": -1, "parts": list(off), "stable": stable}
+        other = self.operation(proc, "fetch_offsets", **fields)
+        other.completion["off"] = {str(part): offset for part, offset in off.items()}
+        return other
+
+    def reset(self, proc: int, what: str = "reset_offsets", **more: Any) -> Other:
+        """An administrator changes the group's positions."""
+        return self.operation(proc, "admin", what=what, group=GROUP, **more)
+
+    def output(self, proc: int, src: int, part: int, off: int, txn: Other | None = None) -> Send:
+        """Write what was made of the input with the value `src`, and be acknowledged."""
+        send = self.send(proc, part, txn=txn)
+        send.src = src
+        return self.ok(send, off)
+
+    def _of_group(self, kind: str, proc: int, gen: int, **fields: Any) -> None:
+        self.event(kind, p=proc, g=GROUP, m=f"m{proc}", gen=gen, inst="", **fields)

@@ -1,0 +1,34 @@
+"""Lines of a history that becomes part of a larger one: processes, partitions, groups and values get new numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+BY_PART = ("at", "off", "from", "errs")
+"""Fields that are objects by partition."""
+PARTS = ("parts", "owned")
+
+
+def moved(val: int, procs: int) -> int:
+    """A value of a process whose number grows by `procs`."""
+    return val + (procs << 40) if val >= 0 else val
+
+
+def renumbered(fields: Mapping[str, Any], procs: int, parts: int) -> dict[str, Any]:
+    """The fields of a line."""
+    return {name: _renumbered(name, value, procs, parts) for name, value in fields.items()}
+
+
+def _renumbered(name: str, value: Any, procs: int, parts: int) -> Any:
+    if name == "p":
+        return value + procs
+    if name in BY_PART and isinstance(value, Mapping):
+        return {str(int(part) + parts): each for part, each in value.items()}
+    if name in PARTS:
+        return [part + parts for part in value]
+    if name in ("x", "g", "group") and isinstance(value, str):
+        return f"{value} of {parts}"
+    if name == "settings" and "group" in value:
+        return {**value, "group": f"{value['group']} of {parts}"}
+    return value + parts if name == "part" and value >= 0 else value

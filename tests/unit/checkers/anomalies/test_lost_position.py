@@ -1,0 +1,210 @@
+"""Committed positions that went back, and the nearest histories in which they may be what was reported."""
+
+from __future__ import annotations
+
+from checkers.history.tables import FAIL, INFO
+from tests.support.histories.builder import GeneratedHistory
+from tests.support.histories.case import Cases
+from tests.support.histories.group_history import GroupHistory
+
+CASES = Cases()
+test_the_reference = CASES.test()
+FOUND = ("lost-position", "")
+
+
+def _committed(off: int = 5) -> tuple[GroupHistory, int]:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: off})
+    return h, member
+
+
+@CASES.case("a committed position is reported lower", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed(5)
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a committed position is reported as never committed", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("a position that was reported is later reported lower", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 3})
+    h.commit(member, {0: 5}, st=INFO)
+    h.fetched(member, {0: 5})
+    h.fetched(member, {0: 3})
+    return h
+
+
+@CASES.case("a commit that failed explains nothing", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.commit(member, {0: 4}, st=FAIL)
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("an earlier commit of the lower position, long done, explains nothing", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4})
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("offsets of a committed transaction are gone for one who asks for stable ones", FOUND)
+def _() -> GroupHistory:
+    h, pipe = _in_transaction("commit")
+    h.fetched(pipe, {0: 4})
+    return h
+
+
+@CASES.case("somebody committed a lower position between")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.commit(h.member(), {0: 4})
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a commit without an answer may take effect at any time")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4}, st=INFO)
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a commit that is never answered may take effect at any time")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4}, st=-1)
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("of two commits side by side either may be the last")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    first = h.commit(member, {0: 4})
+    second = h.commit(member, {0: 5})
+    first.t1 = second.t1
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a commit that was not acknowledged need not be there")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4})
+    h.commit(member, {0: 5}, st=INFO)
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a partition that was refused was not committed")
+def _() -> GroupHistory:
+    h = GroupHistory(2)
+    member = h.member()
+    h.commit(member, {0: 5, 1: 5}, st=FAIL, errs={"0": "UNKNOWN_TOPIC_OR_PARTITION"})
+    h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("the partition beside one that was refused was committed", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory(2)
+    member = h.member()
+    h.commit(member, {0: 5, 1: 5}, st=FAIL, errs={"0": "UNKNOWN_TOPIC_OR_PARTITION"})
+    h.fetched(member, {1: -1})
+    return h
+
+
+@CASES.case("who asks before the commit is answered may get the old position")
+def _() -> GroupHistory:
+    h, member = _committed()
+    asked = h.fetched(member, {0: 4})
+    asked.t0 = h.others[0].t1 - 1
+    return h
+
+
+@CASES.case("an administrator set another position")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member)
+    h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("offsets expire, at the earliest a minute after they were committed")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.tick(60_000_000_000)
+    h.fetched(member, {0: -1})
+    return h
+
+
+def _in_transaction(how: str) -> tuple[GroupHistory, int]:
+    h = GroupHistory()
+    pipe = h.pipe()
+    h.initialised(pipe)
+    before = h.begin(pipe)
+    h.commit(pipe, {0: 4}, txn=before)
+    h.end(before, "commit")
+    txn = h.begin(pipe)
+    h.commit(pipe, {0: 5}, txn=txn)
+    h.end(txn, how)
+    return h, pipe
+
+
+@CASES.case("offsets of an aborted transaction are no position")
+def _() -> GroupHistory:
+    h, pipe = _in_transaction("abort")
+    h.fetched(pipe, {0: 4})
+    return h
+
+
+@CASES.case("offsets of a committed transaction may come late for one who does not ask for stable ones")
+def _() -> GroupHistory:
+    h, pipe = _in_transaction("commit")
+    h.fetched(pipe, {0: 4}, stable=False)
+    return h
+
+
+@CASES.case("a late abort of an earlier transaction may have taken the offsets", ("lost-position", "late end"))
+def _() -> GroupHistory:
+    h = GroupHistory()
+    pipe = h.pipe(request_timeout_ms=0)
+    h.initialised(pipe)
+    before = h.begin(pipe)
+    h.commit(pipe, {0: 3}, txn=before)
+    h.end(before, "abort")
+    before.completion["unanswered"] = 1
+    txn = h.begin(pipe)
+    h.commit(pipe, {0: 5}, txn=txn)
+    h.end(txn, "commit")
+    h.fetched(pipe, {0: -1})
+    return h
+
+
+@CASES.plant("lost-position")
+def _(history: GeneratedHistory) -> None:
+    h, member = _committed()
+    h.fetched(member, {0: 2})
+    history.take_in(h)
