@@ -434,8 +434,11 @@ class Runtime(Protocol):
         Evidence: hits (how many calls it failed or slowed), ended_ns.
         """
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
-        """Flip bits in a closed segment on a node's disk. This cannot be healed.
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
+    ) -> Evidence:
+        """Flip bits in a closed segment on a node's disk. This cannot be healed. checked: bits that a checksum covers.
+        epoch: bits of leader epochs, which none covers.
 
         Evidence: path (None if there is no closed segment), offset, before, after (digests of the file), t_ns.
         """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from chaos.faults import proofs
-from chaos.faults.kind import Draw, Kind, Number, Trait
+from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, objects
+from chaos.runtimes.damage import Where
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -18,7 +19,8 @@ async def play(stage: Stage, p: Played) -> None:
     may notice.
     """
     stage.begun(p)
-    rotten = [await stage.runtime.rot(node, bits=int(p.fault.params["bits"])) for node in p.resolved]
+    bits, where = int(p.fault.params["bits"]), cast(Where, p.fault.params["where"])
+    rotten = [await stage.runtime.rot(node, bits=bits, where=where) for node in p.resolved]
     if not any(each.get("path") for each in rotten):
         raise Unresolved("there is no closed segment to rot")
     await stage.rest(p)
@@ -42,7 +44,7 @@ KIND = Kind(
     title="bits flip in a closed segment of a partition",
     fault_class="D",
     duration_s=Number(0.1, 600, 1),
-    params={"bits": Number(1, 1000, 1)},
+    params={"bits": Number(1, 1000, 1), "where": Choice(("checked", "epoch"), "checked")},
     traits=frozenset({Trait.DAMAGES_FILES, Trait.NEEDS_FILES}),
     draw=Draw(params=lambda rng: {"bits": rng.choice((1, 8))}),
     play=play,

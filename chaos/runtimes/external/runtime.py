@@ -340,7 +340,9 @@ class ExternalRuntime:
         """Refused: Squall does not upgrade somebody else's broker."""
         _refuse("version that is ours to change", f"node {node}")
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
+    ) -> Evidence:
         """As `Runtime.rot`."""
         _refuse("disk that can be hurt", f"node {node}")
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from random import Random
 
 from chaos.runtimes.contract import Evidence
+from chaos.runtimes.damage import Where, rotten_bits
 
 
-def rot(data: Path, path_glob: str, bits: int, rng: Random) -> Evidence:
+def rot(data: Path, path_glob: str, bits: int, where: Where, rng: Random) -> Evidence:
     """Flip `bits` different bits of one closed file below a log directory. Evidence as `Runtime.rot`, with `offsets`.
 
     A segment or index is closed if a later one follows in its directory: nothing writes to it any more.
@@ -22,7 +23,7 @@ def rot(data: Path, path_glob: str, bits: int, rng: Random) -> Evidence:
         return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}
     path = rng.choice(possible)
     content = path.read_bytes()
-    flipped = sorted(rng.sample(range(len(content) * 8), min(bits, len(content) * 8)))
+    flipped = rotten_bits(told[path], content, bits, where, rng)
     with path.open("r+b") as file:
         for bit in flipped:
             file.seek(bit // 8)
@@ -32,7 +33,7 @@ def rot(data: Path, path_glob: str, bits: int, rng: Random) -> Evidence:
             file.flush()
     return {
         "path": told[path],
-        "offset": flipped[0] // 8,
+        "offset": flipped[0] // 8 if flipped else None,
         "offsets": [bit // 8 for bit in flipped],
         "bits": len(flipped),
         "before": hashlib.sha256(content).hexdigest(),

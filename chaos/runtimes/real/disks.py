@@ -11,7 +11,7 @@ import trio
 
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
-from chaos.runtimes.damage import How, damage
+from chaos.runtimes.damage import How, Where, damage
 from chaos.runtimes.real.bit_rot import rot
 from chaos.runtimes.real.brokers import BrokerNode, Brokers
 from chaos.runtimes.real.orders import NodeFaults
@@ -88,11 +88,11 @@ class Disks:
         await self._taken_over(found, faults)
         return {"hits": 0 if number is None else faults.hits(number), "ended_ns": time.monotonic_ns()}
 
-    async def rot(self, node: int, path_glob: str, bits: int) -> Evidence:
+    async def rot(self, node: int, path_glob: str, bits: int, where: Where) -> Evidence:
         """As `Runtime.rot`."""
         found = self._brokers[node]
         rng = Random(repr((self._seed, "rot", node, found.files.incarnation)))
-        rotten = await trio.to_thread.run_sync(rot, found.files.data, path_glob, bits, rng)
+        rotten = await trio.to_thread.run_sync(rot, found.files.data, path_glob, bits, where, rng)
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:

@@ -28,7 +28,7 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.damage import How
+from chaos.runtimes.damage import How, Where
 from chaos.runtimes.layout import INTERNAL, Layout
 from chaos.runtimes.real import inquiry
 from chaos.runtimes.real.blueprint import Blueprint
@@ -220,9 +220,11 @@ class RealRuntime:
         """As `Runtime.heal_disk`."""
         return await self._disks.heal(name, node)
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
+    ) -> Evidence:
         """As `Runtime.rot`."""
-        return await self._disks.rot(node, path_glob, bits)
+        return await self._disks.rot(node, path_glob, bits, where)
 
     async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
         """As `Runtime.damage`."""

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 
 from broker.env import Fs
 from chaos.runtimes.contract import DiskFault, Evidence
-from chaos.runtimes.damage import How, drawn, evidence
+from chaos.runtimes.damage import How, Where, drawn, evidence
 from chaos.runtimes.sim.disk_content import Content, Loss
 from chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
@@ -114,14 +114,15 @@ class Disk:
         """Seconds that a "write" or an "fsync" takes longer at present. The disk does not wait; the Env does."""
         return self.faults.delay_s(op)
 
-    def rot(self, path_glob: str, rng: random.Random, bits: int = 1) -> Evidence:
-        """Flip `bits` different bits of one file, in the cache too: it is read as it stands on the disk.
+    def rot(self, path_glob: str, rng: random.Random, bits: int = 1, where: Where = "checked") -> Evidence:
+        """Flip `bits` different bits of one file, in the cache too: it is read as it stands on the disk. Which bits may
+        flip: `chaos.runtimes.damage`.
 
         Drawn from the durable files with nothing unsynced; of files named by an offset (segments, indexes) the last in
         its directory is still written to, and spared. Evidence: path (None: there is none), offset (of the first bit's
         byte), offsets, bits, before, after (SHA-256 of the file).
         """
-        return rot(self.names, path_glob, rng, bits)
+        return rot(self.names, path_glob, rng, bits, where)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
         """A file loses its end, or a directory loses a file, durably and without an error. `chaos.runtimes.damage`

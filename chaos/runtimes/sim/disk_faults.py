@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from chaos.runtimes.damage import Where, rotten_bits
 from chaos.runtimes.sim.disk_names import FileNode, Names, failure
 
 TRUNCATION = -1
@@ -110,7 +111,7 @@ def used(names: Names) -> int:
     return sum(len(node.content.cached) for _, node in names.files())
 
 
-def rot(names: Names, path_glob: str, rng: random.Random, bits: int) -> Evidence:
+def rot(names: Names, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
     """As Disk.rot."""
     closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
     if not closed:
@@ -118,12 +119,12 @@ def rot(names: Names, path_glob: str, rng: random.Random, bits: int) -> Evidence
     path, node = closed[rng.randrange(len(closed))]
     cached = node.content.cached
     before = hashlib.sha256(cached).hexdigest()
-    flipped = sorted(rng.sample(range(len(cached) * 8), min(bits, len(cached) * 8)))
+    flipped = rotten_bits(path, cached, bits, where, rng)
     for bit in flipped:
         cached[bit // 8] ^= 1 << bit % 8
     return {
         "path": path,
-        "offset": flipped[0] // 8,
+        "offset": flipped[0] // 8 if flipped else None,
         "offsets": [bit // 8 for bit in flipped],
         "bits": len(flipped),
         "before": before,

@@ -28,7 +28,7 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.damage import How
+from chaos.runtimes.damage import How, Where
 from chaos.runtimes.sim import inquiry
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimEnv
@@ -316,11 +316,13 @@ class SimRuntime:
         """As `Runtime.upgrade_node`."""
         raise Refused(f"node {node}: in a simulation there is one version of the broker, the one that simulates")
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
+    ) -> Evidence:
         """As `Runtime.rot`."""
         rng: Random = self.world.rng("rot", node, self.world.kernel.now)
         await trio.lowlevel.checkpoint()
-        return {**self._node(node).disk.rot(path_glob, rng, bits), "t_ns": self.world.now_ns()}
+        return {**self._node(node).disk.rot(path_glob, rng, bits, where), "t_ns": self.world.now_ns()}
 
     async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
         """As `Runtime.damage`."""

@@ -4,7 +4,7 @@ there is proof, and none where somebody undid the fault under the nemesis's feet
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -53,8 +53,10 @@ class Undone:
     async def damage(self, node: int, how: Any, *, size: int = 1000) -> Evidence:
         return {"path": None}
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
-        return await self._runtime.rot(node, path_glob="no such file", bits=bits)
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
+    ) -> Evidence:
+        return await self._runtime.rot(node, path_glob="no such file", bits=bits, where=where)
 
 
 async def played(

@@ -140,7 +140,7 @@ def segments(tmp_path: Path) -> Path:
 
 
 def test_bits_and_files_that_stay_as_they_were_are_no_damage(segments: Path) -> None:
-    rotten = bit_rot.rot(segments, "*.log", 1, Random(1))
+    rotten = bit_rot.rot(segments, "*.log", 1, "checked", Random(1))
     assert rotten["path"]
     assert rotten["before"] == rotten["after"], "which the nemesis takes for no rot"
     for how in ("file", "tail"):

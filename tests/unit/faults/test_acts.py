@@ -143,7 +143,9 @@ class World:
         self.healed += 1
         return {"hits": self.hits}
 
-    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> dict[str, Any]:
+    async def rot(
+        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: str = "checked"
+    ) -> dict[str, Any]:
         return {"path": "a.log", "before": "x", "after": "y"} if self.hits else {"path": None}
 
     async def kill(self, node: int) -> dict[str, Any]:

@@ -73,13 +73,13 @@ def test_only_closed_segments_rot(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for base in (0, 7):
         (folder / f"{base:020}.log").write_bytes(bytes(100))
-    told = rot(tmp_path / "data", "*.log", 3, Random(1))
+    told = rot(tmp_path / "data", "*.log", 3, "checked", Random(1))
     assert told["path"] == f"data/t-0/{0:020}.log"
     assert told["before"] != told["after"]
     changed = (folder / f"{0:020}.log").read_bytes()
     assert sum(byte.bit_count() for byte in changed) == 3
     assert (folder / f"{7:020}.log").read_bytes() == bytes(100)
-    assert rot(tmp_path / "data", "*.index", 1, Random(1))["path"] is None
+    assert rot(tmp_path / "data", "*.index", 1, "checked", Random(1))["path"] is None
 
 
 def test_a_drawn_fault_of_fsyncs_is_one_of_writes_where_nobody_may_sync() -> None:
