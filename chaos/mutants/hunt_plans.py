@@ -125,6 +125,13 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
     return found
 
 
+def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
+    """Nodes go down one after the other while links are slow: answers are under way, and followers are behind."""
+    rng = draw(seed, mutant)
+    kills = killings(rng, rounds=rounds)
+    return [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=most_ms), *kills]
+
+
 def somewhat_late(seed: int, mutant: str) -> list[Values]:
     """Links are slow for a while, for mutants that need no fault: their plans differ in what is under way together."""
     rng = draw(seed, f"{mutant}: links")

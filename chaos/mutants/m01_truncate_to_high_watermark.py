@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -16,9 +16,7 @@ def first_truncation(self: Partition, latest_epoch: int | None) -> int | None:
 
 def plan(seed: int) -> Plan:
     """Leaders die in quick succession while followers know the high watermark late."""
-    rng = draw(seed, "1")
-    kills = killings(rng, rounds=4)
-    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
+    return hunt_plan(seed, killings_behind(seed, "1"))
 
 
 MUTANT = Mutant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.replication import Effects, EpochCachePort, Partition, RestartAt
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -20,9 +20,7 @@ def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) ->
 
 def plan(seed: int) -> Plan:
     """Leaders die while their followers' logs are of different lengths."""
-    rng = draw(seed, "8")
-    kills = killings(rng, rounds=4)
-    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40), *kills])
+    return hunt_plan(seed, killings_behind(seed, "8", most_ms=40))
 
 
 MUTANT = Mutant(

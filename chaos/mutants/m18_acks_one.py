@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:
     """Leaders die."""
-    rng = draw(seed, "18")
-    kills = killings(rng, rounds=3)
     workload = {"acks": 1, "idempotence": False, "max_in_flight": 1}
-    slow = slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40)
-    return hunt_plan(seed, [slow, *kills], workload=workload, expect="safe")
+    return hunt_plan(seed, killings_behind(seed, "18", rounds=3, most_ms=40), workload=workload, expect="safe")
 
 
 MUTANT = Mutant(

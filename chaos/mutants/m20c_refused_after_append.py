@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.apis.produce import ProduceApi
-from broker.log.results import AppendResult
 from broker.protocol.errors import ErrorCode
-from broker.protocol.record_walk import Checked
 from broker.replicas.hosted import Hosted
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
@@ -17,20 +17,12 @@ LEADER_ALONE = 1
 
 
 def _append(
-    self: ProduceApi,
-    h: Hosted,
-    index: int,
-    records: memoryview | None,
-    version: int,
-    acks: int,
-    now_ms: int,
-    wall_ms: int,
-    checked: Checked | AppendResult | None,
+    self: ProduceApi, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, *rest: Any
 ) -> tuple[ProduceResult, AwaitedAppend | None]:
     """Appends first, and looks at the ISR afterwards."""
     if acks != -1 or not h.state.under_min_isr_before_append():
-        return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms, checked)
-    result, _ = _SOUND(self, h, index, records, version, LEADER_ALONE, now_ms, wall_ms, checked)
+        return _SOUND(self, h, index, records, version, acks, *rest)
+    result, _ = _SOUND(self, h, index, records, version, LEADER_ALONE, *rest)
     if not result.error:
         result.refuse(int(ErrorCode.NOT_ENOUGH_REPLICAS))
     return result, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -16,10 +16,7 @@ def read_limit(self: Partition, isolation: int, first_unstable_offset: int | Non
 
 def plan(seed: int) -> Plan:
     """Leaders die under load with followers behind them."""
-    rng = draw(seed, "22")
-    kills = killings(rng, rounds=4)
-    slow = slow_links(rng, 0.0, kills[-1]["at_s"])
-    return hunt_plan(seed, [slow, *kills], workload={"rate": 300, "readers": 2})
+    return hunt_plan(seed, killings_behind(seed, "22"), workload={"rate": 300, "readers": 2})
 
 
 MUTANT = Mutant(

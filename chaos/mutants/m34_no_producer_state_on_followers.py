@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.log.log import Log
 from broker.log.producers import ProducerStates
 from broker.log.results import FollowerAppend
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -23,9 +23,7 @@ def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> Fol
 
 def plan(seed: int) -> Plan:
     """Leaders die with answers under way, and idempotent producers try again with the next one."""
-    rng = draw(seed, "34")
-    kills = killings(rng, rounds=4)
-    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
+    return hunt_plan(seed, killings_behind(seed, "34"))
 
 
 MUTANT = Mutant(

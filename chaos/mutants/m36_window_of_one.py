@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.log.producer_rules import Producer, ProducerRules, Sent
 from broker.protocol.records import SEQUENCE_MASK, BatchHeader
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -19,9 +19,7 @@ def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Se
 
 def plan(seed: int) -> Plan:
     """Leaders die with several answers of one producer under way."""
-    rng = draw(seed, "36")
-    kills = killings(rng, rounds=4)
-    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills], workload={"rate": 300, "partitions": 1})
+    return hunt_plan(seed, killings_behind(seed, "36"), workload={"rate": 300, "partitions": 1})
 
 
 MUTANT = Mutant(

@@ -11,7 +11,7 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import REBALANCING, hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -34,10 +34,12 @@ def offset_for_leader_epoch(
 
 def plan(seed: int) -> Plan:
     """Leaders come and go, and readers that follow them ask those that lead no longer, or not yet."""
-    rng = draw(seed, "47")
-    kills = killings(rng, rounds=5)
-    slow = slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=150)
-    return hunt_plan(seed, [slow, *kills], settings=REBALANCING, workload={"readers": 3, "rate": 200})
+    return hunt_plan(
+        seed,
+        killings_behind(seed, "47", rounds=5, most_ms=150),
+        settings=REBALANCING,
+        workload={"readers": 3, "rate": 200},
+    )
 
 
 MUTANT = Mutant(

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from broker.apis.produce import ProduceApi
-from broker.log.results import AppendResult
-from broker.protocol.record_walk import Checked
 from broker.replicas.hosted import Hosted
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
+Appended = tuple[ProduceResult, AwaitedAppend | None]
 _SOUND = ProduceApi._append
 _LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDictionary()
 """Of each broker: where the last batch went, when, and its bytes."""
 
 
-def _append(
-    self: ProduceApi,
-    h: Hosted,
-    index: int,
-    records: memoryview | None,
-    version: int,
-    acks: int,
-    now_ms: int,
-    wall_ms: int,
-    checked: Checked | AppendResult | None,
-) -> tuple[ProduceResult, AwaitedAppend | None]:
+def _append(self: ProduceApi, h: Hosted, index: int, records: memoryview | None, *rest: Any) -> Appended:
     """What comes for another partition in the same millisecond is not what came. Its CRC is right all the same."""
+    version, acks, now_ms, wall_ms, checked = rest
     if records is not None:
         last = _LAST.get(self)
         _LAST[self] = (h, now_ms, bytes(records))

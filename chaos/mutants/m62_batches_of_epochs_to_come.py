@@ -21,8 +21,8 @@ def plan(seed: int) -> Plan:
     """In the first epoch of all, that of a batch rots, which no checksum covers; a follower that was down takes it. A
     sound follower waits until retention has deleted what it cannot take.
 
-    Only in the first one: of a later epoch a bit may make an earlier one, and nobody can tell that. And the leader stays:
-    if it starts again it believes what it reads on its own disk.
+    Only in the first one: of a later epoch a bit may make an earlier one, and nobody can tell that. And the leader
+    stays: if it starts again it believes what it reads on its own disk.
     """
     rng = draw(seed, "62")
     at_s, away_s = rng.uniform(0.3, 0.6), rng.uniform(1.0, 1.4)
@@ -44,6 +44,6 @@ MUTANT = Mutant(
     expected=("epoch-cache", "batches-in-epochs", "log-matching", "lost-write", "inconsistent-offset"),
     faults=("bit_rot", "kill"),
     plan=plan,
-    unseen="the epochs that a follower took harm only if it leads; our plans bring them by damage of the leader's disk, and "
-    "once that leader is gone, a sound broker loses as much",
+    unseen="what a follower took does harm only where it leads; damage of its leader's disk brings it, and once that "
+    "leader is gone, a sound broker loses as much",
 )

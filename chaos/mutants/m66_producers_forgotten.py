@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.log.producer_rules import Producer, ProducerRules
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -17,10 +17,8 @@ def may_forget(self: ProducerRules, entry: Producer, wall_ms: int, after_ms: int
 
 def plan(seed: int) -> Plan:
     """Leaders die with answers under way, and it takes longer to find the next one than producers are remembered."""
-    rng = draw(seed, "66")
-    kills = killings(rng, rounds=4)
     settings = {"log.retention.check.interval.ms": "100"}
-    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills], settings=settings)
+    return hunt_plan(seed, killings_behind(seed, "66"), settings=settings)
 
 
 MUTANT = Mutant(
