@@ -221,6 +221,8 @@ def _holders(story: Story, record: Placed) -> Iterator[str]:
         yield f"{how}, {_brokers(state.holders)} had {name}{beside}."
     if name in story.told.lost:
         yield f"No log held {name} any more from {story.told.lost[name]:.3f} s on."
+    elif record.name in story.told.mistaken:
+        yield f"Nobody: {name} was taken for a batch that was sent before, and never appended."
     elif record.offset < 0:
         yield f"At which offset {name} was put is not known: its producer was not told, and no read found it."
     else:

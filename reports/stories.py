@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from checkers.history.values import producer_of, sequence_of
@@ -49,7 +50,7 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
         offset = next((row["off"] for row in rows if row["kind"] == 0 and row["off"] >= 0), -1)
     acked = [at for row in rows if row["kind"] == 0 and row["st"] == 0 and (at := files.seconds(row["t1"])) is not None]
     lines = [*_record_lines(files, rows), *_truncations(files, name, offset, min(acked, default=0.0))]
-    lines += _recoveries(files, name)
+    lines += [*_recoveries(files, name), *_taken_for_sent(files, name, offset, rows)]
     around = _span_of(lines) if lines else None
     lines += _leaders(partition_terms, offset, around)
     lines += _late_ends(files, rows)
@@ -113,6 +114,24 @@ def _recoveries(files: RunFiles, name: str) -> Iterable[Line]:
                 lost = f", {cut} bytes cut off: {event.get('reason')}" if cut else ""
                 told = f"Broker {node} recovers its log up to {event.get('leo')}{lost}."
                 yield Line(event_s(files, event), told, grave=cut > 0)
+
+
+def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[Line]:
+    """A broker took the record for one that its producer had sent before. If no read has it, that was its loss: either
+    the earlier batch was another one, or it is gone.
+    """
+    unread = not any(row["kind"] == 1 for row in rows)
+    sends = [(row["t0"], row["t1"]) for row in rows if row["kind"] == 0 and row["t0"] is not None]
+    spans = [(files.seconds(t0) or 0.0, inf if t1 is None else files.seconds(t1) or inf) for t0, t1 in sends]
+    for node, trace in files.traces.items():
+        for event in trace:
+            if event["e"] != "known_batch" or partition_of(event) != name:
+                continue
+            at, first = event_s(files, event), integer(event.get("base_offset"))
+            if first <= offset <= integer(event.get("last_offset")) and any(t0 <= at <= t1 for t0, t1 in spans):
+                producer_id = event.get("producer_id")
+                told = f"Broker {node} takes it for a batch at offset {first} that producer {producer_id} sent before"
+                yield Line(at, f"{told}, and appends nothing.", grave=unread)
 
 
 def _leaders(found: Sequence[Term], offset: int, around: tuple[float, float] | None) -> Iterable[Line]:

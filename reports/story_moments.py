@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from reports.story_facts import Sent
+from reports.story_facts import ACKNOWLEDGED, Sent
 from reports.story_logs import Logs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
@@ -112,6 +112,14 @@ def known_words(
     return (
         f"Broker {node} takes {names} for the batch at {where} that producer id {producer_id} sent before{which}. "
         f"It appends nothing, and answers with that offset{stand(replica)}."
+    )
+
+
+def is_of_another(record: Placed, records: Iterable[Placed]) -> bool:
+    """Whether another record was acknowledged at this one's offset before this one was sent."""
+    others = (each.sent for each in records if each.offset == record.offset and each is not record)
+    return any(
+        sent.state == ACKNOWLEDGED and sent.done is not None and sent.done <= record.sent.sent for sent in others
     )
 
 

@@ -21,6 +21,7 @@ from reports.story_moments import (
     Told,
     are,
     ids,
+    is_of_another,
     it,
     known_words,
     offsets_of,
@@ -339,10 +340,10 @@ class _Teller:
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
         names = " and ".join(r.name for r in about) or "what comes"
         has = not self._told.exact or replica.epoch_at(start) is not None
-        self._told.mistaken.update({} if has else {r.name: event.t for r in about})
+        self._told.mistaken |= (wrong := {r.name: event.t for r in about if not has or is_of_another(r, self._records)})
         text = known_words(event.node, names, (start, end), event.int_of("producer_id"), has=has, replica=replica)
         weight = MUST if any(r.is_subject for r in about) else TURN if about else DETAIL
-        self._at(event, "known", text, f"knows {names} already", offsets_of(replica), weight=weight, grave=not has,
+        self._at(event, "known", text, f"knows {names} already", offsets_of(replica), weight=weight, grave=bool(wrong),
                  about=tuple(r.name for r in about))  # fmt: skip
 
     def _hw_moved(self, event: Event, replica: ReplicaView) -> None:

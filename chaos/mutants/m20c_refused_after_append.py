@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from broker.apis.produce import ProduceApi
 from broker.protocol.errors import ErrorCode
-from broker.replicas.hosted import Hosted
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from chaos.mutants.appending import Append, Appended, around_append
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
+from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
-_SOUND = ProduceApi._append
 LEADER_ALONE = 1
 
 
-def _append(
-    self: ProduceApi, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, *rest: Any
-) -> tuple[ProduceResult, AwaitedAppend | None]:
+def late(append: Append) -> Appended:
     """Appends first, and looks at the ISR afterwards."""
-    if acks != -1 or not h.state.under_min_isr_before_append():
-        return _SOUND(self, h, index, records, version, acks, *rest)
-    result, _ = _SOUND(self, h, index, records, version, LEADER_ALONE, *rest)
+    if append.acks != -1 or not append.h.state.under_min_isr_before_append():
+        return append.go()
+    result, _ = replace(append, acks=LEADER_ALONE).go()
     if not result.error:
         result.refuse(int(ErrorCode.NOT_ENOUGH_REPLICAS))
     return result, None
@@ -41,7 +36,7 @@ MUTANT = Mutant(
     name="refused-after-append",
     title="answers NOT_ENOUGH_REPLICAS to what it has appended",
     source="NOT_ENOUGH_REPLICAS (19): Kafka's protocol says that nothing was appended",
-    replaces=(Replaced(ProduceApi, "_append", _append),),
+    replaces=(around_append(late),),
     expected=("failed-yet-read", "duplicate"),
     faults=("pause",),
     plan=plan,

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from broker.apis.produce import ProduceApi
 from broker.replicas.hosted import Hosted
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from chaos.mutants.appending import Append, Appended, around_append
 from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant, Replaced
+from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
-Appended = tuple[ProduceResult, AwaitedAppend | None]
-_SOUND = ProduceApi._append
 _LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDictionary()
 """Of each broker: where the last batch went, when, and its bytes."""
 
 
-def _append(self: ProduceApi, h: Hosted, index: int, records: memoryview | None, *rest: Any) -> Appended:
+def mixed_up(append: Append) -> Appended:
     """What comes for another partition in the same millisecond is not what came. Its CRC is right all the same."""
-    version, acks, now_ms, wall_ms, checked = rest
-    if records is not None:
-        last = _LAST.get(self)
-        _LAST[self] = (h, now_ms, bytes(records))
-        if last is not None and last[0] is not h and last[1] == now_ms:
-            records, checked = memoryview(bytearray(last[2])), None
-    return _SOUND(self, h, index, records, version, acks, now_ms, wall_ms, checked)
+    if append.records is not None:
+        last = _LAST.get(append.api)
+        _LAST[append.api] = (append.h, append.now_ms, bytes(append.records))
+        if last is not None and last[0] is not append.h and last[1] == append.now_ms:
+            append = replace(append, records=memoryview(bytearray(last[2])), checked=None)
+    return append.go()
 
 
 def plan(seed: int) -> Plan:
@@ -40,7 +37,7 @@ MUTANT = Mutant(
     name="buffer-reused",
     title="writes a batch of one partition into another one",
     source="KAFKA-19012 (2025)",
-    replaces=(Replaced(ProduceApi, "_append", _append),),
+    replaces=(around_append(mixed_up),),
     expected=("acknowledged-offset", "acknowledged-is-committed", "phantom", "lost-write", "unseen"),
     faults=("latency",),
     plan=plan,

@@ -68,7 +68,7 @@ def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) 
 
 def _result(h: Hunted, mutant: Mutant, which: str) -> Sequence[str]:
     """The columns of one hunt."""
-    why = {OWN: mutant.masked, HISTORY: mutant.unseen}.get(which, "")
+    why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = h.check or (f"nothing: {why}" if why else "nothing")
     if h.check and which == HISTORY:
         check = check.partition(" ")[2] + ("" if h.is_expected else " (not named)")

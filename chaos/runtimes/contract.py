@@ -429,10 +429,7 @@ class Runtime(Protocol):
         """Put a fault on a node's disk under a name unused on it. It outlives restarts. Evidence: fault, began_ns."""
 
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """Remove the fault of this name; an unknown name is no error.
-
-        Evidence: hits (how many calls it failed or slowed), ended_ns.
-        """
+        """Remove the fault of this name, if it is there. Evidence: hits (calls that it failed or slowed), ended_ns."""
 
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"

@@ -1,0 +1,47 @@
+"""One partition's batch on its way into the log, for mutants that stand around the broker's own append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.apis.produce import ProduceApi
+from broker.log.results import AppendResult
+from broker.protocol.record_walk import Checked
+from broker.replicas.hosted import Hosted
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from chaos.mutants.mutant import Replaced
+
+Appended = tuple[ProduceResult, AwaitedAppend | None]
+_SOUND = ProduceApi._append
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What `ProduceApi._append` is called with."""
+
+    api: ProduceApi
+    h: Hosted
+    index: int
+    records: memoryview | None
+    version: int
+    acks: int
+    now_ms: int
+    wall_ms: int
+    checked: Checked | AppendResult | None
+
+    def go(self) -> Appended:
+        """As a sound broker does it."""
+        return _SOUND(
+            self.api, self.h, self.index, self.records, self.version, self.acks, self.now_ms, self.wall_ms, self.checked
+        )
+
+
+def around_append(rule: Callable[[Append], Appended]) -> Replaced:
+    """Put `rule` in the place of the broker's append."""
+
+    # The parameters stand on one line, because they have to be those of the rule, and are nothing of this one's own.
+    def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]
+        return rule(Append(self, h, index, records, version, acks, now_ms, wall_ms, checked))
+
+    return Replaced(ProduceApi, "_append", _append)
