@@ -30,6 +30,8 @@ def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
     faults: it may be elected again with what it had synced (KIP-966: the last replica standing). Eligible leader
     replicas do not exclude that: who was killed is not eligible, and where nobody is, the last known leader leads.
 
+    DM where the same is true of a node whose disk lost what it had synced.
+
     D, too, where an fsync failed on a node that lost power later: after a failed fsync pages count as written. The
     broker ends, finds the batch when it recovers its log, and acknowledges it; it never came to the disk.
     """
@@ -38,6 +40,9 @@ def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
     losses = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.W1]
     if _several_at_once(losses) or any(_of_all_in_sync(loss, began) for loss in losses):
         found.add(FaultClass.WM)
+    damages = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.D]
+    if any(_of_all_in_sync(damage, began) for damage in damages):
+        found.add(FaultClass.DM)
     if any(_forgot_to_sync(fault, losses) for fault in began):
         found.add(FaultClass.D)
     return tuple(each for each in FaultClass if each in found)
@@ -72,7 +77,9 @@ def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
 
 
 def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
-    """Whether some partition's ISR, as it was before the loss, was hit as a whole before the nodes had caught up."""
+    """Whether some partition's ISR, as it was before the loss (of power or of data), was hit as a whole before the node
+    had caught up.
+    """
     hit = set(loss.resolved)
     until = _caught_up(loss)
     for other in faults:

@@ -32,6 +32,8 @@ class FaultClass(StrEnum):
     """Power loss of several nodes before they caught up with each other."""
     D = "D"
     """Disk damage on one replica: bit rot, a lost segment."""
+    DM = "DM"
+    """Disk damage on a replica while no other was in sync: what it loses nobody else may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,16 @@ class Row:
     w1: Cell
     wm: Cell
     d: Cell
+    dm: Cell
 
     def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, Cell]]:
         """Those that apply, each once; the one of the worst faults is the last."""
-        by_class = {FaultClass.W1: self.w1, FaultClass.WM: self.wm, FaultClass.D: self.d}
+        by_class = {
+            FaultClass.W1: self.w1,
+            FaultClass.WM: self.wm,
+            FaultClass.D: self.d,
+            FaultClass.DM: self.dm,
+        }
         same = all(cell is self.always for cell in by_class.values())
         present = () if same else tuple(classes)
         found = [(ANY if same else ALWAYS, self.always)]
@@ -184,6 +192,7 @@ _ACKS_1 = _loses(_ACKS_1_LOST, ACKED_ONLY, _ACKS)
 _ACKS_1_W = _loses(_ACKS_1_LOST, COMMITTED, _ACKS)
 _LAST = _loses(_LAST_LOST, COMMITTED, _LAST_REPLICA)
 _DAMAGED = _loses(_DAMAGED_LOST, COMMITTED, _MIN_ISR)
+_DAMAGED_LAST = _loses(_DAMAGED_LOST, COMMITTED, _LAST_REPLICA)
 _RESTORED = Cell({}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others")
 
 
@@ -192,30 +201,30 @@ def _all(config: RunConfiguration) -> bool:
 
 
 BASE: tuple[Row, ...] = (
-    Row("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D),
-    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W),
+    Row("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
+    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W),
     Row(
         "acks=all, min ISR 2 or more, flush.messages=1",
         lambda c: _all(c) and c.effective_min_isr > 1 and c.flush_messages == 1,
-        *(_SAFE, _SYNCED, _SYNCED, _RESTORED),
+        *(_SAFE, _SYNCED, _SYNCED, _RESTORED, _DAMAGED_LAST),
     ),
     Row(
         "acks=all, flush.messages=1",
         lambda c: _all(c) and c.flush_messages == 1,
-        *(_SAFE, _SYNCED, _SYNCED, _DAMAGED),
+        *(_SAFE, _SYNCED, _SYNCED, _DAMAGED, _DAMAGED),
     ),
     Row(
         "acks=all, min ISR 2 or more",
         lambda c: _all(c) and c.effective_min_isr > 1,
-        *(_SAFE, _SAFE, _loses(_ALL_LOST, COMMITTED, _NOTHING), _RESTORED),
+        *(_SAFE, _SAFE, _loses(_ALL_LOST, COMMITTED, _NOTHING), _RESTORED, _DAMAGED_LAST),
     ),
-    Row("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED),
+    Row("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
 """The first one that holds is the configuration's."""
 
 
 def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> Row:
-    return Row(name, holds, cell, cell, cell, cell)
+    return Row(name, holds, cell, cell, cell, cell, cell)
 
 
 _UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
@@ -447,7 +456,7 @@ def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
 def check_matrix() -> None:
     """Every permitted name is in the catalogue. AssertionError where one is not."""
     for row in (*BASE, *ADDED, LOSS_EXPECTED):
-        for cell in (row.always, row.w1, row.wm, row.d):
+        for cell in (row.always, row.w1, row.wm, row.d, row.dm):
             assert cell.source, row.name
             for name in cell.permits:
                 assert name.partition("/")[0] in CATALOG, f"{row.name}: {name}"

@@ -307,6 +307,8 @@ class Kind:
     title: str
     fault_class: str
     """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `checkers.guarantees`)."""
+    worse_class: str = ""
+    """What it is where it hit all who were in sync; empty: the same."""
     duration_s: Number
     params: Mapping[str, Number | Choice] = field(default_factory=dict)
     traits: frozenset[Trait] = frozenset()

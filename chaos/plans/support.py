@@ -102,7 +102,7 @@ def table() -> str:
     head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed")
     lines = [_row(head), "|---" * len(head) + "|"]
     for kind in KINDS.values():
-        fault_class = "W1, WM" if kind.fault_class == "W1" else kind.fault_class
+        fault_class = ", ".join(filter(None, (kind.fault_class, kind.worse_class)))
         length = f"{kind.duration_s.low:g} to {kind.duration_s.high:g}"
         where = (possible(kind, runtime) or "-" for runtime in RUNTIMES)
         lines.append(_row((f"`{kind.name}`", kind.title, fault_class, length, *where, kind.evidence)))

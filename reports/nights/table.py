@@ -21,6 +21,7 @@ CLASSES = {
     "W1": "power loss of one",
     "WM": "power loss of several",
     "D": "disk damage",
+    "DM": "disk damage of the only replica in sync",
 }
 
 

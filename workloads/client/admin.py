@@ -84,6 +84,19 @@ async def delete_topics(client: Client, names: Sequence[str], timeout_ms: int = 
     return {result.name or "": _name(result.error_code) for result in answer.responses}
 
 
+async def delete_topic(client: Client, topic_id: bytes, timeout_ms: int = 10_000) -> str:
+    """Delete one topic by its id (KIP-516), and no later one of its name. Empty, or the error's name.
+
+    Raises RequestFailed: then nothing is known. UnsupportedApi where topics have no ids.
+    """
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(None, topic_id)], timeout_ms=timeout_ms)
+    version = await client.version(DeleteTopicsRequest)
+    if version <= DELETE_BY_NAMES_UNTIL:
+        raise UnsupportedApi("the cluster deletes topics by name only")
+    answer = await client.ask_once(request, DeleteTopicsResponse, version=version)
+    return _name(answer.responses[0].error_code)
+
+
 async def describe_cluster(client: Client) -> DescribeClusterResponse:
     """The cluster's id, controller and brokers, as one broker sees them. Raises RequestFailed, UnsupportedApi."""
     return await client.ask_once(DescribeClusterRequest(), DescribeClusterResponse)

@@ -32,7 +32,7 @@ ASK_MS = 1_000
 PARTITIONS = 2
 """Of a topic that is made, deleted and made again."""
 MADE = ("", "TOPIC_ALREADY_EXISTS")
-GONE = ("", "UNKNOWN_TOPIC_OR_PARTITION")
+GONE = ("", "UNKNOWN_TOPIC_ID")
 GROWN = ("", "INVALID_PARTITIONS")
 """Answers to a request, also to one that is repeated because nobody knew whether it had been carried out."""
 SETTINGS = {"min_isr": "min.insync.replicas", "retention": "retention.ms", "segment": "segment.bytes"}
@@ -85,7 +85,10 @@ async def _insist(stage: Stage, p: Played, ask: Ask, fine: tuple[str, ...] = (""
 
 
 async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
-    """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays."""
+    """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays.
+
+    It is deleted by its id: a request that a broker held meanwhile must not find the next topic of the name.
+    """
     client, like = stage.cluster.client, desk.topics[0]
     topic = NewTopic(f"passing-{p.fault.id}", PARTITIONS, like.replication_factor, like.configs)
     places = [(topic.name, index) for index in range(PARTITIONS)]
@@ -96,7 +99,7 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
         return (await admin.create_topics(client, [topic], ASK_MS))[topic.name]
 
     async def delete() -> str:
-        return (await admin.delete_topics(client, [topic.name], ASK_MS))[topic.name]
+        return await admin.delete_topic(client, ids[-1], ASK_MS)
 
     while True:
         await _insist(stage, p, make, MADE)
@@ -107,6 +110,8 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
         ids.append(topic_id)
         p.evidence["ids"].append(topic_id.hex())
         p.evidence["acknowledged"].append(acknowledged)
+        if topic_id == ZERO_UUID:
+            raise HarnessError(f"within {PATIENCE_S:g} s nobody told the id and the leaders of topic {topic.name}")
         if len(ids) > 1 and stage.left_s(p) <= 0:
             return
         desk.recorder.deletes(process, topic.name)

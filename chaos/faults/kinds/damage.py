@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 IN_SYNC_WITHIN_S = 8.0
+CAUGHT_UP_WITHIN_S = 60.0
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Kill a node, remove data from its disk while it is down, and start it at the end.
 
     The fault needs every partition of the node to be in sync on all replicas. Otherwise the node might have held the
-    only copy, and no verdict could tell.
+    only copy, and no verdict could tell. Nobody may know yet that another node has gone, and one may go before this one
+    has caught up: so evidence has who was in sync before, and when the node was again (as of `power_loss`).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
     if len(p.resolved) != 1:
@@ -36,7 +38,8 @@ async def play(stage: Stage, p: Played) -> None:
     with stage.taking_down(p, [node]):
         down = await stage.runtime.kill(node)
         damaged = await stage.runtime.damage(node, how, size=size)
-    p.evidence = {"down": down, "damaged": damaged}
+    isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
+    p.evidence = {"down": down, "damaged": damaged, "isr": isr, "caught_up_ns": -1}
     async with stage.up_after_trouble(p):
         await stage.rest(p)
     (p.evidence["up"],) = up = await stage.up_again(p, [node])
@@ -45,6 +48,10 @@ async def play(stage: Stage, p: Played) -> None:
     p.landed = bool(down.get("gone") and stage.came_back(up) and lost)
     if not p.landed:
         p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
+    stage.note(p)
+    with stage.within(CAUGHT_UP_WITHIN_S):
+        await stage.until_in_sync(p.resolved)
+        p.evidence["caught_up_ns"] = stage.now_ns()
 
 
 async def _in_sync(stage: Stage, p: Played, node: int) -> None:
@@ -80,6 +87,7 @@ KIND = Kind(
     place=21,
     title="killed; while it is down a segment loses its end, or a closed file is lost; restart at the end",
     fault_class="D",
+    worse_class="DM",
     duration_s=Number(0.2, 600, 3),
     params={"how": Choice(("tail", "file"), "tail"), "bytes": Number(1, 10_000_000, 1000)},
     traits=frozenset(

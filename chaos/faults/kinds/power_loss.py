@@ -58,6 +58,7 @@ KIND = Kind(
     place=6,
     title="power goes: what was not synced may be lost or torn; restart at the end",
     fault_class="W1",
+    worse_class="WM",
     duration_s=Number(0.2, 600, 3),
     traits=frozenset(
         {

@@ -104,6 +104,29 @@ def test_a_power_loss_while_another_one_is_in_sync_is_of_one_node(lines: list[by
     assert FaultClass.WM not in classes_of(faults(*lines))
 
 
+def damage(*isr: int) -> bytes:
+    """Node 1's disk loses data at 30, when that was in sync, and has it again at 50."""
+    return fault_line(0, "damage", 30, 40, resolved=[1], evidence={"caught_up_ns": 50 * MS, "isr": {"t-0": isr}})
+
+
+@pytest.mark.parametrize(
+    ("lines", "alone"),
+    [
+        ([damage(1, 2), fault_line(1, "kill", 29, 60, resolved=[2])], True),
+        ([damage(1, 2), fault_line(1, "kill", 45, 60, resolved=[2])], True),
+        ([damage(1, 2)], False),
+        ([damage(1, 2, 3), fault_line(1, "kill", 29, 60, resolved=[2])], False),
+        ([damage(1, 2), fault_line(1, "kill", 55, 60, resolved=[2])], False),
+        ([fault_line(0, "bit_rot", 30, 40, resolved=[1]), fault_line(1, "kill", 29, 60, resolved=[2])], False),
+    ],
+    ids=["nobody knew yet that it died", "died before it was back", "alone", "a third one", "after", "bit rot"],
+)
+def test_damage_of_the_last_replica_in_sync_loses_what_nobody_else_has(lines: list[bytes], alone: bool) -> None:
+    classes = classes_of(faults(*lines))
+    assert FaultClass.D in classes
+    assert (FaultClass.DM in classes) is alone
+
+
 def failing(how: str = "EIO", op: str = "fsync", node: int = 1) -> bytes:
     return fault_line(0, "disk", 10, 20, resolved=[node], params={"how": how, "op": op})
 
