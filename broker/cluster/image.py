@@ -24,6 +24,8 @@ BROKER_RESOURCE = 4
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")
 """Key in `ClusterImage.configs` of the settings that hold for every broker."""
 
+METADATA_VERSION = "metadata.version"
+"""Feature whose level says which records, in which versions, may stand in the metadata log."""
 ELR_FEATURE = "eligible.leader.replicas.version"
 """Feature whose level 1 turns on eligible leader replicas (KIP-966)."""
 
@@ -44,6 +46,8 @@ class Broker:
     registered_at: int = field(default=-1, compare=False)
     """Offset of the latest registration record; a broker that has replayed it may be unfenced."""
     log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """Log directories that take no new replicas (KIP-1066); None until the broker has said."""
     features: tuple[tuple[str, int, int], ...] = ()
     """(name, lowest level, highest level) that it supports."""
 
@@ -51,6 +55,11 @@ class Broker:
     def active(self) -> bool:
         """May lead, and may enter an ISR: neither fenced nor shutting down (KIP-841)."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def cordoned(self) -> bool:
+        """It has log directories, and none of them takes new replicas."""
+        return bool(self.log_dirs) and all(each in (self.cordoned_log_dirs or ()) for each in self.log_dirs)
 
 
 @dataclass(frozen=True, slots=True)

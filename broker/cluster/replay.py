@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cluster.image import TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REGISTER_BROKER_VERSION = 3
 PARTITION_VERSION = 2
 """In which version these records are written, one by one and in snapshots."""
+CORDONED_LEVEL = 30
+"""Level of metadata.version (Kafka's 4.3-IV0) from which a broker's record tells of cordoned log directories."""
 LEADER_UNCHANGED = -2
 """`PartitionChangeRecord.leader` if the leader, and so the leader epoch, stays."""
 RECOVERY_UNCHANGED = -1
@@ -49,6 +50,11 @@ def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
         apply(image, record)
 
 
+def register_broker_version(image: ClusterImage) -> int:
+    """In which version a broker's registration is written, one by one and in snapshots."""
+    return 4 if image.features.get(METADATA_VERSION, 0) >= CORDONED_LEVEL else 3
+
+
 def _register_broker(image: ClusterImage, record: records.RegisterBrokerRecord) -> None:
     before = image.brokers.get(record.broker_id)
     assert before is None or before.epoch <= record.broker_epoch, f"epoch {record.broker_epoch} after {before}"
@@ -63,6 +69,7 @@ def _register_broker(image: ClusterImage, record: records.RegisterBrokerRecord) 
         rack=record.rack,
         registered_at=image.offset,
         log_dirs=tuple(record.log_dirs),
+        cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
         features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
     )
 
@@ -87,6 +94,10 @@ def _change_broker(image: ClusterImage, record: records.BrokerRegistrationChange
         broker = replace(broker, fenced=record.fenced > 0)
     if record.in_controlled_shutdown:
         broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown > 0)
+    if record.log_dirs:
+        broker = replace(broker, log_dirs=tuple(record.log_dirs))
+    if record.cordoned_log_dirs is not None:
+        broker = replace(broker, cordoned_log_dirs=tuple(record.cordoned_log_dirs))
     _set_broker(image, broker)
 
 

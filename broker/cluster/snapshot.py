@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from broker.cluster.replay import APPLY, PARTITION_VERSION, REGISTER_BROKER_VERSION, Write
+from broker.cluster.replay import APPLY, PARTITION_VERSION, Write, register_broker_version
 from broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def records_of(image: ClusterImage) -> list[Write]:
     """What must be replayed, in this order, to get `image`."""
     return [
         *(Write(records.FeatureLevelRecord(name=name, feature_level=n), 0) for name, n in image.features.items()),
-        *(Write(_broker_record(broker), REGISTER_BROKER_VERSION) for broker in image.brokers.values()),
+        *(Write(_broker_record(broker), register_broker_version(image)) for broker in image.brokers.values()),
         *(write for topic in image.topics_by_id.values() for write in _topic_records(topic)),
         *_config_records(image),
         Write(records.ProducerIdsRecord(next_producer_id=image.next_producer_id), 0),
@@ -47,6 +47,7 @@ def _broker_record(broker: Broker) -> records.RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+        cordoned_log_dirs=None if broker.cordoned_log_dirs is None else list(broker.cordoned_log_dirs),
     )
 
 

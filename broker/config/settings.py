@@ -161,8 +161,12 @@ def read_node_address(text: str) -> NodeAddress:
     return NodeAddress(int(node_id), *_host_port(address))
 
 
-FEATURE_LEVELS = {"eligible.leader.replicas.version": 1}
-"""Features whose level may be chosen for a new cluster, and the highest one."""
+FEATURE_LEVELS = {
+    "eligible.leader.replicas.version": (0, 1),
+    "transaction.version": (0, 2),
+    "metadata.version": (29, 30),
+}
+"""Features whose level may be chosen for a new cluster, with the lowest and the highest one."""
 
 
 class FeatureLevel(NamedTuple):
@@ -178,8 +182,9 @@ class FeatureLevel(NamedTuple):
 def read_feature(text: str) -> FeatureLevel:
     """`name=level`. ValueError where it is not, or names what there is not."""
     name, _, level = text.partition("=")
-    if name not in FEATURE_LEVELS or not level.isdigit() or int(level) > FEATURE_LEVELS[name]:
-        allowed = ", ".join(f"{known}=0..{most}" for known, most in FEATURE_LEVELS.items())
+    low, high = FEATURE_LEVELS.get(name, (1, 0))
+    if not (level.isdecimal() and level.isascii() and low <= int(level) <= high):
+        allowed = ", ".join(f"{known}={least}..{most}" for known, (least, most) in FEATURE_LEVELS.items())
         raise ValueError(f"{text!r} should be one of {allowed}")
     return FeatureLevel(name, int(level))
 

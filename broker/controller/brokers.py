@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.replay import REGISTER_BROKER_VERSION, Write
+from broker.cluster.replay import Write, register_broker_version
 from broker.controller.decision import Decision, Refused, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from broker.controller.sessions import SessionChange
@@ -50,11 +50,12 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
     except Refused as refused:
         return Decision(BrokerRegistrationResponse(error_code=refused.code))
     record = _registration_record(command, request)
-    writes = [Write(record, REGISTER_BROKER_VERSION)]
+    writes = [Write(record, register_broker_version(command.image))]
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
+        record.cordoned_log_dirs = None if existing.cordoned_log_dirs is None else list(existing.cordoned_log_dirs)
     elif existing is not None:
         writes += _replace_incarnation(command, existing, request.previous_broker_epoch)
     return Decision(

@@ -18,7 +18,7 @@ from broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.cluster.settings import ControllerSettings
@@ -85,9 +85,9 @@ class Controller:
         assert self.image.offset == before, "deciding changes nothing"
         return decision
 
-    def bootstrap(self, now_ms: int) -> Decision[None]:
-        """What the first controller of a fresh cluster writes."""
-        return features.bootstrap(self.command(now_ms))
+    def bootstrap(self, now_ms: int, formatted: Sequence[Any] = ()) -> Decision[None]:
+        """What the first controller of a fresh cluster writes; `formatted`: see `features.bootstrap`."""
+        return features.bootstrap(self.command(now_ms), formatted)
 
     def tick(self, now_ms: int) -> Decision[Any]:
         """What time alone demands, one thing at a call: call again until there are no records.

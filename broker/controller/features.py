@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cluster.feed import UnsupportedFeature
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE
+from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, METADATA_VERSION
 from broker.cluster.replay import Write
 from broker.controller.decision import Decision, Refused
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from broker.controller.decision import Command
     from broker.protocol.schema import update_features as wire
@@ -30,20 +31,24 @@ class Feature(NamedTuple):
     initial: int
 
 
-METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 FEATURES = (
-    Feature(METADATA_VERSION, 7, 29, 29),
+    Feature(METADATA_VERSION, 7, 30, 29),
     Feature(ELR_FEATURE, 0, 1, 1),
     Feature(TRANSACTION_VERSION, 0, 2, 2),
     Feature(GROUP_VERSION, 0, 1, 1),
+    Feature("share.version", 0, 1, 0),
+    Feature("streams.version", 0, 1, 0),
 )
-"""Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3. Level 2 of
+"""Supported features, in the order in which they are listed. 30 is Kafka's 4.3-IV0, 7 its 3.3-IV3. Level 2 of
 transaction.version bumps a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
 Level 1 of group.version turns consumer groups on (KIP-848).
+
+The last two are kept where Kafka has set them: they permit kinds of groups that are not served here, whose requests
+ApiVersions does not list and whose records are passed over.
 """
-KAFKA_RELEASES = {27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0"}
+KAFKA_RELEASES = {28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0"}
 """Kafka's names of the newest levels of metadata.version."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""
@@ -69,17 +74,27 @@ def supported() -> str:
     return ", ".join(f"{feature.name} {feature.low} to {feature.high}" for feature in FEATURES)
 
 
-def bootstrap(command: Command) -> Decision[None]:
-    """What the first controller of a fresh cluster writes; nothing where it has been written."""
+def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]:
+    """What the first controller of a fresh cluster writes; nothing where it has been written.
+
+    `formatted`: the records that Kafka's own tool left for it, which then decide alone.
+    """
     if METADATA_VERSION in command.image.features:
         return Decision(None)
-    chosen = dict(command.settings.config.squall_bootstrap_features)
-    writes = []
-    for feature in FEATURES:
-        level = chosen.get(feature.name, feature.initial)
+    levels = levels_in(formatted)
+    if not levels:
+        chosen = dict(command.settings.config.squall_bootstrap_features)
+        levels = {feature.name: chosen.get(feature.name, feature.initial) for feature in FEATURES}
+    writes = [Write(record, 0) for record in formatted if not isinstance(record, FeatureLevelRecord)]
+    for name, level in levels.items():
         if level > 0:
-            writes += _level_records(command, feature.name, level)
+            writes += _level_records(command, name, level)
     return Decision(None, tuple(writes))
+
+
+def levels_in(records: Sequence[Any]) -> dict[str, int]:
+    """The levels that these metadata records set."""
+    return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
 
 
 def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> Decision[wire.UpdateFeaturesResponse]:

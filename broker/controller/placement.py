@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 def place(command: Command, count: int, replication_factor: int) -> list[tuple[int, ...]]:
     """Replicas for `count` new partitions, leader first. Raises Refused (INVALID_REPLICATION_FACTOR).
 
-    A broker in controlled shutdown is not used; a fenced one only where the unfenced are too few, and never to lead.
+    A broker in controlled shutdown, or with nothing but cordoned log directories, is not used; a fenced one only where
+    the unfenced are too few, and never to lead.
     """
-    usable = [broker for broker in command.image.brokers.values() if not broker.in_controlled_shutdown]
+    brokers = command.image.brokers.values()
+    usable = [broker for broker in brokers if not broker.in_controlled_shutdown and not broker.cordoned]
     if len(usable) < replication_factor:
         raise _impossible(
             replication_factor,

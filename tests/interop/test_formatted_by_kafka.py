@@ -1,13 +1,18 @@
-"""A directory that Kafka 4.3 has formatted ends our broker with one sentence that names what it lacks."""
+"""A directory that Kafka 4.3 has formatted: ours takes it up, or ends with one sentence that names what it lacks."""
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from chaos.runtimes.real.processes.ports import free_ports
+from chaos.runtimes.real.processes.registry import claimed_ports
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
@@ -16,49 +21,81 @@ pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and 
 
 CLUSTER_ID, PORT = "4L6g3nShT-eMCtK--X86sw", 19092
 ALONE = {"node.id": "1", "listeners": f"PLAINTEXT://127.0.0.1:{PORT}"}
+THEIRS = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": f"PLAINTEXT://127.0.0.1:{PORT},CONTROLLER://127.0.0.1:19093",
+}
+WITHIN_S = 30.0
 
 
-def properties(path: Path, **more: str) -> Path:
-    settings = {**ALONE, **{name.replace("_", "."): value for name, value in more.items()}}
+def properties(path: Path, settings: dict[str, str]) -> Path:
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return path
 
 
-def started_on(folder: Path, **more: str) -> tuple[int, list[str]]:
-    """How our broker ended on a directory, and what it said."""
-    config = properties(folder / "ours.properties", log_dirs=str(folder / "data"), **more)
-    command = [sys.executable, "-m", "broker", "--config", str(config)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return ended.returncode, ended.stderr.splitlines()
-
-
-@pytest.fixture(scope="module")
-def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("formatted")
-    theirs = properties(
-        folder / "theirs.properties",
-        log_dirs=str(folder / "data"),
-        process_roles="broker,controller",
-        controller_quorum_voters="1@127.0.0.1:19093",
-        controller_listener_names="CONTROLLER",
-        listeners=f"PLAINTEXT://127.0.0.1:{PORT},CONTROLLER://127.0.0.1:19093",
-    )
-    arguments = ["format", "-t", CLUSTER_ID, "-c", str(theirs)]
+def formatted(folder: Path, settings: dict[str, str], *options: str) -> Path:
+    config = properties(folder / "theirs.properties", {**THEIRS, "log.dirs": str(folder / "data"), **settings})
+    arguments = ["format", "-t", CLUSTER_ID, "-c", str(config), *options]
     command = apache_kafka(lambda line: None).command("kafka.tools.StorageTool", arguments)
     subprocess.run(command, capture_output=True, check=True, timeout=120)
     return folder
 
 
-def test_a_metadata_version_of_a_newer_kafka_is_named(formatted: Path) -> None:
-    code, said = started_on(formatted, squall_cluster_id=CLUSTER_ID)
-    assert code == 1
-    [line] = said
-    assert "bootstrap.checkpoint has metadata.version at level 30 (Kafka 4.3-IV0)" in line
-    assert "supports levels 7 to 29" in line
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With everything that this Kafka sets by default, and voters named by the configuration."""
+    folder = tmp_path_factory.mktemp("static")
+    return formatted(folder, {"controller.quorum.voters": "1@127.0.0.1:19093"})
 
 
-def test_the_directory_of_another_cluster_is_named(formatted: Path) -> None:
-    code, said = started_on(formatted)
-    assert code == 1
-    [line] = said
-    assert f"says cluster.id={CLUSTER_ID}" in line
+def command_on(folder: Path, **more: str) -> list[str]:
+    given = {name.replace("_", "."): value for name, value in more.items()}
+    config = properties(folder / "ours.properties", {**ALONE, "log.dirs": str(folder / "data"), **given})
+    return [sys.executable, "-m", "broker", "--config", str(config)]
+
+
+def ended_on(folder: Path, **more: str) -> str:
+    """What our broker said at its end on a directory: one line."""
+    ended = subprocess.run(command_on(folder, **more), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    return line
+
+
+def test_the_directory_of_another_cluster_is_named(static: Path) -> None:
+    assert f"says cluster.id={CLUSTER_ID}" in ended_on(static)
+
+
+def test_voters_that_the_log_itself_names_are_named(tmp_path: Path) -> None:
+    bootstrap = {"controller.quorum.bootstrap.servers": "127.0.0.1:19093"}
+    said = ended_on(formatted(tmp_path, bootstrap, "--standalone"), squall_cluster_id=CLUSTER_ID)
+    assert "has kraft.version at level 1" in said
+    assert "voters that controller.quorum.voters names" in said
+
+
+def test_ours_begins_a_cluster_with_what_kafka_has_formatted(static: Path) -> None:
+    trace = static / "trace.jsonl"
+    [port] = free_ports(1, claimed_ports(), random.SystemRandom())
+    listener = f"PLAINTEXT://127.0.0.1:{port}"
+    command = command_on(static, squall_cluster_id=CLUSTER_ID, squall_trace_path=str(trace), listeners=listener)
+    with subprocess.Popen(command) as broker:
+        try:
+            deadline = time.monotonic() + WITHIN_S
+            while not (trace.exists() and '"node_ready"' in trace.read_text()):
+                assert broker.poll() is None, "it ended"
+                assert time.monotonic() < deadline, "it is not ready"
+                time.sleep(0.05)
+        finally:
+            broker.kill()
+    log = static / "data" / "__cluster_metadata-0" / f"{0:020}.log"
+    arguments = ["--cluster-metadata-decoder", "--files", str(log)]
+    dump = apache_kafka(lambda line: None).command("org.apache.kafka.tools.DumpLogSegments", arguments)
+    said = subprocess.run(dump, capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = [json.loads(line.partition(" payload: ")[2]) for line in said.splitlines() if " payload: {" in line]
+    levels = {row["data"]["name"]: row["data"]["featureLevel"] for row in rows if row["type"] == "FEATURE_LEVEL_RECORD"}
+    assert levels["metadata.version"] == 30
+    assert levels["group.version"] == levels["share.version"] == levels["streams.version"] == 1
+    [registered] = [row for row in rows if row["type"] == "REGISTER_BROKER_RECORD"]
+    assert registered["version"] == 4, "the first with cordoned directories"

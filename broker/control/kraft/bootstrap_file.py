@@ -1,14 +1,13 @@
-"""`bootstrap.checkpoint`, which Kafka's `kafka-storage format` leaves: the features that a fresh cluster is to have."""
+"""`bootstrap.checkpoint`, which Kafka's `kafka-storage format` leaves: the records that a fresh cluster begins with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.cluster.feed import UnsupportedFeature
 from broker.control.kraft.snapshot_store import decode_snapshot
-from broker.controller.features import check_supported
+from broker.controller.features import check_supported, levels_in
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from broker.env import Fs
@@ -16,11 +15,14 @@ if TYPE_CHECKING:
 NAME = "bootstrap.checkpoint"
 
 
-def check_bootstrap_file(fs: Fs, folder: str) -> None:
-    """Raise UnsupportedFeature where a directory was formatted for a version that has more than this one."""
+def formatted_records(fs: Fs, folder: str) -> list[Any]:
+    """The metadata records in the file; none where there is no file.
+
+    Raises UnsupportedFeature where a directory was formatted for a version that has more than this one.
+    """
     path = f"{folder}/{NAME}"
     if not fs.exists(path):
-        return
+        return []
     file = fs.open(path)
     try:
         data = file.pread(file.size(), 0)
@@ -30,5 +32,5 @@ def check_bootstrap_file(fs: Fs, folder: str) -> None:
         _, records = decode_snapshot(data)
     except MalformedFrame as problem:
         raise UnsupportedFeature(f"{path} cannot be read by this version: {problem}") from problem
-    features = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
-    check_supported(features, path)
+    check_supported(levels_in(records), path)
+    return records

@@ -71,7 +71,10 @@ class ControllerService:
         quorum: Quorum,
         feed: ImageFeed,
         lost: type[Exception] = LeadershipLost,
+        formatted: Sequence[Any] = (),
     ) -> None:
+        """`formatted`: records that a fresh cluster is to begin with, from `bootstrap.checkpoint`."""
+        self._formatted = formatted
         self._env, self._config, self._quorum, self._feed, self._lost = env, config, quorum, feed, lost
         self._cluster_id = cluster_id
         self._controller: Controller | None = None
@@ -98,7 +101,7 @@ class ControllerService:
         self._epoch = epoch
         self._took_over.set()
         self._env.trace("controller_active", epoch=epoch, offset=self._feed.image.offset)
-        self._write(self._controller.bootstrap(now_ms), now_ms)
+        self._write(self._controller.bootstrap(now_ms, self._formatted), now_ms)
 
     def _resign(self) -> None:
         if self._controller is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.control.forwarder import Forwarder, open_envelope
-from broker.control.kraft.bootstrap_file import check_bootstrap_file
+from broker.control.kraft.bootstrap_file import formatted_records
 from broker.control.kraft.controller_service import ControllerService
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from broker.control.kraft.snapshotter import Snapshotter
@@ -63,8 +63,7 @@ class KraftPlane:
         self.feed = feed
         feed.follow(self._check_features)
         log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
-        if not log.log_end_offset:
-            check_bootstrap_file(env.fs, config.data_dir)
+        formatted = formatted_records(env.fs, config.data_dir)
         self.quorum = MetadataQuorum(
             env,
             config,
@@ -76,7 +75,7 @@ class KraftPlane:
             on_leadership=self._leadership,
         )
         self.snapshotter = Snapshotter(env, config, feed, self.quorum)
-        self.service = ControllerService(env, config, cluster_id, self.quorum, feed, NotLeader)
+        self.service = ControllerService(env, config, cluster_id, self.quorum, feed, NotLeader, formatted)
         self.forwarder = Forwarder(env, config, peers, self.service, lambda: self.quorum.leader_id)
         self.quorum.on_leader = self.forwarder.controller_moved
         self.forward = self.forwarder.forward

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot
+from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, refuse_dynamic_voters
 from broker.log.checkpoints import read_text, replace_file
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.metadata_frame import decode_metadata_record, encode_control_record, encode_metadata_record
+from broker.protocol.metadata_frame import (
+    decode_control_record,
+    decode_metadata_record,
+    encode_control_record,
+    encode_metadata_record,
+)
 from broker.protocol.records import Record, decode_batch, encode_batch
 from broker.protocol.schema.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
 from broker.quorum.effects import (
@@ -188,12 +193,16 @@ class QuorumStorage:
         if end > offset:
             for header, batch in self._log.read_batches(offset, end):
                 self.read_bytes += len(batch)
-                if not header.is_control and header.next_offset > offset:
-                    for record in decode_batch(header, memoryview(batch)):
-                        assert record.value is not None
-                        if record.offset < offset:
-                            continue  # `offset` is in the middle of a batch: a snapshot or the log's start ended there.
-                        found.append((record.offset, header.leader_epoch, decode_metadata_record(record.value)))
+                if header.next_offset <= offset:
+                    continue
+                for record in decode_batch(header, memoryview(batch)):
+                    if header.is_control:
+                        refuse_dynamic_voters(decode_control_record(record.key, record.value)[1])
+                        continue
+                    assert record.value is not None
+                    if record.offset < offset:
+                        continue  # `offset` is in the middle of a batch: a snapshot or the log's start ended there.
+                    found.append((record.offset, header.leader_epoch, decode_metadata_record(record.value)))
         return max(end, offset), found
 
     # ----------------------------------------------------------------------------------------------------------- sync

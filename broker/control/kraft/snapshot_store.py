@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.feed import UnsupportedFeature
 from broker.log.checkpoints import replace_file
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.metadata_frame import (
@@ -19,7 +20,7 @@ from broker.protocol.metadata_frame import (
     encode_metadata_record,
 )
 from broker.protocol.records import Record, batches, check_crc, decode_batch, encode_batch
-from broker.protocol.schema.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from broker.protocol.schema.control_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from broker.quorum.messages import SnapshotId
 
 if TYPE_CHECKING:
@@ -150,7 +151,10 @@ def _control(record: tuple[bytes, bytes], offset: int, epoch: int, wall_ms: int)
 
 
 def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
-    """(last contained timestamp, metadata records) of a whole file. MalformedFrame if it is damaged or cut short."""
+    """(last contained timestamp, metadata records) of a whole file. MalformedFrame if it is damaged or cut short.
+
+    Raises UnsupportedFeature too: see `refuse_dynamic_voters`.
+    """
     view = memoryview(data)
     found: list[Any] = []
     kinds: list[int] = []
@@ -163,6 +167,7 @@ def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
             if header.is_control:
                 kind, message = decode_control_record(record.key, record.value)
                 kinds.append(kind)
+                refuse_dynamic_voters(message)
                 if isinstance(message, SnapshotHeaderRecord):
                     wall_ms = message.last_contained_log_timestamp
             elif record.value is not None and kinds == [SNAPSHOT_HEADER]:
@@ -172,3 +177,13 @@ def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
     if kinds[:1] != [SNAPSHOT_HEADER] or kinds[-1:] != [SNAPSHOT_FOOTER] or end != len(data):
         raise MalformedFrame(f"a snapshot with control records {kinds} and {len(data) - end} bytes behind")
     return wall_ms, found
+
+
+def refuse_dynamic_voters(message: Any) -> None:
+    """Raise UnsupportedFeature for a control record by which the log itself names the voters (KIP-853)."""
+    if isinstance(message, KRaftVersionRecord) and message.k_raft_version > 0:
+        level = message.k_raft_version
+        raise UnsupportedFeature(
+            f"the metadata log has kraft.version at level {level}, and this broker supports level 0 only: "
+            "voters that controller.quorum.voters names"
+        )

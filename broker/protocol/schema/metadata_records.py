@@ -105,6 +105,12 @@ _pack_ooy = _ooy.pack
 _oy = Struct(">?B")
 _unpack_oy = _oy.unpack_from
 _pack_oy = _oy.pack
+_qqq = Struct(">qqq")
+_unpack_qqq = _qqq.unpack_from
+_pack_qqq = _qqq.pack
+_qqqy = Struct(">qqqB")
+_unpack_qqqy = _qqqy.unpack_from
+_pack_qqqy = _qqqy.pack
 _ub = Struct(">16sb")
 _unpack_ub = _ub.unpack_from
 _pack_ub = _ub.pack
@@ -161,10 +167,11 @@ class RegisterBrokerRecord(Message):
         "fenced",
         "in_controlled_shutdown",
         "log_dirs",
+        "cordoned_log_dirs",
     )
     API_KEY = 0
     MIN_VERSION = 0
-    MAX_VERSION = 3
+    MAX_VERSION = 4
     FLEXIBLE_FROM = 0
 
     def __init__(
@@ -179,6 +186,7 @@ class RegisterBrokerRecord(Message):
         fenced: bool = True,
         in_controlled_shutdown: bool = False,
         log_dirs: list[bytes] = NEW,
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.is_migrating_zk_broker = is_migrating_zk_broker
@@ -190,6 +198,7 @@ class RegisterBrokerRecord(Message):
         self.fenced = fenced
         self.in_controlled_shutdown = in_controlled_shutdown
         self.log_dirs = [] if log_dirs is NEW else log_dirs
+        self.cordoned_log_dirs = cordoned_log_dirs
 
 
 def _read_broker_endpoint_0(view: memoryview, at: int) -> tuple[BrokerEndpoint, int]:
@@ -293,6 +302,7 @@ def _read_register_broker_record_0(view: memoryview, at: int) -> tuple[RegisterB
     o.is_migrating_zk_broker = False
     o.in_controlled_shutdown = False
     o.log_dirs = []
+    o.cordoned_log_dirs = None
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -305,6 +315,8 @@ def _write_register_broker_record_0(o: RegisterBrokerRecord, w: Write) -> None:
         raise absent("in_controlled_shutdown")
     if o.log_dirs:
         raise absent("log_dirs")
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iuq(o.broker_id, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
     w(UVARINT[len(v_end_points) + 1])
@@ -362,6 +374,7 @@ def _read_register_broker_record_1(view: memoryview, at: int) -> tuple[RegisterB
     at += 3
     o.is_migrating_zk_broker = False
     o.log_dirs = []
+    o.cordoned_log_dirs = None
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -372,6 +385,8 @@ def _write_register_broker_record_1(o: RegisterBrokerRecord, w: Write) -> None:
         raise absent("is_migrating_zk_broker")
     if o.log_dirs:
         raise absent("log_dirs")
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iuq(o.broker_id, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
     w(UVARINT[len(v_end_points) + 1])
@@ -428,6 +443,7 @@ def _read_register_broker_record_2(view: memoryview, at: int) -> tuple[RegisterB
     o.fenced, o.in_controlled_shutdown, n = _unpack_ooy(view, at)
     at += 3
     o.log_dirs = []
+    o.cordoned_log_dirs = None
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -436,6 +452,8 @@ def _read_register_broker_record_2(view: memoryview, at: int) -> tuple[RegisterB
 def _write_register_broker_record_2(o: RegisterBrokerRecord, w: Write) -> None:
     if o.log_dirs:
         raise absent("log_dirs")
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iouq(o.broker_id, o.is_migrating_zk_broker, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
     w(UVARINT[len(v_end_points) + 1])
@@ -491,6 +509,7 @@ def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterB
         o.rack = None
     o.fenced, o.in_controlled_shutdown, count = _unpack_ooy(view, at)
     at += 3
+    o.cordoned_log_dirs = None
     o.log_dirs = []
     if count > 127:
         count, at = more(view, at, count)
@@ -514,6 +533,8 @@ def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterB
 
 
 def _write_register_broker_record_3(o: RegisterBrokerRecord, w: Write) -> None:
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iouq(o.broker_id, o.is_migrating_zk_broker, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
     w(UVARINT[len(v_end_points) + 1])
@@ -538,11 +559,122 @@ def _write_register_broker_record_3(o: RegisterBrokerRecord, w: Write) -> None:
         w(content)
 
 
+def _read_register_broker_record_4(view: memoryview, at: int) -> tuple[RegisterBrokerRecord, int]:
+    o = new(RegisterBrokerRecord)
+    o.broker_id, o.is_migrating_zk_broker, o.incarnation_id, o.broker_epoch, n = _unpack_iouqy(view, at)
+    at += 30
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    if n > (len(view) - at) // 7:
+        raise too_many(n)
+    items_end_points: list[BrokerEndpoint] = []
+    o.end_points = items_end_points
+    for _ in range(n):
+        i_end_points, at = _read_broker_endpoint_0(view, at)
+        items_end_points.append(i_end_points)
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    if n > (len(view) - at) // 6:
+        raise too_many(n)
+    items_features: list[BrokerFeature] = []
+    o.features = items_features
+    for _ in range(n):
+        i_features, at = _read_broker_feature_0(view, at)
+        items_features.append(i_features)
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n >= 0:
+        o.rack = str(view[at : at + n], "utf-8")
+        at += n
+    else:
+        o.rack = None
+    o.fenced, o.in_controlled_shutdown, count = _unpack_ooy(view, at)
+    at += 3
+    o.log_dirs = []
+    o.cordoned_log_dirs = None
+    if count > 127:
+        count, at = more(view, at, count)
+    for _ in range(count):
+        tag, at, stop = read_tag(view, at)
+        if tag == 0:
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = more(view, at, n)
+            n -= 1
+            if n < 0:
+                raise negative(n)
+            o.log_dirs = uuids(view, at, n)
+            at += n * 16
+            if at != stop:
+                raise tag_size(0)
+        elif tag == 1:
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = more(view, at, n)
+            n -= 1
+            if n >= 0:
+                o.cordoned_log_dirs = uuids(view, at, n)
+                at += n * 16
+            else:
+                o.cordoned_log_dirs = None
+            if at != stop:
+                raise tag_size(1)
+        else:
+            at = stop
+    return o, at
+
+
+def _write_register_broker_record_4(o: RegisterBrokerRecord, w: Write) -> None:
+    w(_pack_iouq(o.broker_id, o.is_migrating_zk_broker, uuid(o.incarnation_id), o.broker_epoch))
+    v_end_points = o.end_points
+    w(UVARINT[len(v_end_points) + 1])
+    for i_end_points in v_end_points:
+        _write_broker_endpoint_0(i_end_points, w)
+    v_features = o.features
+    w(UVARINT[len(v_features) + 1])
+    for i_features in v_features:
+        _write_broker_feature_0(i_features, w)
+    w(compact_nullable_string(o.rack))
+    w(_pack_oo(o.fenced, o.in_controlled_shutdown))
+    tags: list[bytes] = []
+    if o.log_dirs:
+        parts: list[Buffer] = []
+        v_log_dirs = o.log_dirs
+        parts.append(UVARINT[len(v_log_dirs) + 1])
+        for i_log_dirs in v_log_dirs:
+            parts.append(uuid(i_log_dirs))
+        tags.append(tagged(0, b"".join(parts)))
+    if o.cordoned_log_dirs is not None:
+        parts = []
+        v_cordoned_log_dirs = o.cordoned_log_dirs
+        parts.append(UVARINT[len(v_cordoned_log_dirs) + 1])
+        for i_cordoned_log_dirs in v_cordoned_log_dirs:
+            parts.append(uuid(i_cordoned_log_dirs))
+        tags.append(tagged(1, b"".join(parts)))
+    w(UVARINT[len(tags)])
+    for content in tags:
+        w(content)
+
+
 RegisterBrokerRecord.DECODERS = (
     _read_register_broker_record_0,
     _read_register_broker_record_1,
     _read_register_broker_record_2,
     _read_register_broker_record_3,
+    _read_register_broker_record_4,
 )
 
 RegisterBrokerRecord.ENCODERS = (
@@ -550,6 +682,7 @@ RegisterBrokerRecord.ENCODERS = (
     _write_register_broker_record_1,
     _write_register_broker_record_2,
     _write_register_broker_record_3,
+    _write_register_broker_record_4,
 )
 
 
@@ -1706,6 +1839,114 @@ RemoveTopicRecord.DECODERS = (_read_remove_topic_record_0,)
 RemoveTopicRecord.ENCODERS = (_write_remove_topic_record_0,)
 
 
+class DelegationTokenRecord(Message):
+    __slots__ = __match_args__ = (
+        "owner",
+        "requester",
+        "renewers",
+        "issue_timestamp",
+        "max_timestamp",
+        "expiration_timestamp",
+        "token_id",
+    )
+    API_KEY = 10
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FLEXIBLE_FROM = 0
+
+    def __init__(
+        self,
+        owner: str = "",
+        requester: str = "",
+        renewers: list[str] = NEW,
+        issue_timestamp: int = 0,
+        max_timestamp: int = 0,
+        expiration_timestamp: int = 0,
+        token_id: str = "",
+    ) -> None:
+        self.owner = owner
+        self.requester = requester
+        self.renewers = [] if renewers is NEW else renewers
+        self.issue_timestamp = issue_timestamp
+        self.max_timestamp = max_timestamp
+        self.expiration_timestamp = expiration_timestamp
+        self.token_id = token_id
+
+
+def _read_delegation_token_record_0(view: memoryview, at: int) -> tuple[DelegationTokenRecord, int]:
+    o = new(DelegationTokenRecord)
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    o.owner = str(view[at : at + n], "utf-8")
+    at += n
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    o.requester = str(view[at : at + n], "utf-8")
+    at += n
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    if n > len(view) - at:
+        raise too_many(n)
+    items_renewers: list[str] = []
+    o.renewers = items_renewers
+    for _ in range(n):
+        m = view[at]
+        at += 1
+        if m > 127:
+            m, at = more(view, at, m)
+        m -= 1
+        if m < 0:
+            raise negative(m)
+        items_renewers.append(str(view[at : at + m], "utf-8"))
+        at += m
+    o.issue_timestamp, o.max_timestamp, o.expiration_timestamp, n = _unpack_qqqy(view, at)
+    at += 25
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    o.token_id = str(view[at : at + n], "utf-8")
+    at += n
+    n = view[at]
+    at += 1
+    if n:
+        at = skip_tags(view, at, n)
+    return o, at
+
+
+def _write_delegation_token_record_0(o: DelegationTokenRecord, w: Write) -> None:
+    w(compact_string(o.owner))
+    w(compact_string(o.requester))
+    v_renewers = o.renewers
+    w(UVARINT[len(v_renewers) + 1])
+    for i_renewers in v_renewers:
+        w(compact_string(i_renewers))
+    w(_pack_qqq(o.issue_timestamp, o.max_timestamp, o.expiration_timestamp))
+    w(compact_string(o.token_id))
+    w(b"\0")
+
+
+DelegationTokenRecord.DECODERS = (_read_delegation_token_record_0,)
+
+DelegationTokenRecord.ENCODERS = (_write_delegation_token_record_0,)
+
+
 class UserScramCredentialRecord(Message):
     __slots__ = __match_args__ = ("name", "mechanism", "salt", "stored_key", "server_key", "iterations")
     API_KEY = 11
@@ -1988,10 +2229,17 @@ ProducerIdsRecord.ENCODERS = (_write_producer_ids_record_0,)
 
 
 class BrokerRegistrationChangeRecord(Message):
-    __slots__ = __match_args__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs")
+    __slots__ = __match_args__ = (
+        "broker_id",
+        "broker_epoch",
+        "fenced",
+        "in_controlled_shutdown",
+        "log_dirs",
+        "cordoned_log_dirs",
+    )
     API_KEY = 17
     MIN_VERSION = 0
-    MAX_VERSION = 2
+    MAX_VERSION = 3
     FLEXIBLE_FROM = 0
 
     def __init__(
@@ -2001,12 +2249,14 @@ class BrokerRegistrationChangeRecord(Message):
         fenced: int = 0,
         in_controlled_shutdown: int = 0,
         log_dirs: list[bytes] = NEW,
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.fenced = fenced
         self.in_controlled_shutdown = in_controlled_shutdown
         self.log_dirs = [] if log_dirs is NEW else log_dirs
+        self.cordoned_log_dirs = cordoned_log_dirs
 
 
 def _read_broker_registration_change_record_0(view: memoryview, at: int) -> tuple[BrokerRegistrationChangeRecord, int]:
@@ -2015,6 +2265,7 @@ def _read_broker_registration_change_record_0(view: memoryview, at: int) -> tupl
     at += 13
     o.in_controlled_shutdown = 0
     o.log_dirs = []
+    o.cordoned_log_dirs = None
     o.fenced = 0
     if count > 127:
         count, at = more(view, at, count)
@@ -2035,6 +2286,8 @@ def _write_broker_registration_change_record_0(o: BrokerRegistrationChangeRecord
         raise absent("in_controlled_shutdown")
     if o.log_dirs:
         raise absent("log_dirs")
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iq(o.broker_id, o.broker_epoch))
     tags: list[bytes] = []
     if o.fenced:
@@ -2051,6 +2304,7 @@ def _read_broker_registration_change_record_1(view: memoryview, at: int) -> tupl
     o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
     at += 13
     o.log_dirs = []
+    o.cordoned_log_dirs = None
     o.fenced = 0
     o.in_controlled_shutdown = 0
     if count > 127:
@@ -2075,6 +2329,8 @@ def _read_broker_registration_change_record_1(view: memoryview, at: int) -> tupl
 def _write_broker_registration_change_record_1(o: BrokerRegistrationChangeRecord, w: Write) -> None:
     if o.log_dirs:
         raise absent("log_dirs")
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iq(o.broker_id, o.broker_epoch))
     tags: list[bytes] = []
     if o.fenced:
@@ -2094,6 +2350,7 @@ def _read_broker_registration_change_record_2(view: memoryview, at: int) -> tupl
     o = new(BrokerRegistrationChangeRecord)
     o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
     at += 13
+    o.cordoned_log_dirs = None
     o.fenced = 0
     o.in_controlled_shutdown = 0
     o.log_dirs = []
@@ -2129,6 +2386,8 @@ def _read_broker_registration_change_record_2(view: memoryview, at: int) -> tupl
 
 
 def _write_broker_registration_change_record_2(o: BrokerRegistrationChangeRecord, w: Write) -> None:
+    if o.cordoned_log_dirs is not None:
+        raise absent("cordoned_log_dirs")
     w(_pack_iq(o.broker_id, o.broker_epoch))
     tags: list[bytes] = []
     if o.fenced:
@@ -2151,16 +2410,100 @@ def _write_broker_registration_change_record_2(o: BrokerRegistrationChangeRecord
         w(content)
 
 
+def _read_broker_registration_change_record_3(view: memoryview, at: int) -> tuple[BrokerRegistrationChangeRecord, int]:
+    o = new(BrokerRegistrationChangeRecord)
+    o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
+    at += 13
+    o.fenced = 0
+    o.in_controlled_shutdown = 0
+    o.log_dirs = []
+    o.cordoned_log_dirs = None
+    if count > 127:
+        count, at = more(view, at, count)
+    for _ in range(count):
+        tag, at, stop = read_tag(view, at)
+        if tag == 0:
+            (o.fenced,) = _unpack_b(view, at)
+            at += 1
+            if at != stop:
+                raise tag_size(0)
+        elif tag == 1:
+            (o.in_controlled_shutdown,) = _unpack_b(view, at)
+            at += 1
+            if at != stop:
+                raise tag_size(1)
+        elif tag == 2:
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = more(view, at, n)
+            n -= 1
+            if n < 0:
+                raise negative(n)
+            o.log_dirs = uuids(view, at, n)
+            at += n * 16
+            if at != stop:
+                raise tag_size(2)
+        elif tag == 3:
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = more(view, at, n)
+            n -= 1
+            if n >= 0:
+                o.cordoned_log_dirs = uuids(view, at, n)
+                at += n * 16
+            else:
+                o.cordoned_log_dirs = None
+            if at != stop:
+                raise tag_size(3)
+        else:
+            at = stop
+    return o, at
+
+
+def _write_broker_registration_change_record_3(o: BrokerRegistrationChangeRecord, w: Write) -> None:
+    w(_pack_iq(o.broker_id, o.broker_epoch))
+    tags: list[bytes] = []
+    if o.fenced:
+        parts: list[Buffer] = []
+        parts.append(_pack_b(o.fenced))
+        tags.append(tagged(0, b"".join(parts)))
+    if o.in_controlled_shutdown:
+        parts = []
+        parts.append(_pack_b(o.in_controlled_shutdown))
+        tags.append(tagged(1, b"".join(parts)))
+    if o.log_dirs:
+        parts = []
+        v_log_dirs = o.log_dirs
+        parts.append(UVARINT[len(v_log_dirs) + 1])
+        for i_log_dirs in v_log_dirs:
+            parts.append(uuid(i_log_dirs))
+        tags.append(tagged(2, b"".join(parts)))
+    if o.cordoned_log_dirs is not None:
+        parts = []
+        v_cordoned_log_dirs = o.cordoned_log_dirs
+        parts.append(UVARINT[len(v_cordoned_log_dirs) + 1])
+        for i_cordoned_log_dirs in v_cordoned_log_dirs:
+            parts.append(uuid(i_cordoned_log_dirs))
+        tags.append(tagged(3, b"".join(parts)))
+    w(UVARINT[len(tags)])
+    for content in tags:
+        w(content)
+
+
 BrokerRegistrationChangeRecord.DECODERS = (
     _read_broker_registration_change_record_0,
     _read_broker_registration_change_record_1,
     _read_broker_registration_change_record_2,
+    _read_broker_registration_change_record_3,
 )
 
 BrokerRegistrationChangeRecord.ENCODERS = (
     _write_broker_registration_change_record_0,
     _write_broker_registration_change_record_1,
     _write_broker_registration_change_record_2,
+    _write_broker_registration_change_record_3,
 )
 
 
@@ -2525,6 +2868,48 @@ def _write_abort_transaction_record_0(o: AbortTransactionRecord, w: Write) -> No
 AbortTransactionRecord.DECODERS = (_read_abort_transaction_record_0,)
 
 AbortTransactionRecord.ENCODERS = (_write_abort_transaction_record_0,)
+
+
+class RemoveDelegationTokenRecord(Message):
+    __slots__ = __match_args__ = ("token_id",)
+    API_KEY = 26
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FLEXIBLE_FROM = 0
+
+    def __init__(
+        self,
+        token_id: str = "",
+    ) -> None:
+        self.token_id = token_id
+
+
+def _read_remove_delegation_token_record_0(view: memoryview, at: int) -> tuple[RemoveDelegationTokenRecord, int]:
+    o = new(RemoveDelegationTokenRecord)
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if n < 0:
+        raise negative(n)
+    o.token_id = str(view[at : at + n], "utf-8")
+    at += n
+    n = view[at]
+    at += 1
+    if n:
+        at = skip_tags(view, at, n)
+    return o, at
+
+
+def _write_remove_delegation_token_record_0(o: RemoveDelegationTokenRecord, w: Write) -> None:
+    w(compact_string(o.token_id))
+    w(b"\0")
+
+
+RemoveDelegationTokenRecord.DECODERS = (_read_remove_delegation_token_record_0,)
+
+RemoveDelegationTokenRecord.ENCODERS = (_write_remove_delegation_token_record_0,)
 
 
 class ControllerEndpoint(Structure):

@@ -80,6 +80,17 @@ def test_a_change_of_registration_leaves_alone_what_it_does_not_name() -> None:
     assert not broker.active
 
 
+def test_a_change_of_log_directories_names_all_of_them() -> None:
+    first, second = b"1" * 16, b"2" * 16
+    change = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, cordoned_log_dirs=[second])
+    change.log_dirs = [first, second]
+    broker = image_of(a_registration(), change).brokers[1]
+    assert (broker.log_dirs, broker.cordoned_log_dirs) == ((first, second), (second,))
+    assert not broker.cordoned, "the first one takes new replicas"
+    open_again = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, cordoned_log_dirs=[])
+    assert image_of(a_registration(), change, open_again).brokers[1].cordoned_log_dirs == ()
+
+
 def test_an_unregistered_broker_is_gone() -> None:
     assert image_of(a_registration(), UnregisterBrokerRecord(broker_id=1, broker_epoch=0)).brokers == {}
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from broker.cluster.feed import UnsupportedFeature
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
+from broker.cluster.image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    ELR_FEATURE,
+    METADATA_VERSION,
+    TOPIC_RESOURCE,
+    ClusterImage,
+)
+from broker.cluster.snapshot import records_of, restored
 from broker.config import BrokerConfig, ConfigError
+from broker.controller.controller import Controller
 from broker.controller.features import FEATURES, check_supported
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema import update_features as wire
+from broker.protocol.schema.metadata_records import FeatureLevelRecord, RegisterBrokerRecord, UserScramCredentialRecord
 from tests.support.brokers.control_room import ControlRoom
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
@@ -46,7 +57,9 @@ def test_a_fresh_cluster_begins_with_eligible_leader_replicas_unless_told() -> N
     assert room.image.configs[CLUSTER_DEFAULT] == {MIN_ISR: "2"}, "all nodes must agree on min ISR"
 
 
-@pytest.mark.parametrize("text", ["eligible.leader.replicas.version=2", "metadata.version=7", "nonsense"])
+@pytest.mark.parametrize(
+    "text", ["eligible.leader.replicas.version=2", "metadata.version=7", "metadata.version=31", "nonsense"]
+)
 def test_levels_of_a_fresh_cluster_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"eligible.leader.replicas.version=0..1"):
         BrokerConfig.from_properties({"node.id": "1", "squall.bootstrap.features": text})
@@ -79,7 +92,7 @@ def test_a_min_isr_that_was_altered_before_stays() -> None:
         ([(ELR_FEATURE, 1)], 0, ErrorCode.INVALID_UPDATE_VERSION),
         ([(ELR_FEATURE, 1)], SAFE, ErrorCode.INVALID_UPDATE_VERSION),
         ([("metadata.version", 28)], SAFE, ErrorCode.INVALID_UPDATE_VERSION),
-        ([("metadata.version", 30)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([("metadata.version", 31)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
         ([(ELR_FEATURE, 1), (ELR_FEATURE, 1)], UPGRADE, ErrorCode.INVALID_REQUEST),
         ([(ELR_FEATURE, 1), ("no.such.feature", 1)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
     ],
@@ -168,9 +181,9 @@ def test_where_the_isr_is_empty_the_eligible_ones_stay_or_nobody_could_ever_lead
 @pytest.mark.parametrize(
     ("features", "said"),
     [
-        ({"metadata.version": 30}, "the cluster has metadata.version at level 30 (Kafka 4.3-IV0), and this broker"),
-        ({"metadata.version": 6}, "supports levels 7 to 29"),
-        ({"metadata.version": 29, "share.version": 1}, "share.version at level 1, a feature that this broker does not"),
+        ({"metadata.version": 31}, "the cluster has metadata.version at level 31 (Kafka 4.4-IV0), and this broker"),
+        ({"metadata.version": 6}, "supports levels 7 to 30"),
+        ({"metadata.version": 29, "kraft.version": 1}, "kraft.version at level 1, a feature that this broker does not"),
         ({"transaction.version": 3}, "supports levels 0 to 2"),
     ],
 )
@@ -183,4 +196,31 @@ def test_what_this_version_lacks_is_told_in_one_sentence(features: dict[str, int
 
 def test_what_this_version_supports_is_no_trouble() -> None:
     check_supported({feature.name: feature.high for feature in FEATURES}, "the cluster")
-    check_supported({"share.version": 0}, "the cluster")
+    check_supported({"kraft.version": 0}, "the cluster")
+
+
+def test_what_kafkas_tool_has_formatted_decides_what_a_fresh_cluster_begins_with() -> None:
+    room = ControlRoom(brokers=0)
+    fresh = Controller(ClusterImage(), room.settings, room.rng, 0, room.now_ms)
+    user = UserScramCredentialRecord(name="u", mechanism=1)
+    levels = {METADATA_VERSION: 30, "group.version": 1, ELR_FEATURE: 1}
+    formatted = [user, *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())]
+    decision = fresh.bootstrap(room.now_ms, formatted)
+    assert decision.records[0] == (user, 0)
+    fresh.apply(decision, 1, room.now_ms)
+    assert fresh.image.features == levels, "nothing of this version's own"
+    assert fresh.image.configs[CLUSTER_DEFAULT] == {MIN_ISR: "1"}
+    assert not fresh.bootstrap(room.now_ms, formatted).records, "once"
+
+
+def test_from_kafka_4_3_on_registrations_tell_of_cordoned_directories_and_new_replicas_stay_off_them() -> None:
+    room = ControlRoom(brokers=0, squall_bootstrap_features=f"{METADATA_VERSION}=30")
+    room.join(1)
+    room.join(2)
+    assert {write.version for write in records_of(room.image) if isinstance(write.record, RegisterBrokerRecord)} == {4}
+    broker = room.image.brokers[2]
+    room.controller.image.brokers[2] = replace(broker, log_dirs=(b"d" * 16,), cordoned_log_dirs=(b"d" * 16,))
+    again = restored([write.record for write in records_of(room.image)], room.image.offset, room.image.epoch)
+    assert again.brokers[2].cordoned
+    assert room.create("t", partitions=4, replication_factor=1).error_code == ErrorCode.NONE
+    assert {room.partition("t", index).replicas for index in range(4)} == {(1,)}
