@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.cluster.settings import altered_settings, with_altered
-from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
+from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, with_altered
+from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.topic import Synonym
 from broker.controller.features import FEATURES
 from broker.net.served import SERVED
@@ -199,10 +199,10 @@ def _entries(
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-            entries = _with_altered(image, node_id, describe_broker(with_altered(context.config, everyone)))
+            entries = _with_altered(image, node_id, describe_broker(with_altered(context.config, everyone), everyone))
             return [entry for entry in entries if entry.name in everyone]
         if name == str(node_id):
-            return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered)))
+            return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered), altered))
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     elif resource.resource_type == BROKER_LOGGER_RESOURCE:
@@ -250,7 +250,7 @@ def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry])
     changed = []
     for entry in entries:
         synonyms = tuple(source(synonym) for synonym in entry.synonyms)
-        changed.append(entry._replace(synonyms=synonyms, source=synonyms[0].source))
+        changed.append(entry._replace(synonyms=synonyms, source=synonyms[0].source if synonyms else entry.source))
     return changed
 
 
@@ -260,7 +260,7 @@ def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.Descr
     return configs_wire.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
-        read_only=entry.read_only and entry.name not in TOPIC_SETTINGS,
+        read_only=entry.read_only and entry.name not in DYNAMIC_BROKER_SETTINGS,
         config_source=entry.source,
         is_sensitive=False,
         synonyms=[

@@ -5,7 +5,7 @@ A topic's overrides travel and are stored as text by name (`Mapping[str, str]`);
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -254,16 +254,25 @@ def _default_of(name: str, setting: Setting) -> Synonym:
     return Synonym(coarsest.name, coarsest.render(coarsest.default), ConfigSource.DEFAULT)
 
 
-def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of a node, with its value and where that comes from. All are read-only: they come from its file."""
+def describe_broker(broker: BrokerConfig, altered: Container[str] = ()) -> list[ConfigEntry]:
+    """Every setting of a node, with its value and where that comes from. All are read-only: they come from its file.
+
+    As with Kafka, one without a default has no synonym for it, and one `altered` at run time names those that would
+    stand in for it.
+    """
     from broker.config.broker import BROKER_SETTINGS
 
     entries = []
     for setting in BROKER_SETTINGS.values():
-        default = Synonym(setting.name, setting.render(setting.default), ConfigSource.DEFAULT)
-        synonyms: tuple[Synonym, ...] = (default,)
-        if setting.name in broker.given:
-            synonyms = (Synonym(setting.name, broker.given[setting.name], ConfigSource.STATIC_BROKER), default)
+        family = (setting.name, *(COARSER.get(setting.name, ()) if setting.name in altered else ()))
+        synonyms = [
+            Synonym(name, broker.given[name], ConfigSource.STATIC_BROKER) for name in family if name in broker.given
+        ]
+        for name in family:
+            default = BROKER_SETTINGS[name].render(BROKER_SETTINGS[name].default)
+            if default is not None:
+                synonyms.append(Synonym(name, default, ConfigSource.DEFAULT))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = setting.render(getattr(broker, setting.name.replace(".", "_")))
-        entries.append(ConfigEntry(setting.name, value, synonyms[0].source, setting.kind, True, synonyms))
+        entries.append(ConfigEntry(setting.name, value, source, setting.kind, True, tuple(synonyms)))
     return entries

@@ -95,11 +95,13 @@ def test_nothing_between_nodes_is_listed_and_what_is_forwarded_is() -> None:
 
 def test_features_are_told_with_the_offset_that_finalized_them() -> None:
     cluster = Cluster()
+    kept = [(f"{kind}.version", 0, 1) for kind in ("group", "share", "streams")]
+    others = [("eligible.leader.replicas.version", 0, 1), ("transaction.version", 0, 2), *kept]
     for version in (3, 4):
         response = versions(cluster, version)
         assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
-            ("metadata.version", 7, 29),
-            *([("eligible.leader.replicas.version", 0, 1), ("transaction.version", 0, 2)] if version > 3 else []),
+            ("metadata.version", 7, 30),
+            *(others if version > 3 else []),
         ]
         levels = [(f.name, f.max_version_level) for f in response.finalized_features]
         assert levels == [("metadata.version", 29), ("transaction.version", 2)]
@@ -373,6 +375,22 @@ def test_the_default_of_a_time_stands_in_the_coarsest_setting_as_with_kafka() ->
     assert synonyms_of(cluster, "segment.jitter.ms") == [("log.roll.jitter.hours", "0", 5)]
     given = synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms")
     assert given == [("log.retention.minutes", "7", 4), ("log.retention.hours", "168", 5)]
+
+
+def test_a_time_altered_for_brokers_names_what_would_stand_in_for_it_as_with_kafka() -> None:
+    def told(cluster: Cluster, key: str) -> tuple[list[tuple[str, str | None, int]], bool]:
+        resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=[key])
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        [entry] = handlers.describe_configs(cluster.context, request).results[0].configs
+        return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms], entry.read_only
+
+    cluster = Cluster()
+    assert told(cluster, "log.retention.ms") == ([], False)
+    assert told(cluster, "log.retention.hours") == ([("log.retention.hours", "168", 5)], True)
+    set_config(cluster, BROKER_RESOURCE, "1", "log.retention.ms", "7")
+    coarser = ("log.retention.hours", "168", 5)
+    assert told(cluster, "log.retention.ms") == ([("log.retention.ms", "7", 2), coarser], False)
+    assert told(cluster, "log.retention.minutes") == ([], True)
 
 
 def test_a_broker_has_no_loggers_and_another_brokers_are_not_asked_for_here() -> None:

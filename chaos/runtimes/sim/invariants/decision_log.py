@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from broker.cluster.image import TOPIC_RESOURCE, Broker, PartitionImage, Topic
 from broker.protocol.schema import metadata_records as records
@@ -15,6 +15,7 @@ from broker.protocol.schema import metadata_records as records
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
 
+T = TypeVar("T")
 LEADER_STAYS: Final = -2
 RECOVERY_STAYS: Final = -1
 
@@ -88,6 +89,7 @@ class DecisionLog:
             record.rack,
             self.offset,
             tuple(record.log_dirs),
+            _named(record.cordoned_log_dirs, None),
             tuple((each.name, each.min_supported_version, each.max_supported_version) for each in record.features),
         )
 
@@ -102,7 +104,13 @@ class DecisionLog:
         before = self.brokers[record.broker_id]
         fenced = before.fenced if not record.fenced else record.fenced == 1
         leaving = before.in_controlled_shutdown or record.in_controlled_shutdown == 1
-        self.brokers[record.broker_id] = replace(before, fenced=fenced, in_controlled_shutdown=leaving)
+        self.brokers[record.broker_id] = replace(
+            before,
+            fenced=fenced,
+            in_controlled_shutdown=leaving,
+            log_dirs=_named(record.log_dirs or None, before.log_dirs),
+            cordoned_log_dirs=_named(record.cordoned_log_dirs, before.cordoned_log_dirs),
+        )
 
     def _topic(self, record: records.TopicRecord) -> None:
         self.topics_by_id[record.topic_id] = Topic(record.name, record.topic_id)
@@ -193,3 +201,8 @@ SAYS: Final[dict[type[Any], Callable[[DecisionLog, Any], None]]] = {
     records.ProducerIdsRecord: DecisionLog._producer_ids,
 }
 """What each kind of record says."""
+
+
+def _named(named: list[bytes] | None, before: T) -> tuple[bytes, ...] | T:
+    """The log directories that a record names, else what stood before."""
+    return before if named is None else tuple(named)
