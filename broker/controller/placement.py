@@ -23,8 +23,8 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
     A broker in controlled shutdown, or with nothing but cordoned log directories, is not used; a fenced one only where
     the unfenced are too few, and never to lead.
     """
-    brokers = command.image.brokers.values()
-    usable = [broker for broker in brokers if not broker.in_controlled_shutdown and not broker.cordoned]
+    brokers = [broker for broker in command.image.brokers.values() if not broker.cordoned]
+    usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
     if len(usable) < replication_factor:
         raise _impossible(
             replication_factor,

@@ -75,6 +75,14 @@ def test_voters_that_the_log_itself_names_are_named(tmp_path: Path) -> None:
     assert "voters that controller.quorum.voters names" in said
 
 
+def await_ready(broker: subprocess.Popen[bytes], trace: Path) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not (trace.exists() and '"node_ready"' in trace.read_text()):
+        assert broker.poll() is None, "it ended"
+        assert time.monotonic() < deadline, "it is not ready"
+        time.sleep(0.05)
+
+
 def test_ours_begins_a_cluster_with_what_kafka_has_formatted(static: Path) -> None:
     trace = static / "trace.jsonl"
     [port] = free_ports(1, claimed_ports(), random.SystemRandom())
@@ -82,11 +90,7 @@ def test_ours_begins_a_cluster_with_what_kafka_has_formatted(static: Path) -> No
     command = command_on(static, squall_cluster_id=CLUSTER_ID, squall_trace_path=str(trace), listeners=listener)
     with subprocess.Popen(command) as broker:
         try:
-            deadline = time.monotonic() + WITHIN_S
-            while not (trace.exists() and '"node_ready"' in trace.read_text()):
-                assert broker.poll() is None, "it ended"
-                assert time.monotonic() < deadline, "it is not ready"
-                time.sleep(0.05)
+            await_ready(broker, trace)
         finally:
             broker.kill()
     log = static / "data" / "__cluster_metadata-0" / f"{0:020}.log"

@@ -86,6 +86,13 @@ def in_sync(admin: Any, topic: str) -> list[list[int]]:
     return [sorted(partitions[index].isrs) for index in sorted(partitions)]
 
 
+def await_in_sync(admin: Any, topic: str, wanted: list[list[int]]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while (found := in_sync(admin, topic)) != wanted:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
 def test_a_throttled_reassignment_from_generate_over_execute_to_verify(
     cluster: Any, admin: Any, tools: Tools, tmp_path: Path
 ) -> None:
@@ -107,10 +114,7 @@ def test_a_throttled_reassignment_from_generate_over_execute_to_verify(
     for broker in ("1", "2", "3"):
         assert altered(admin, "BROKER", broker) == dict.fromkeys(RATES, THROTTLE)
 
-    deadline = time.monotonic() + WITHIN_S
-    while in_sync(admin, "moving") != wanted:
-        assert time.monotonic() < deadline, in_sync(admin, "moving")
-        time.sleep(0.1)
+    await_in_sync(admin, "moving", wanted)
     said = tools.reassign("--verify", "--reassignment-json-file", str(plan))
     for partition in ("moving-0", "moving-1"):
         assert f"Reassignment of partition {partition} is completed." in said
