@@ -164,6 +164,7 @@ def read_node_address(text: str) -> NodeAddress:
 FEATURE_LEVELS = {
     "eligible.leader.replicas.version": (0, 1),
     "transaction.version": (0, 2),
+    "group.version": (0, 1),
     "metadata.version": (29, 30),
 }
 """Features whose level may be chosen for a new cluster, with the lowest and the highest one."""

@@ -1,22 +1,36 @@
-"""Kafka's own tool reads what transactions leave in our files: markers, aborted transactions, open ones;
-and what groups leave there."""
+"""Kafka's own tool reads every kind of file that we write: logs and their indexes, what transactions leave (markers,
+aborted transactions, open ones), what groups leave, metadata and its snapshots."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from broker.cluster.replay import PARTITION_VERSION, Write
+from broker.cluster.snapshot import records_of
+from broker.control.kraft.snapshot_store import encode_snapshot
+from broker.controller.brokers import REGISTRATION_CHANGE_VERSION
+from broker.controller.elections import PARTITION_CHANGE_VERSION
 from broker.coordinators.groups import records
 from broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
 from broker.log.config import LogConfig
 from broker.log.markers import Marker
 from broker.log.recovery import load
+from broker.protocol.metadata_frame import encode_metadata_record
 from broker.protocol.records import Record, encode_batch
+from broker.protocol.schema.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
+from tests.support.brokers.control_room import ControlRoom
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.lacks import without
@@ -24,33 +38,55 @@ from tests.support.lacks import without
 pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
+WRITTEN = {
+    RegisterBrokerRecord: 4,
+    BrokerRegistrationChangeRecord: REGISTRATION_CHANGE_VERSION,
+    PartitionRecord: PARTITION_VERSION,
+    PartitionChangeRecord: PARTITION_CHANGE_VERSION,
+}
+"""In which version the controller writes these records at metadata version 4.3; the others in version 0."""
+
+
+def dumped(*arguments: str) -> list[str]:
+    """The lines that the tool prints."""
+    command = apache_kafka(lambda line: None).command(TOOL, arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
 
 
 def written() -> MemoryFs:
     """A log in which producer 5 has aborted, committed, and begun a transaction; producer 6 is a plain one."""
     fs = MemoryFs()
-    log = load(fs, "d/t-0", LogConfig(), topic="t", partition=0, topic_id=bytes(16), clean=True)
+    config = LogConfig(index_interval_bytes=100)
+    log = load(fs, "d/t-0", config, topic="t", partition=0, topic_id=bytes(16), clean=True)
     log.append_as_leader(batch(2, pid=5, epoch=3, seq=0, transactional=True), 0, 1_000)
     log.end_transaction(5, 4, Marker(False, 7), 2, 0, 1_000)
     log.append_as_leader(batch(1, pid=5, epoch=4, seq=0, transactional=True), 0, 1_000)
     log.end_transaction(5, 5, Marker(True, 8), 2, 0, 1_000)
-    log.append_as_leader(batch(1, pid=5, epoch=5, seq=0, transactional=True), 0, 1_000)
+    log.append_as_leader(batch(1, pid=5, epoch=5, seq=0, transactional=True, timestamp=2_000), 0, 1_000)
     log.append_as_leader(batch(1, pid=6, epoch=0, seq=9), 0, 1_000)
     log.roll()
     log.close(0)
     return fs
 
 
-def test_kafkas_dump_log_segments_reads_markers_aborted_transactions_and_producer_snapshots(tmp_path: Path) -> None:
+def test_kafkas_dump_log_segments_reads_logs_all_indexes_and_producer_snapshots(tmp_path: Path) -> None:
     fs = written()
     files = []
     for name in fs.list("d/t-0"):
         (tmp_path / name).write_bytes(fs.read(f"d/t-0/{name}"))
-        if name.endswith((".log", ".txnindex", ".snapshot")):
+        if name.endswith((".log", ".index", ".timeindex", ".txnindex", ".snapshot")):
             files.append(str(tmp_path / name))
-    command = apache_kafka(lambda line: None).command(TOOL, ["--print-data-log", "--files", ",".join(files)])
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    lines = said.splitlines()
+    lines = dumped("--print-data-log", "--files", ",".join(files))
+    assert [line for line in lines if line.startswith("offset: ")] == [
+        "offset: 2 position: 117",
+        "offset: 4 position: 284",
+        "offset: 6 position: 451",
+    ]
+    assert [line for line in lines if line.startswith("timestamp: ")] == [
+        "timestamp: 1001 offset: 1",
+        "timestamp: 2000 offset: 5",
+    ]
+    assert not [line for line in lines if "ismatch" in line], "no index contradicts its log"
     assert [line.partition("endTxnMarker: ")[2] for line in lines if "endTxnMarker" in line] == [
         "ABORT coordinatorEpoch: 7",
         "COMMIT coordinatorEpoch: 8",
@@ -59,7 +95,7 @@ def test_kafkas_dump_log_segments_reads_markers_aborted_transactions_and_produce
     assert "version: 0 producerId: 5 firstOffset: 0 lastOffset: 2 lastStableOffset: 3" in lines
     open_one, plain = (line for line in lines if line.startswith("producerId: "))
     assert open_one.startswith(
-        "producerId: 5 producerEpoch: 5 coordinatorEpoch: 8 currentTxnFirstOffset: OptionalLong[5] lastTimestamp: 1000"
+        "producerId: 5 producerEpoch: 5 coordinatorEpoch: 8 currentTxnFirstOffset: OptionalLong[5] lastTimestamp: 2000"
     )
     assert "firstSequence: 0 lastSequence: 0 lastOffset: 5 offsetDelta: 0" in open_one
     assert plain.startswith("producerId: 6 producerEpoch: 0 coordinatorEpoch: -1")
@@ -86,10 +122,8 @@ def test_kafkas_dump_log_segments_decodes_groups_and_their_offsets(tmp_path: Pat
     fs = groups_written()
     name = "00000000000000000000.log"
     (tmp_path / name).write_bytes(fs.read(f"d/o-0/{name}"))
-    arguments = ["--offsets-decoder", "--files", str(tmp_path / name)]
-    command = apache_kafka(lambda line: None).command(TOOL, arguments)
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    rows = [line for line in said.splitlines() if "payload: " in line]
+    said = dumped("--offsets-decoder", "--files", str(tmp_path / name))
+    rows = [line for line in said if "payload: " in line]
     decoded = [json.loads(line.partition("payload: ")[2]) for line in rows if "payload: {" in line]
     keys = [json.loads(line.partition("key: ")[2].partition(" payload: ")[0]) for line in rows]
     assert [key["data"] for key in keys] == [{"group": "g"}, *[{"group": "g", "topic": "t", "partition": 2}] * 3]
@@ -98,5 +132,30 @@ def test_kafkas_dump_log_segments_decodes_groups_and_their_offsets(tmp_path: Pat
     assert generation["data"]["members"][0]["groupInstanceId"] == "static"
     assert offset == in_transaction
     assert offset["data"] == {"offset": 17, "leaderEpoch": 4, "metadata": "here", "commitTimestamp": 1000}
-    assert "endTxnMarker: COMMIT coordinatorEpoch: 7" in said
-    assert "isvalid: false" not in said
+    assert any("endTxnMarker: COMMIT coordinatorEpoch: 7" in line for line in said)
+    assert not any("isvalid: false" in line for line in said)
+
+
+def test_kafkas_dump_log_segments_decodes_the_metadata_log_and_its_snapshots(tmp_path: Path) -> None:
+    room = ControlRoom(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
+    room.topic("t", [1, 2, 3], [2, 3, 1], min_insync_replicas="3")
+    room.lose(3)
+    written = [Write(record, WRITTEN.get(type(record), 0)) for _, record in room.log]
+    values = [encode_metadata_record(record, version) for record, version in written]
+    entries = encode_batch([Record(number, 1_000, None, value) for number, value in enumerate(values)], leader_epoch=7)
+    (tmp_path / f"{0:020}.log").write_bytes(entries)
+    held = records_of(room.image)
+    snapshot = tmp_path / f"{room.image.offset + 1:020}-{7:010}.checkpoint"
+    snapshot.write_bytes(encode_snapshot(held, 7, 1_000))
+    said = dumped("--cluster-metadata-decoder", "--files", f"{tmp_path / f'{0:020}.log'},{snapshot}")
+    told = [json.loads(line.partition(" payload: ")[2]) for line in said if " payload: {" in line]
+    assert [(row["type"], row["version"]) for row in told] == [
+        (re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).upper(), version)
+        for record, version in (*written, *held)
+    ]
+    partitions = [row["data"] for row in told if row["type"] == "PARTITION_RECORD"]
+    assert partitions[-1]["isr"] == [2, 1]
+    assert partitions[-1]["eligibleLeaderReplicas"] == [3]
+    assert any('SnapshotHeader {"version":0,"lastContainedLogTimestamp":1000}' in line for line in said)
+    assert any("SnapshotFooter" in line for line in said)
+    assert not any("isvalid: false" in line for line in said)

@@ -6,6 +6,7 @@ A Java producer speaks the second generation of transactions, which librdkafka d
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -17,8 +18,10 @@ import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
 from broker.coordinators.partitions import partition_of
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
+from tests.support.brokers.broker_process import ask
 from tests.support.lacks import without
 
 pytestmark = [
@@ -35,7 +38,9 @@ ALONE = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": str(COORDINATORS),
     "offsets.topic.replication.factor": "1",
+    "squall.bootstrap.features": "metadata.version=30",
 }
+"""At Kafka 4.3's metadata version, though ours begins with 4.2's."""
 LEAVE = """
 import os, sys
 from confluent_kafka import Producer
@@ -65,6 +70,22 @@ class Swapped:
         self.now = other
         other.configure(1)
         other.launch(1)
+
+    def log(self) -> bytes:
+        """The topic's file."""
+        return (self.ours.folder / "n1" / f"{TOPIC}-0" / f"{0:020}.log").read_bytes()
+
+    def served(self) -> bytes:
+        """What the broker that has the directory now answers to a Fetch from the start."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
+        )
+        with socket.create_connection(("127.0.0.1", self.now.ports[1]), WITHIN_S) as client:
+            answer: Any = ask(client, request, FetchResponse, 4)
+        [found] = answer.responses[0].partitions
+        assert found.error_code == 0
+        return bytes(found.records)
 
     def make_topic(self) -> None:
         from confluent_kafka import KafkaException
@@ -156,6 +177,8 @@ def test_kafka_and_ours_finish_each_others_open_transactions_on_one_directory(sw
     swapped.transact("a", b"1 of a")
     swapped.leave_open("b")
     assert swapped.read("read_committed") == [b"1 of a"]
+    ours = swapped.log()
+    assert swapped.served() == ours
 
     swapped.kill_and_start(swapped.kafka)
     assert statuses(tmp_path, "a") == [(EMPTY, 0), (ONGOING, 0), (PREPARE_COMMIT, 0), (COMPLETE_COMMIT, 0)]
@@ -165,6 +188,9 @@ def test_kafka_and_ours_finish_each_others_open_transactions_on_one_directory(sw
     swapped.transact("b", b"1 of b")
     assert swapped.read("read_committed") == [b"1 of a", b"1 of c", b"1 of b"]
     swapped.leave_open("d")
+    theirs = swapped.log()
+    assert theirs.startswith(ours), "byte for byte what ours wrote"
+    assert swapped.served() == theirs
 
     swapped.kill_and_start(swapped.ours)
     swapped.transact("c", b"2 of c")
@@ -174,6 +200,8 @@ def test_kafka_and_ours_finish_each_others_open_transactions_on_one_directory(sw
     left = [b"left open by b", b"left open by d"]
     everything = [b"1 of a", left[0], b"1 of c", b"1 of b", left[1], b"2 of c", b"1 of d"]
     assert swapped.read("read_uncommitted") == everything
+    assert swapped.log().startswith(theirs), "byte for byte what Kafka wrote"
+    assert swapped.served() == swapped.log()
 
 
 def test_a_java_producer_speaks_the_second_generation_with_ours(swapped: Swapped, tmp_path: Path) -> None:

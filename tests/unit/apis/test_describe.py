@@ -104,8 +104,8 @@ def test_features_are_told_with_the_offset_that_finalized_them() -> None:
             *(others if version > 3 else []),
         ]
         levels = [(f.name, f.max_version_level) for f in response.finalized_features]
-        assert levels == [("metadata.version", 29), ("transaction.version", 2)]
-        assert response.finalized_features_epoch == cluster.room.image.features_offset == 1
+        assert levels == [("metadata.version", 29), ("transaction.version", 2), ("group.version", 1)]
+        assert response.finalized_features_epoch == cluster.room.image.features_offset == 2
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 3 + "!"])
