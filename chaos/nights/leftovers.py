@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos.errors import HarnessError
 from chaos.runtimes.docker import labels
 from chaos.runtimes.real.processes import registry
-from chaos.toolchain.engine import reach_engine
+from chaos.toolchain.engine import EngineError, reach_engine
 
 
 def end_leftovers(runs: Path) -> list[str]:
@@ -31,13 +31,18 @@ def _containers(runs: Path) -> list[str]:
         engine = reach_engine()
     except HarnessError:
         return []
+    removed: list[str] = []
     try:
         names = {
             each["Labels"][labels.RUN]
             for each in (*engine.containers(labels.RUN), *engine.networks(labels.RUN), *engine.volumes(labels.RUN))
             if Path(each["Labels"].get(labels.FOLDER, "/")).is_relative_to(runs.absolute())
         }
-        left = [each for each in labels.find(engine) if each.run in names and not each.harness_alive]
-        return [name for each in left for name in labels.remove(engine, each)]
+        for each in labels.find(engine):
+            if each.run in names and not each.harness_alive:
+                removed += labels.remove(engine, each)
+    except EngineError:
+        pass  # the night goes on: the next run in a container tries again, and says why it cannot
     finally:
         engine.close()
+    return removed
