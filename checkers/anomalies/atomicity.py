@@ -83,7 +83,7 @@ def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead
     Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
     end, and the commit was acknowledged before it began. In a compacted partition a later record may have its key.
     """
-    if partition.compacted or 0 <= value.acked_at < partition.judged_from:
+    if partition.compacted or partition.may_lack(value.acked_at):
         return False
     passed = any(final.whole and final.start <= value.acked_at < final.reached for final in finals)
     return passed or (txn.committed and any(final.complete and txn.t1 <= final.t0 for final in finals))

@@ -69,7 +69,7 @@ def _judged(partition: Partition, off: int, since: int) -> bool:
 
     Either a final reader went past that offset, or it read to the end, and the record was in before it began.
     """
-    if 0 <= off < partition.judged_from:
+    if partition.may_lack(off):
         return False
     passed = off >= 0 and partition.cover_from <= off < partition.cover_to
     return passed or since <= partition.cover_t0

@@ -340,7 +340,7 @@ class Parser:
         if log_start > partition.log_start:
             partition.log_start = whole(log_start)
         if partition.deletable:
-            self._positions.log_starts_at(proc, partition.part, log_start)
+            self._positions.log_starts_at(proc, partition.part, partition.removed_before(log_start))
         return self._positions.seg(proc, partition.part)
 
     def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:

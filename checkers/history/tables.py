@@ -274,10 +274,17 @@ class Partition:
     @property
     def judged_from(self) -> int:
         """Below this offset, never negative, nothing counts as lost or elsewhere: it was removed, as configured."""
-        if not self.deletable:
-            return 0
-        start = max(self.log_start, 0)
-        return start if self.removable_to < 0 else min(start, self.removable_to)
+        return self.removed_before(max(self.log_start, 0)) if self.deletable else 0
+
+    def removed_before(self, log_start: int) -> int:
+        """Of a log that is said to begin at `log_start`: before which offset records may have been removed by then."""
+        return log_start if self.removable_to < 0 else min(log_start, self.removable_to)
+
+    def may_lack(self, off: int) -> bool:
+        """Whether a record at this offset may have been removed, as configured. -1: it stands anywhere, nobody knows
+        where, and so perhaps where everything was removed.
+        """
+        return off < self.judged_from and self.judged_from > 0
 
     def administered(self, what: str, to: int) -> None:
         """What an administrator asked for, whether or not it was done."""

@@ -30,7 +30,7 @@ missing as (
   join partitions p on p.part = m.part
   left anti join damaged d on d.part = m.part and d.off = m.acked_at
   where not m.visible and (passed or read_after) and not p.compacted
-    and not (m.acked_at >= 0 and m.acked_at < p.judged_from)),
+    and not (p.judged_from > 0 and m.acked_at < p.judged_from)),
 visible as (select txn, count(*) records from sent_in where visible group by txn)
 select 'torn-txn' anomaly, if(m.late, 'late end', '') evidence,
        m.part, m.acked_at off, m.val, m.txn op, bigint(m.txn_proc) proc, records other

@@ -17,7 +17,7 @@ SUPERSEDED = """
 
 LOST = """sent = 1 and (final_min is null or vanished)
   and (acked or (read_min is not null and (st = 2 or (st = 0 and in_txn))))
-  and not (placed_at >= 0 and placed_at < judged_from)
+  and not (judged_from > 0 and placed_at < judged_from)
   and ((placed_at >= 0 and placed_at >= cover_from and placed_at < cover_to)
        or if(acked, t1, first_read) <= cover_t0)"""
 

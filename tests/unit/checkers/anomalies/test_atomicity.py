@@ -21,6 +21,16 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("a record of unknown offset of a committed transaction may be among those that were deleted by request")
+def _() -> HistoryBuilder:
+    h, (_, two) = transacted(sends=2)
+    h.sends[0].off = -1
+    h.operation(h.process("admin"), "admin", what="delete_records", part=0, to=1)
+    h.final([(1, two)], at=1, log_start=1, end=3, position=3)
+    h.final([(1, two)], at=1, log_start=1, end=3, position=3, isolation=1)
+    return h
+
+
 @CASES.case("a transaction of unknown end is visible in one partition and not in the other", ("torn-txn", ""))
 def _() -> HistoryBuilder:
     h, (one, two) = transacted(sends=2, parts=2, st=INFO)

@@ -217,6 +217,24 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("an acknowledged record of unknown offset may be among those that retention removed")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    values = [h.sent(p, off) for off in (0, -1, 2)]
+    h.final([(2, values[2])], at=2, log_start=2)
+    return h
+
+
+@CASES.case("an acknowledged record of unknown offset is lost where retention has removed nothing yet", LOST)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    values = [h.sent(p, off) for off in (0, -1)]
+    h.final([(0, values[0])])
+    return h
+
+
 @CASES.case("below a log start that no retention moved, records are lost", LOST)
 def _() -> HistoryBuilder:
     h = HistoryBuilder()

@@ -245,6 +245,39 @@ def _() -> HistoryBuilder:
     return h
 
 
+def _deleted(to: int, *, asked_late: bool = False) -> HistoryBuilder:
+    """Four records, of which a reader gets the first and the last, from a log that is said to begin at the last one. So
+    many were deleted by request, before or after that.
+    """
+    h = HistoryBuilder()
+    p, admin = h.producer(), h.process("admin")
+    v = [h.sent(p, off) for off in range(4)]
+    if not asked_late:
+        h.operation(admin, "admin", what="delete_records", part=0, to=to)
+    reader = h.reader()
+    h.poll(reader, [(0, v[0])], log_start=0)
+    h.poll(reader, [(3, v[3])], log_start=3)
+    if asked_late:
+        h.operation(admin, "admin", what="delete_records", part=0, to=to)
+    h.final(list(enumerate(v)))
+    return h
+
+
+@CASES.case("a reader is moved over what was deleted by request, and skips nothing")
+def _() -> HistoryBuilder:
+    return _deleted(3)
+
+
+@CASES.case("a reader is moved beyond what was deleted by request", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _deleted(2)
+
+
+@CASES.case("a reader is moved over records before anybody asks for their deletion", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _deleted(3, asked_late=True)
+
+
 def _at_the_edges(how: str, at: int, position: int, isolation: int = 1) -> HistoryBuilder:
     """Three transactions in a row, the first and the last of which end so; a reader gets the record of the middle one,
     from `at`, and stands at `position` then. Each has a record and a marker.
