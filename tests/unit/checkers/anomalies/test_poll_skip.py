@@ -256,7 +256,7 @@ def _deleted(to: int, *, asked_late: bool = False) -> HistoryBuilder:
         h.operation(admin, "admin", what="delete_records", part=0, to=to)
     reader = h.reader()
     h.poll(reader, [(0, v[0])], log_start=0)
-    h.poll(reader, [(3, v[3])], log_start=3)
+    h.poll(reader, [(3, v[3])], at=1, log_start=3)
     if asked_late:
         h.operation(admin, "admin", what="delete_records", part=0, to=to)
     h.final(list(enumerate(v)))
