@@ -32,7 +32,7 @@ MUTANT = Mutant(
     title="forgets on followers which batches of a producer it has",
     source="KAFKA-5435",
     replaces=(Replaced(Log, "append_as_follower", append_as_follower),),
-    expected=("duplicate", "appended-once"),
+    expected=("appended-once", "producer-state-is-a-replay", "duplicate"),
     faults=("kill", "latency"),
     plan=plan,
 )

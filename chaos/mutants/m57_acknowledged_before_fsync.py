@@ -28,7 +28,7 @@ MUTANT = Mutant(
     title="acknowledges before the fsync that flush.messages=1 promises",
     source="Jepsen: NATS 2.12",
     replaces=(Replaced(Durability, "is_promised", is_promised),),
-    expected=("leader-completeness", "strong-isr", "lost-write", "unseen"),
+    expected=("acknowledged-is-durable", "leader-completeness", "strong-isr", "lost-write", "unseen"),
     faults=("disk", "power_loss"),
     plan=plan,
 )

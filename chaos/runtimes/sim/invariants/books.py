@@ -30,7 +30,8 @@ class Judge:
         self._of_replica = entered(When.REPLICA)
         self._of_leader = entered(When.REPLICA, When.LEADER)
         self._of_standing = entered(When.STANDING)
-        self._of_partition = entered(When.PARTITION)
+        self._of_partition = entered(When.PARTITION, When.BELIEF)
+        self._of_belief = entered(When.BELIEF)
         self._of_decision = entered(When.DECISION)
         self._of_batch = entered(When.BATCH)
         self._of_written = entered(When.WRITTEN)
@@ -147,6 +148,13 @@ class Judge:
             if now.leads:
                 known.leaders.setdefault(now.leader_epoch, now.node)
         for each in self._of_partition:
+            wrong = each.check(known)
+            if wrong is not None:
+                self._report(each, wrong, None, known, {})
+
+    def believed(self, known: Known) -> None:
+        """A leader believes something else of a follower's log, and nothing else of the partition has changed."""
+        for each in () if known.deleted else self._of_belief:
             wrong = each.check(known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {})

@@ -104,7 +104,7 @@ def valid_high_watermark(known: Known) -> str | None:
     return None
 
 
-@invariant("believed-end-is-shared", When.PARTITION, "KIP-903; Raft, figure 2: matchIndex")
+@invariant("believed-end-is-shared", When.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: Known) -> str | None:
     """What the leader of the newest epoch believes of where a follower's log ends is true, or was too little: up to
     there both logs are the same. (A loss of power may have taken it since, where nothing promises that it does not.)"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.cluster.names import METADATA_TOPIC
@@ -340,8 +341,13 @@ def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
     position = segment.stops[at] if at >= 0 else 0
     for batch, stop in read(buffer, position, min(segment.size, len(buffer)), checked=True):
         if batch.end > offset:
-            data = memoryview(buffer)[position:stop]
-            header = BatchHeader._make(HEADER.unpack_from(data))
-            return next((r.value for r in decode_batch(header, data) if r.offset == offset), None)
+            return _values(bytes(memoryview(buffer)[position:stop])).get(offset)
         position = stop
     return None
+
+
+@lru_cache(maxsize=64)
+def _values(batch: bytes) -> dict[int, bytes | None]:
+    """Offset -> value of a batch's records. Kept for a while, because each of its records is asked for in turn."""
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    return {record.offset: record.value for record in decode_batch(header, memoryview(batch))}

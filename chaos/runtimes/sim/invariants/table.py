@@ -19,6 +19,8 @@ class When(StrEnum):
     """Of one replica that has changed, its role, epochs, ISR or fetching: arguments as above."""
     PARTITION = "partition"
     """Something of a partition has changed: check(known: Known)."""
+    BELIEF = "belief"
+    """As PARTITION, and also if only what its leader believes of a follower's log has changed: check(known: Known)."""
     DECISION = "decision"
     """The control plane decided: check(before: PartitionImage | None, now: PartitionImage, known: Known)."""
     BATCH = "batch"

@@ -136,8 +136,9 @@ class _Node:
 
     def glance(self) -> Glance:
         """What changes where anything changes that is to be looked at."""
-        replicas = []
+        replicas, believed = [], []
         for state, log in self.looked_at:
+            leads = state.is_leader
             # Each by its name: `attrgetter` takes twice as long.
             seen = (
                 state.high_watermark,
@@ -145,19 +146,20 @@ class _Node:
                 state.partition_epoch,
                 state.maximal_isr,
                 state.isr,
-                state.is_leader,
+                leads,
                 log.log_end_offset,
                 log.generation,
                 log.log_start_offset,
             )
             replicas.append(seen)
-        led = [state.followers.values() for state, _ in self.looked_at if state.is_leader]
+            if leads:
+                believed.append([follower.log_end_offset for follower in state.followers.values()])
         return (
             self.inspect(),
             self.image.offset,
             len(self.by_id),
             replicas,
-            [[follower.log_end_offset for follower in followers] for followers in led],
+            believed,
         )
 
 
@@ -253,11 +255,12 @@ class Watch:
         for seen in images:
             self._image_moved(seen, touched)
         believers, self._believers = self._believers, []
-        for replica in believers:
-            if replica.known.believes(replica.state):
-                touched.setdefault(replica.known, [])
+        news = dict.fromkeys(replica.known for replica in believers if replica.known.believes(replica.state))
         for known, changes in touched.items():
             self._judge.settle(known, changes)
+        for known in news:
+            if known not in touched:
+                self._judge.believed(known)
         self._txns.settle(touched)
         for seen, replica in changed:
             if replica.copy.journal is not None:
