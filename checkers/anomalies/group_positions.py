@@ -73,7 +73,7 @@ class Positions:
 
     def done_by(self, commit: GroupCommit) -> int:
         """After that nothing of it can take effect any more; -1 if nobody knows."""
-        if commit.st == INFO or commit.t1 < 0:
+        if commit.st == INFO or commit.t1 < 0 or commit.late:
             return -1
         if commit.txn < 0:
             return commit.t1

@@ -29,6 +29,7 @@ from checkers.anomalies import (
     send_reorder,
     stale_ack,
     stuck,
+    stuck_group,
     thrown_back,
     uncommitted_offset,
     wr_cycle,
@@ -69,6 +70,7 @@ CHECKS: tuple[Check, ...] = (
     eos_duplicate.CHECK,
     eos_loss.CHECK,
     stuck.CHECK,
+    stuck_group.CHECK,
     not_converged.CHECK,
 )
 

@@ -38,7 +38,9 @@ def find(seen: Seen) -> Iterator[Witness]:
             )
             if wrong and not right:
                 first = min(wrong, key=lambda commit: commit.txn)
-                evidence = LATE_END if any(map(positions.late_commit, wrong)) else ""
+                # With transactions V1 a late TxnOffsetCommit counts for the next transaction, as a late end does.
+                late = any(commit.late or positions.late_commit(commit) for commit in wrong)
+                evidence = LATE_END if late else ""
                 yield Witness(
                     "uncommitted-offset", evidence, place.part, fetch.off, -1, first.txn, first.proc, fetch.op
                 )

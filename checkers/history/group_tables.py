@@ -64,6 +64,8 @@ class GroupCommit(NamedTuple):
     gen: int
     txn: int
     """Operation id of the transaction that it is part of, or -1."""
+    late: int
+    """1 where a request for it was not answered, or nobody knows: it may arrive after the answer to the next one."""
 
 
 class Fetched(NamedTuple):

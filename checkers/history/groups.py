@@ -77,22 +77,24 @@ class Groups:
         for part in offsets_of(invoked["at"]):
             # Where partitions ended differently, those without an error were committed.
             st = OK if errors and str(part) not in errors else line["st"]
-            self._commit(op, group, part, st, t1, invoked)
+            self._commit(op, group, part, st, t1, invoked, late=line.get("unanswered") != 0)
         if line["st"] == OK and invoked.get("gen", -1) >= 0:
             for (holder, _), hold in self._holds.items():
                 if holder == proc and hold.group == group and t0 >= hold.t0:
                     hold.proved = max(hold.proved, t0)
 
-    def _commit(self, op: int, group: int, part: int, st: int, t1: int, invoked: Mapping[str, Any]) -> None:
+    def _commit(
+        self, op: int, group: int, part: int, st: int, t1: int, invoked: Mapping[str, Any], *, late: bool
+    ) -> None:
         off, gen, txn = whole(invoked["at"][str(part)]), whole(invoked.get("gen", -1)), whole(invoked.get("x", -1))
         if off < 0:
             raise ValueError(f"offset {off} is committed")
-        self._history.commits.append((op, invoked["p"], group, part, off, st, invoked["t"], t1, gen, txn))
+        self._history.commits.append((op, invoked["p"], group, part, off, st, invoked["t"], t1, gen, txn, int(late)))
 
     def _administered(self, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):
             group, part = self._name(invoked["group"]), whole(invoked.get("part", -1))
-            row = (op, invoked["p"], group, part, -1, line["st"], invoked["t"], line["t"], -1, -1)
+            row = (op, invoked["p"], group, part, -1, line["st"], invoked["t"], line["t"], -1, -1, 0)
             self._history.commits.append(row)
 
     def sent(self, op: int, line: Mapping[str, Any], process: Process) -> None:

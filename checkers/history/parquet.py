@@ -38,7 +38,20 @@ ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
 
 _NARROW = {
-    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how", "late_commit", "late_abort", "begun", "stable"),
+    pa.int8(): (
+        "kind",
+        "st",
+        "iso",
+        "final",
+        "whole",
+        "inside",
+        "how",
+        "late_commit",
+        "late_abort",
+        "begun",
+        "stable",
+        "late",
+    ),
     pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round", "group", "gen", "parts"),
 }
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}

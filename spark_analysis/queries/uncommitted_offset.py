@@ -9,7 +9,7 @@ from spark_analysis.query import Rule, Select, has_positions, has_transactions
 
 SQL = """
 with explained as (
-  select f.op, f.part, f.off, c.txn, c.proc, c.late_commit, c.off = f.off as same, c.st,
+  select f.op, f.part, f.off, c.txn, c.proc, c.late_commit or c.late = 1 late_commit, c.off = f.off as same, c.st,
          c.txn >= 0 and (c.never_commits or c.te < 0 or c.te > f.t1) uncommitted
   from fetches f join partitions p on p.part = f.part
   join group_commits c on c.grp = f.`group` and c.part = f.part and c.t0 <= f.t1 and c.off in (f.off, -1)

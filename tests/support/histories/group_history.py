@@ -50,7 +50,7 @@ class GroupHistory(HistoryBuilder):
         other = Other(self.tick(), "commit", fields)
         self.others.append(other)
         if st >= 0:
-            other.t1, other.completion = self.tick(), {"st": st, **more}
+            other.t1, other.completion = self.tick(), {"st": st, "unanswered": 0, **more}
         return other
 
     def fetched(self, proc: int, off: dict[int, int], *, stable: bool = True) -> Other:

@@ -97,6 +97,26 @@ def _() -> GroupHistory:
     return h
 
 
+@CASES.case("a request for a commit that was not answered may arrive after the next commit")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4}, unanswered=1)
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a library does not tell how many requests for a commit were not answered")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    del h.commit(member, {0: 4}).completion["unanswered"]
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 4})
+    return h
+
+
 @CASES.case("of two commits side by side either may be the last")
 def _() -> GroupHistory:
     h = GroupHistory()

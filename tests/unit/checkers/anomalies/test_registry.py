@@ -191,7 +191,8 @@ def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     of_final_reads = {"lost-write", "unseen", "torn-txn", "lost-txn", "hanging-txn", "commit-ahead", "eos-loss"}
     assert {*FOUND} - listed(without) == of_final_reads
     unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
-    assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset", "eos-duplicate", "eos-loss"}
+    of_acks = {"stale-ack", "wrong-offset", "eos-duplicate", "eos-loss", "stuck-group"}
+    assert {*FOUND} - listed(unacknowledged) == of_acks
     assert listed({}) == {"replica-divergence", "not-converged"}
 
 
@@ -202,7 +203,7 @@ def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> 
 def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
-    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss"}  # nobody is in one
+    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}  # nobody is in one
     assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"} | of_groups
 
 
@@ -226,7 +227,7 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
 
 
 def test_without_groups_nothing_of_them_was_looked_for() -> None:
-    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss"}
+    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     alone = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL)
     assert {*FOUND} - listed(SENT_AND_READ, processes=alone) == of_groups
     untold = {name: counts for name, counts in SENT_AND_READ.items() if name not in ("commit", "fetch_offsets")}

@@ -72,6 +72,14 @@ def _() -> GroupHistory:
     return h
 
 
+@CASES.case("a late request may have put them into the next transaction", ("uncommitted-offset", "late end"))
+def _() -> GroupHistory:
+    h = _asked("abort")
+    commit = next(each for each in h.others if each.f == "commit")
+    commit.completion["unanswered"] = 1
+    return h
+
+
 @CASES.case("offsets of a committed transaction are the position")
 def _() -> GroupHistory:
     return _asked("commit")

@@ -1,0 +1,75 @@
+"""stuck-group: a group has live members and reads nothing, although nothing is wrong any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.findings import Witness
+from checkers.history.tables import OK, POLL, SEND, History, Row
+from checkers.history.values import AFTER_HEALING
+
+SESSIONS = 10
+"""A coordinator notices a dead member after one session time-out, and a rebalance waits for its members once."""
+
+ANOMALIES = (
+    Anomaly(
+        "stuck-group",
+        Family.LIVENESS,
+        f"a record that was acknowledged after healing, in a partition that the group reads, was got by no member for "
+        f"{SESSIONS} session time-outs, and one member was alive all that time",
+        source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
+        other="for how many ns",
+        needs=(Need.MEMBERS, Need.ACKS),
+        meaning="partitions of a group stood still although it had live members and all faults had ended",
+        meaning_of_one="partition of a group stood still although it had live members and all faults had ended",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """The first write of the harness to each partition, after everything was healed."""
+    history = seen.history
+    first = _first_after_healing(history)
+    began: dict[int, dict[int, int]] = {}
+    read: dict[int, set[int]] = {}
+    for hold in history.holds.rows():
+        members = began.setdefault(hold.group, {})
+        members[hold.proc] = min(hold.t0, members.get(hold.proc, hold.t0))
+        read.setdefault(hold.group, set()).add(hold.part)
+    sessions = {each.proc: _session_ns(each.settings.get("session_timeout_ms")) for each in history.processes}
+    last = {process.proc: process.last_t for process in history.processes}
+    for group, members in began.items():
+        limit = SESSIONS * max(sessions[proc] for proc in members)
+        for part in sorted(read[group] & first.keys()):
+            send, until = first[part], first[part].t1 + limit
+            alive = any(t0 <= send.t1 and last[proc] >= until for proc, t0 in members.items())
+            if limit and alive and not _got(history, members, send, until):
+                yield Witness("stuck-group", "", part, send.off, send.val, send.op, -1, limit)
+
+
+def _session_ns(timeout_ms: object) -> int:
+    return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
+
+
+def _first_after_healing(history: History) -> dict[int, Row]:
+    harness = {process.proc for process in history.processes if AFTER_HEALING in process.settings}
+    found: dict[int, Row] = {}
+    for record in history.records.rows():
+        if record.kind == SEND and record.st == OK and record.proc in harness and record.off >= 0:
+            found[record.part] = min(record, found.get(record.part, record), key=lambda each: each.op)
+    return found
+
+
+def _got(history: History, members: dict[int, int], send: Row, until: int) -> bool:
+    return any(
+        record.kind == POLL
+        and record.part == send.part
+        and record.off >= send.off
+        and record.t1 <= until
+        and record.proc in members
+        for record in history.records.rows()
+    )
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,100 @@
+"""What happened in consumer groups, as figures: rebalances, time without an owner, how evenly partitions were shared.
+
+Never a finding: a group that moves partitions keeps its promises, and costs its readers time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from checkers.history.group_tables import Grant, Hold
+from checkers.history.tables import History, PlayedFault
+
+Span = tuple[int, int]
+"""(begin, end), ns."""
+
+
+def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str, Any]:
+    """By the group's name, as plain JSON; empty where nobody was a member of a group.
+
+    - `generations`: how often its partitions were assigned anew; `rebalances`: by the faults during which, or after
+      which and before the next one, that began (`fault` null: before the first).
+    - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
+      partition and from when, and the sum over all partitions.
+    - `unfair`: over generations with several members, the largest difference between what two of them got; and how
+      many generations had one above 1, which no assignor needs.
+    """
+    groups = sorted({row.group for table in (history.holds, history.grants) for row in table.rows()})
+    names = {partition.part: partition.name for partition in history.partitions}
+    found = {}
+    for group in groups:
+        grants = [grant for grant in history.grants.rows() if grant.group == group]
+        holds = [hold for hold in history.holds.rows() if hold.group == group]
+        began = began_by_generation(grants)
+        found[history.names[group]] = {
+            "generations": len(began),
+            "rebalances": list(_by_fault(sorted(began.values()), faults)),
+            "unowned": _unowned(holds, names, history.mono_ns),
+            "unfair": _unfair(grants),
+        }
+    return found
+
+
+def began_by_generation(grants: Iterable[Grant]) -> dict[int, int]:
+    """Generation -> when its first member heard of it."""
+    found: dict[int, int] = {}
+    for grant in grants:
+        found[grant.gen] = min(grant.t, found.get(grant.gen, grant.t))
+    return found
+
+
+def _by_fault(times: Sequence[int], faults: Iterable[PlayedFault]) -> Iterator[dict[str, Any]]:
+    """Each rebalance belongs to the fault that began last before it."""
+    begun = sorted((fault for fault in faults if fault.began >= 0), key=lambda fault: fault.began)
+    edges = [(-1, None), *((fault.began, fault) for fault in begun)]
+    for number, (begin, fault) in enumerate(edges):
+        end = edges[number + 1][0] if number + 1 < len(edges) else None
+        count = sum(begin <= t and (end is None or t < end) for t in times)
+        if fault is None:
+            yield {"fault": None, "count": count}
+        else:
+            yield {"fault": fault.id, "action": fault.action, "count": count}
+
+
+def gaps_of(holds: Iterable[Hold]) -> list[Span]:
+    """Times in which a partition had no owner, between two of them."""
+    found: list[Span] = []
+    until: int | None = None
+    for hold in sorted(holds, key=lambda hold: hold.t0):
+        if until is not None and hold.t0 > until:
+            found.append((until, hold.t0))
+        if hold.t1 < 0:
+            break
+        until = hold.t1 if until is None else max(until, hold.t1)
+    return found
+
+
+def _unowned(holds: Iterable[Hold], names: Mapping[int, str], origin_ns: int) -> dict[str, Any] | None:
+    """None where no partition ever changed its owner."""
+    of_part: dict[int, list[Hold]] = {}
+    for hold in holds:
+        of_part.setdefault(hold.part, []).append(hold)
+    gaps = [(end - begin, -begin, part) for part, own in of_part.items() for begin, end in gaps_of(own)]
+    if not gaps:
+        return None
+    longest, negative_begin, part = max(gaps)
+    return {
+        "longest_s": round(longest / 1e9, 3),
+        "partition": names.get(part, str(part)),
+        "from_s": round((-negative_begin - origin_ns) / 1e9, 3),
+        "total_s": round(sum(gap[0] for gap in gaps) / 1e9, 3),
+    }
+
+
+def _unfair(grants: Iterable[Grant]) -> dict[str, int]:
+    shares: dict[int, dict[int, int]] = {}
+    for grant in grants:
+        shares.setdefault(grant.gen, {})[grant.proc] = grant.parts
+    apart = [max(own.values()) - min(own.values()) for own in shares.values() if len(own) > 1]
+    return {"most": max(apart, default=0), "generations": sum(each > 1 for each in apart)}

@@ -1,0 +1,36 @@
+"""stuck-group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.anomalies.stuck_group import SESSIONS
+from checkers.history.conversion import Conversion
+from checkers.history.values import AFTER_HEALING
+from spark_analysis.query import Rule, Select
+
+SQL = f"""
+with sent as (
+  select r.part, min(struct(r.op, r.off, r.val, r.t1)) first from records r join processes p on p.proc = r.proc
+  where r.kind = 0 and r.st = 0 and r.off >= 0 and contains(p.settings, '"{AFTER_HEALING}"') group by r.part),
+members as (
+  select h.`group` grp, h.proc, min(h.t0) t0, max(p.last_t) last_t,
+         max(coalesce(try_cast(get_json_object(p.settings, '$.session_timeout_ms') as bigint), 0L)) session_ms
+  from holds h join processes p on p.proc = h.proc group by h.`group`, h.proc),
+limits as (select grp, {SESSIONS} * max(session_ms) * 1000000L ns from members group by grp),
+wanted as (
+  select l.grp, s.part, s.first.*, l.ns, s.first.t1 + l.ns until
+  from (select distinct `group` grp, part from holds) h join limits l on l.grp = h.grp join sent s on s.part = h.part
+  where l.ns > 0)
+select 'stuck-group' anomaly, '' evidence, part, off, val, op, -1L proc, ns other
+from wanted w
+where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m.last_t >= w.until)
+  and not exists (
+    select 1 from records r join members m on m.proc = r.proc
+    where m.grp = w.grp and r.kind = 1 and r.part = w.part and r.off >= w.off and r.t1 <= w.until)
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.stuck_group`."""
+    return [Select(SQL, ("records", "processes", "holds"))] if history.holds else []
