@@ -92,9 +92,15 @@ class GroupNotes:
             fields |= {"x": txn, "pid": producer[0], "pe": producer[1]}
         return self.recorder.invoke(self.process, "commit", fields)
 
-    def committed(self, op: int, status: Status, error: str, errors: Mapping[Place, str]) -> None:
-        """`errors`: of the partitions that were not committed, where they differ."""
+    def committed(
+        self, op: int, status: Status, error: str, errors: Mapping[Place, str], *, unanswered: int = -1
+    ) -> None:
+        """`errors`: of the partitions that were not committed, where they differ. `unanswered`: requests for it that
+        were sent and never answered; -1: nobody knows.
+        """
         told: dict[str, Any] = {"errs": self._at(errors)} if errors else {}
+        if unanswered >= 0:
+            told["unanswered"] = unanswered
         self.recorder.complete(op, status, error, **told)
 
     def begin_fetch(self, who: Identity, places: Collection[Place], *, stable: bool) -> int:

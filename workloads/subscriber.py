@@ -147,7 +147,7 @@ class Subscriber:
             self._settings.commit_limit_ms / 1000,
             gone=lambda: bool(self.member.out) or self.member.who != who,
         )
-        self.notes.committed(op, end.status, end.error, end.errors)
+        self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
         self._recorder.flush()
         if end.status is Status.OK:
             self._committed |= offsets

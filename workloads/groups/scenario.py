@@ -249,7 +249,9 @@ class GroupsLoad(Scenario):
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""
-        return {}
+        from checkers.measured_groups import measure_groups
+
+        return measure_groups(history(), faults)
 
     @classmethod
     def section(cls, figures: Mapping[str, Any]) -> Section | None:

@@ -61,6 +61,8 @@ class CommitEnd:
     """Partition -> why, where partitions differ."""
     code: int = 0
     """The error's, for a member to heed."""
+    unanswered: int = 0
+    """Requests that were sent and never answered: such a one may arrive after the answer to a later commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ async def commit(
     gone: Callable[[], bool] = lambda: False,
 ) -> CommitEnd:
     """Commit these offsets, asking again where that may help. `gone`: it is of no use any more."""
-    client, failures, doubt, asking = coordination.client, 0, False, False
+    client, failures, doubt, asking, unanswered = coordination.client, 0, False, False, 0
     request = commit_request(coordination.group, who, offsets, metadata)
     error, code = TIMED_OUT, 0
     with client.env.timeout(limit_s):
@@ -125,18 +127,19 @@ async def commit(
                 asking = False
             except RequestFailed as failure:
                 asking, doubt = False, doubt or failure.sent
+                unanswered += failure.sent
                 error, code = failure.why, 0
             except UnsupportedApi as problem:
                 return CommitEnd(Status.INFO if doubt else Status.FAIL, str(problem))
             else:
                 refused = errors_of(answer)
                 if not refused:
-                    return CommitEnd(Status.OK)
+                    return CommitEnd(Status.OK, unanswered=unanswered)
                 code = worst(list(refused.values()))
                 error = name_of(code)
                 doubt |= any(each in DOUBTFUL for each in refused.values())
                 if code not in NOT_YET and code not in DOUBTFUL:
-                    return _ended(offsets, refused, code, doubt=doubt)
+                    return _ended(offsets, refused, code, unanswered, doubt=doubt)
                 if code in ELSEWHERE:
                     coordination.forget()
             if gone():
@@ -146,12 +149,14 @@ async def commit(
     return CommitEnd(Status.INFO if doubt or asking else Status.FAIL, error, code=code)
 
 
-def _ended(offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, *, doubt: bool) -> CommitEnd:
+def _ended(
+    offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, unanswered: int, *, doubt: bool
+) -> CommitEnd:
     """Refused for good, at least in part."""
     if doubt:
         return CommitEnd(Status.INFO, name_of(code), code=code)
     errors = {place: name_of(each) for place, each in refused.items()} if len(refused) < len(offsets) else {}
-    return CommitEnd(Status.FAIL, name_of(code), errors, code)
+    return CommitEnd(Status.FAIL, name_of(code), errors, code, unanswered)
 
 
 async def fetch(
