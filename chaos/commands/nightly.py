@@ -6,8 +6,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +13,10 @@ import click
 
 from chaos.errors import Refused
 from chaos.nights.axes import AXES
-from chaos.nights.directory import NIGHTS, NightDirectory, write_whole
+from chaos.nights.directory import NIGHTS, NightDirectory
 from chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
 from chaos.screen import console
 from chaos.toolchain.places import shared
-from chaos.typed import typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,11 +24,9 @@ if TYPE_CHECKING:
     from chaos.nights.budget import Forecast
     from chaos.nights.items import Item
     from chaos.nights.opening import Opened
-    from chaos.nights.outcome import Outcome
     from chaos.nights.player import Player
     from checkers.nights.results import Attempt
 
-INTERRUPTED = 130
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -145,7 +140,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     "--retries", type=click.IntRange(0, 10), metavar="N", help="How often an unknown run is repeated. [default: 1]"
 )
 @click.option(
-    "--keep-mib", type=click.IntRange(1), metavar="N", help="MiB that all runs may leave on disk. [default: 4096]"
+    "--keep-mib", type=click.IntRange(1), metavar="N", help="MiB that the night may leave on disk. [default: 4096]"
 )
 @click.option(
     "--never",
@@ -274,7 +269,7 @@ def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: S
 
     cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
-    size = f"at most about {told.bytes / MIB:.0f} MiB stay on disk; runs may take {opened.matrix.keep_mib}"
+    size = f"at most about {told.bytes / MIB:.0f} MiB stay on disk; the night may take {opened.matrix.keep_mib}"
     runs = f"{many(len(chosen), 'run')} over {many(len(cells), 'configuration')}, seeds from {opened.first_seed}"
     say.print(f"{runs}; to play: {len(told.plays)}", soft_wrap=True)
     say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
@@ -297,6 +292,7 @@ def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: S
 def _play(
     directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], say: Console
 ) -> int:
+    from chaos.commands.night_end import end
     from chaos.commands.night_evidence import evidence_of
     from chaos.nights import session
     from chaos.nights.budget import MIB, spent_s
@@ -325,7 +321,7 @@ def _play(
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
         raise Refused(f"pytest could not begin, exit code {code}: see what it said")
-    return _end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
+    return end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
 
 
 def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:
@@ -350,144 +346,3 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
         from chaos.nights.outcome import found
 
         say.print(f"    {found(attempt)}  {attempt.run}", markup=False, soft_wrap=True)
-
-
-def _end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
-    """Write what the night came to, and say it. The exit code."""
-    from chaos.nights import outcome as outcomes
-
-    selected = tuple(player.items)
-    ids = {each.item for each in selected}
-    early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
-    early = player.full or early
-    begun = {item for item, attempts in player.attempts.items() if attempts}
-    left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
-    outcome = outcomes.Outcome(
-        opened.id,
-        selected,
-        player.attempts,
-        left_out,
-        opened.matrix.unknown_share,
-        str(directory.path),
-        opened.matrix.max_unplayed,
-    )
-    not_selected = [each.item for each in opened.items if each.item not in ids]
-    if player.full:
-        return _end_full(directory, outcome, not_selected, player.full)
-    _add_checks(directory, outcome)
-    _write_end(directory, outcome, not_selected, interrupted=interrupted)
-    page = ""
-    if flags["report"] and not interrupted:
-        page, contradicted = _pages(directory, console(stderr=True))
-        if contradicted:
-            outcome = replace(outcome, contradicted=contradicted)
-            _write_end(directory, outcome, not_selected, interrupted=False)
-    return _conclude(directory, outcome, flags, page, interrupted=interrupted)
-
-
-def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
-    """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
-    from chaos.nights import outcome as outcomes
-    from chaos.nights.full_disk import is_full
-
-    code = outcome.exit or outcomes.TOO_LITTLE
-
-    def end() -> None:
-        _write_end(directory, outcome, not_selected, interrupted=True, code=code)
-
-    def summary() -> None:
-        write_whole(directory.summary, outcomes.markdown(outcome))
-
-    for write in (end, summary):
-        try:
-            write()
-        except OSError as error:
-            if not is_full(error):
-                raise
-    click.echo(outcomes.text(outcome), nl=False)
-    played, planned = len(outcome.last), len(outcome.items)
-    told = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
-    click.echo(f"squall: {told} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
-    return code
-
-
-def _write_end(
-    directory: NightDirectory,
-    outcome: Outcome,
-    not_selected: Sequence[str],
-    *,
-    interrupted: bool,
-    code: int = INTERRUPTED,
-) -> None:
-    """code: what an interrupted night exits with."""
-    from checkers.nights.night import SCHEMA
-
-    told = {
-        "schema": SCHEMA,
-        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "exit": code if interrupted else outcome.exit,
-        "interrupted": interrupted,
-        "left_out": [{"item": item, "why": why} for item, why in outcome.left_out.items()],
-        "not_selected": not_selected,
-        "retried": outcome.retried,
-        "counts": outcome.counts(),
-        "contradicted": outcome.contradicted,
-    }
-    directory.write(directory.end, told)
-
-
-def _pages(directory: NightDirectory, say: Console) -> tuple[str, tuple[str, ...]]:
-    """Allure's page, and the durability report: where that is, empty where there is none, which is said; and the runs
-    of it whose verdict and whose measured history contradict each other."""
-    from chaos.commands.durability import Wanted, make_report
-    from chaos.errors import HarnessError
-    from chaos.toolchain import allure
-
-    try:
-        page = allure.make_page(
-            directory.allure, directory.path / "allure", f"Squall, night {directory.path.name}", say.print
-        )
-        say.print(f"Allure: {page}", soft_wrap=True)
-    except HarnessError as trouble:
-        say.print(str(trouble), markup=False, soft_wrap=True)
-    say.print("the durability report: collecting the night ...")
-    try:
-        path, report = make_report(directory.path, Wanted(), say.print)
-        return str(path), tuple(report.contradicted)
-    except Exception as error:  # the runs are judged, whatever becomes of their table
-        told = f"the durability report could not be made: {type(error).__name__}: {error}"
-        say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
-    return "", ()
-
-
-def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
-    """The checks of each run into the night's junit.xml."""
-    from chaos.nights.plugin import case_of
-    from reports.junit import NightCase, add_checks
-
-    cases = []
-    for item in outcome.items:
-        if last := outcome.last.get(item.item):
-            run = directory.path / last.run if last.run else None
-            cases.append(NightCase(*case_of(item), seconds=last.seconds, run=run))
-    if directory.junit.exists():
-        add_checks(directory.junit, cases)
-
-
-def _conclude(
-    directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
-) -> int:
-    from chaos.nights import outcome as outcomes
-
-    text = outcomes.text(outcome, page)
-    write_whole(directory.summary, outcomes.markdown(outcome, page))
-    if flags["summary"] is not None:
-        flags["summary"].write_text(outcomes.markdown(outcome, page))
-    if flags["mail"] is not None:
-        flags["mail"].write_text(text)
-    click.echo(text, nl=False)
-    click.echo(f"night: {directory.path}")
-    if interrupted:
-        click.echo(f"interrupted; it goes on with: {typed('nightly', '--resume', directory.path)}")
-        return INTERRUPTED
-    return outcome.exit

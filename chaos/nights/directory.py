@@ -80,6 +80,14 @@ class NightDirectory:
         """The night in Markdown."""
         return self.path / "summary.md"
 
+    def beside_bytes(self) -> int:
+        """Of everything but the run directories: Allure's results and page, what runs printed, the report."""
+        return sum(
+            bytes_of(each) if each.is_dir() else each.lstat().st_size
+            for each in (self.path.iterdir() if self.path.is_dir() else ())
+            if each.name not in (self.runs.name, full_disk.RESERVE)
+        )
+
     def write(self, path: Path, told: Mapping[str, Any]) -> None:
         """Replace a JSON file whole."""
         write_whole(path, json.dumps(told, indent=1) + "\n")

@@ -101,7 +101,7 @@ class Matrix(_Part):
     retries: int = Field(1, ge=0, le=10)
     """How often a run of unknown verdict is tried again. Simulations never are: they would end the same."""
     keep_mib: int = Field(4096, ge=1)
-    """What the run directories of the night may take on disk."""
+    """What the night may take on disk: run directories, their pages, and what Allure makes of them."""
     bootstrap: str = ""
     """Where the target `external` is found: HOST:PORT."""
     faults: dict[str, Kinds] = Field(default_factory=dict)

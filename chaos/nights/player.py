@@ -179,9 +179,15 @@ class Player:
             self._next += 1
 
     def _no_room(self, item: Item) -> str:
-        used = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
-        used += int(sum(self.costs.of(child.item).bytes for child in self._children))
+        used = self.kept_bytes() + int(sum(self.costs.of(child.item).bytes for child in self._children))
         return budget.no_room(self.costs.of(item), self.elapsed_s(), used, self.limits.budget_s, self.limits.keep_bytes)
+
+    def kept_bytes(self) -> int:
+        """What the night has on disk, with the pages of all that was begun, which come to it."""
+        begun = {name for name, attempts in self.attempts.items() if attempts}
+        begun |= {child.item.item for child in self._children}
+        runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
+        return runs + max(budget.PAGES_BYTES * len(begun), self.directory.beside_bytes())
 
     def _start(self, item: Item) -> None:
         number = len(self.attempts.get(item.item, ())) + 1

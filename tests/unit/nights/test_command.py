@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from chaos import cli
-from chaos.commands import nightly
+from chaos.commands import night_end
 from chaos.nights import opening
 from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory
 from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
+from chaos.screen import console
+from chaos.toolchain import allure
 from tests.unit.nights.test_player import night, played
 
 SMALL = ("nightly", "--vary", "runtime=sim", "--time", "8", "--faults", "kill")
@@ -149,8 +151,8 @@ def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
         player = night(tmp_path, {1: ["valid"]})
         played(player)
         opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
-        monkeypatch.setattr(nightly, "_pages", lambda directory, say, told=contradicted: ("index.html", told))
-        assert nightly._end(player.directory, opened, player, flags, interrupted=False) == code
+        monkeypatch.setattr(night_end, "pages", lambda directory, say, room, told=contradicted: ("index.html", told))
+        assert night_end.end(player.directory, opened, player, flags, interrupted=False) == code
         told = json.loads(player.directory.end.read_text())
         assert (told["exit"], told["contradicted"]) == (code, list(contradicted))
     assert doubt in capsys.readouterr().out
@@ -197,3 +199,17 @@ def test_a_night_whose_matrix_is_gone_goes_on_with_the_one_it_was_planned_by(
     assert "was gone: written again" in told
     assert directory.matrix.read_text() == text
     assert opening.planned_by(directory) == (matrix, False)
+
+
+def test_a_page_of_allure_that_would_not_fit_is_not_made_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, made = NightDirectory(tmp_path), []
+    directory.allure.mkdir()
+    (directory.allure / "attachment.html").write_bytes(b"x" * 1000)
+    monkeypatch.setattr(allure, "make_page", lambda results, folder, name, say: made.append(folder))
+    night_end._allure(directory, console(stderr=True), room=1399)
+    assert not made
+    assert "Allure's page would take 0 MiB, more than --keep-mib leaves: not made" in capsys.readouterr().err
+    night_end._allure(directory, console(stderr=True), room=1400)
+    assert made == [tmp_path / "allure"]

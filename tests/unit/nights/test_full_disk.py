@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.commands import nightly
+from chaos.commands import night_end
 from chaos.errors import Refused
 from chaos.nights import allure_results, full_disk, session
 from chaos.nights.budget import Costs
@@ -95,7 +95,7 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
     monkeypatch.setattr(allure_results, where, on_a_full_disk)
     code = session.play(player.directory, player, lambda run, unexpected: Evidence(), "", stop_at_first=False)
     assert code == session.INTERRUPTED
-    assert nightly._end(player.directory, opened, player, {}, interrupted=True) == 2
+    assert night_end.end(player.directory, opened, player, {}, interrupted=True) == 2
     told = capfd.readouterr()
     assert "INTERNALERROR" not in told.err + told.out
     assert "Traceback" not in told.err + told.out
@@ -113,7 +113,7 @@ def test_a_finding_before_the_disk_was_full_is_the_exit_code(tmp_path: Path) -> 
     opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
     player.limits.slots = 1
     played(player)
-    assert nightly._end(player.directory, opened, player, {}, interrupted=True) == 1
+    assert night_end.end(player.directory, opened, player, {}, interrupted=True) == 1
 
 
 def test_a_night_needs_some_room_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

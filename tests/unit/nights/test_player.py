@@ -270,3 +270,16 @@ def test_a_night_that_played_little_of_its_plan_says_so_and_proves_too_little(tm
     assert outcome(player).too_little == "Too little was played: this night proves too little."
     player.matrix = player.matrix.model_copy(update={"max_unplayed": 0.7})
     assert outcome(player).exit == 0
+
+
+def test_what_allure_keeps_counts_as_what_runs_keep(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"], 2: ["valid"]})
+    player.limits.slots, player.limits.keep_bytes = 1, 40 << 20
+    assert [each.verdict for each in player.result(player.items[0]) or ()] == ["valid"]
+    assert player.kept_bytes() < 5 << 20
+    player.directory.allure.mkdir()
+    with (player.directory.allure / "attachment.html").open("wb") as page:
+        page.truncate(60 << 20)
+    assert player.kept_bytes() > 60 << 20
+    assert player.result(player.items[1]) is None
+    assert "no room" in player.left_out[player.items[1].item]

@@ -1,0 +1,172 @@
+"""The end of a night: what it came to, in its files and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chaos.errors import HarnessError
+from chaos.nights import outcome as outcomes
+from chaos.nights.budget import MIB, PAGE_SHARE
+from chaos.nights.directory import NightDirectory, bytes_of, write_whole
+from chaos.nights.full_disk import is_full
+from chaos.screen import console
+from chaos.typed import typed
+from checkers.nights.night import SCHEMA
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.nights.opening import Opened
+    from chaos.nights.outcome import Outcome
+    from chaos.nights.player import Player
+
+INTERRUPTED = 130
+ALLURE = "allure"
+"""Folder of a night for Allure's page."""
+
+
+def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
+    """Write what the night came to, and say it. The exit code."""
+    selected = tuple(player.items)
+    ids = {each.item for each in selected}
+    early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
+    early = player.full or early
+    begun = {item for item, attempts in player.attempts.items() if attempts}
+    left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
+    outcome = outcomes.Outcome(
+        opened.id,
+        selected,
+        player.attempts,
+        left_out,
+        opened.matrix.unknown_share,
+        str(directory.path),
+        opened.matrix.max_unplayed,
+    )
+    not_selected = [each.item for each in opened.items if each.item not in ids]
+    if player.full:
+        return _end_full(directory, outcome, not_selected, player.full)
+    _add_checks(directory, outcome)
+    _write_end(directory, outcome, not_selected, interrupted=interrupted)
+    page = ""
+    if flags["report"] and not interrupted:
+        room = opened.matrix.keep_mib * MIB - bytes_of(directory.path) + bytes_of(directory.path / ALLURE)
+        page, contradicted = pages(directory, console(stderr=True), room)
+        if contradicted:
+            outcome = replace(outcome, contradicted=contradicted)
+            _write_end(directory, outcome, not_selected, interrupted=False)
+    return _conclude(directory, outcome, flags, page, interrupted=interrupted)
+
+
+def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
+    """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
+    code = outcome.exit or outcomes.TOO_LITTLE
+
+    def write_end() -> None:
+        _write_end(directory, outcome, not_selected, interrupted=True, code=code)
+
+    def write_summary() -> None:
+        write_whole(directory.summary, outcomes.markdown(outcome))
+
+    for write in (write_end, write_summary):
+        try:
+            write()
+        except OSError as error:
+            if not is_full(error):
+                raise
+    click.echo(outcomes.text(outcome), nl=False)
+    played, planned = len(outcome.last), len(outcome.items)
+    told = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
+    click.echo(f"squall: {told} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
+    return code
+
+
+def _write_end(
+    directory: NightDirectory,
+    outcome: Outcome,
+    not_selected: Sequence[str],
+    *,
+    interrupted: bool,
+    code: int = INTERRUPTED,
+) -> None:
+    """code: what an interrupted night exits with."""
+    told = {
+        "schema": SCHEMA,
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "exit": code if interrupted else outcome.exit,
+        "interrupted": interrupted,
+        "left_out": [{"item": item, "why": why} for item, why in outcome.left_out.items()],
+        "not_selected": not_selected,
+        "retried": outcome.retried,
+        "counts": outcome.counts(),
+        "contradicted": outcome.contradicted,
+    }
+    directory.write(directory.end, told)
+
+
+def _allure(directory: NightDirectory, say: Console, room: int) -> None:
+    from chaos.toolchain import allure
+
+    needed = int(PAGE_SHARE * bytes_of(directory.allure))
+    if needed > room:
+        told = f"Allure's page would take {needed // MIB} MiB, more than --keep-mib leaves: not made"
+        say.print(f"{told}; {directory.allure} is there for any Allure", markup=False, soft_wrap=True)
+        return
+    try:
+        page = allure.make_page(
+            directory.allure, directory.path / ALLURE, f"Squall, night {directory.path.name}", say.print
+        )
+        say.print(f"Allure: {page}", soft_wrap=True)
+    except HarnessError as trouble:
+        say.print(str(trouble), markup=False, soft_wrap=True)
+
+
+def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, tuple[str, ...]]:
+    """Allure's page, and the durability report: where that is, empty where there is none, which is said; and the runs
+    of it whose verdict and whose history contradict each other. room: bytes that Allure's page may take."""
+    from chaos.commands.durability import Wanted, make_report
+
+    _allure(directory, say, room)
+    say.print("the durability report: collecting the night ...")
+    try:
+        path, report = make_report(directory.path, Wanted(), say.print)
+        return str(path), tuple(report.contradicted)
+    except Exception as error:  # the runs are judged, whatever becomes of their table
+        told = f"the durability report could not be made: {type(error).__name__}: {error}"
+        say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
+    return "", ()
+
+
+def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
+    """The checks of each run into the night's junit.xml."""
+    from chaos.nights.plugin import case_of
+    from reports.junit import NightCase, add_checks
+
+    cases = []
+    for item in outcome.items:
+        if last := outcome.last.get(item.item):
+            run = directory.path / last.run if last.run else None
+            cases.append(NightCase(*case_of(item), seconds=last.seconds, run=run))
+    if directory.junit.exists():
+        add_checks(directory.junit, cases)
+
+
+def _conclude(
+    directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
+) -> int:
+    text = outcomes.text(outcome, page)
+    write_whole(directory.summary, outcomes.markdown(outcome, page))
+    if flags["summary"] is not None:
+        flags["summary"].write_text(outcomes.markdown(outcome, page))
+    if flags["mail"] is not None:
+        flags["mail"].write_text(text)
+    click.echo(text, nl=False)
+    click.echo(f"night: {directory.path}")
+    if interrupted:
+        click.echo(f"interrupted; it goes on with: {typed('nightly', '--resume', directory.path)}")
+        return INTERRUPTED
+    return outcome.exit
