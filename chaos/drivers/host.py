@@ -103,6 +103,7 @@ class LibraryProducer:
         """Who has not answered a record long after it should have is ended, and what it had is in doubt."""
         while True:
             await trio.sleep(SILENT_EVERY_S)
+            self._process.must_be_quiet()
             oldest = next(iter(self._waiting.values()), None)
             if oldest is not None and time.monotonic() - oldest.since >= self._give_up_s:
                 self._process.kill()

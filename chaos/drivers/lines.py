@@ -20,8 +20,13 @@ SHOWN = 200
 """Bytes of a wrong line that its error shows."""
 PAGE = "docs/workloads/command.md has the protocol; what is no answer belongs on standard error"
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_OrUnknown = Annotated[int, msgspec.Meta(ge=-1)]
+MAX_ERROR_CHARS = 500
+"""Of what a program says of an error: it stands in the history, once for each record."""
+
+_LARGEST = (1 << 62) - 1
+"""Offsets and times are 64 bits wide, and are counted on from."""
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+_OrUnknown = Annotated[int, msgspec.Meta(ge=-1, le=_LARGEST)]
 
 
 class Ready(msgspec.Struct, tag="ready"):
@@ -36,7 +41,7 @@ class Ok(msgspec.Struct, tag="ok"):
     id: int
     partition: _Count
     offset: _OrUnknown
-    timestamp_ms: int = -1
+    timestamp_ms: _OrUnknown = -1
 
 
 class Fail(msgspec.Struct, tag="fail"):
@@ -118,15 +123,18 @@ class Lines:
         """The messages of the lines that are whole now. Nothing follows ["x", why]."""
         if self._broken:
             return
+        lines: list[bytes] = []
+        if b"\n" in data:  # else nothing is cut: a long line comes in thousands of pieces
+            first, *more = data.split(b"\n")
+            lines = [bytes(self._data) + first, *more[:-1]]
+            self._data, data = bytearray(), more[-1]
         self._data += data
-        *lines, rest = bytes(self._data).split(b"\n")
-        self._data = bytearray(rest)
         try:
             for line in lines:
                 if line.strip():
                     yield self._message(line)
-            if len(rest) > MAX_LINE_BYTES:
-                raise Wrong(f"it wrote {len(rest):,} bytes without the end of a line")
+            if len(self._data) > MAX_LINE_BYTES:
+                raise Wrong(f"it wrote {len(self._data):,} bytes without the end of a line")
         except Wrong as wrong:
             self._broken = True
             yield ["x", f"{wrong} ({PAGE})"]
@@ -134,7 +142,7 @@ class Lines:
     def _message(self, line: bytes) -> list[Any]:
         try:
             said = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             raise Wrong(f"it wrote the line {line[:SHOWN].decode(errors='backslashreplace')!r}: {why}") from None
         match said:
             case Ready(name):
@@ -149,13 +157,13 @@ class Lines:
                 return ["o", [[op, OK, offset, timestamp_ms, ""]]]
             case Fail(op, error) | Info(op, error):
                 self._settled(op, "fail" if isinstance(said, Fail) else "info")
-                return ["o", [[op, FAIL if isinstance(said, Fail) else INFO, -1, -1, error or "no reason"]]]
+                return ["o", [[op, FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]]]
             case Records(number, records):
                 self._poll_answered(number)
                 return ["records", records]
             case Error(number, error):
                 self._poll_answered(number)
-                return ["e", error]
+                return ["e", _short(error)]
         raise AssertionError(said)
 
     def _settled(self, op: int, how: str) -> int:
@@ -167,3 +175,8 @@ class Lines:
         if number != self._polls or number == self._answered:
             raise Wrong(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
         self._answered = number
+
+
+def _short(error: str) -> str:
+    """What a history keeps of an error."""
+    return error[:MAX_ERROR_CHARS] or "no reason"

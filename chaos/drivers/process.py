@@ -25,6 +25,8 @@ END_S = 5.0
 FINISH_SLACK_S = 20.0
 """How much longer than its library may take a process is waited for."""
 READ_BYTES = 1 << 16
+MAX_LOG_BYTES = 256 << 20
+"""What all programs of a run may write to standard error."""
 CLIENT_ENDED = "CLIENT_ENDED"
 """A driver's process ended, or was ended, before it reported the outcome of a record or of a call."""
 PACKAGES = Path(__file__).resolve().parents[2]
@@ -69,14 +71,16 @@ class Piped:
         self._popen.stdout.close()
         self._feed = tongue.feed
         self._messages: list[list[Any]] = []
+        self._receiving = trio.CancelScope()
+        self._killed = False
 
     async def next(self) -> list[Any] | None:
-        """Its next message; None once it has ended. HarnessError where it ends for an error."""
+        """Its next message; None once it has ended or was killed. HarnessError where it ends for an error."""
         while not self._messages:
-            try:
-                data = await self._out.receive_some(READ_BYTES)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                data = b""
+            data = bytearray()
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.CancelScope() as self._receiving:
+                # What it has started may have left its group and hold the pipe: no end of it comes then.
+                data = bytearray() if self._killed else await self._out.receive_some(READ_BYTES)
             if not data:
                 return None
             self._messages += self._feed(bytes(data))
@@ -100,6 +104,11 @@ class Piped:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
+    def must_be_quiet(self) -> None:
+        """HarnessError where the programs of the run have filled its log, as disks have an end."""
+        if self.log.stat().st_size > MAX_LOG_BYTES:
+            raise HarnessError(f"the {self.what} wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
+
     async def no_more(self) -> None:
         """It will be told nothing more: its standard input ends."""
         await self._in.aclose()
@@ -122,7 +131,9 @@ class Piped:
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
-        """At once, with all processes of its group."""
+        """At once, with all processes of its group. Nothing that it has said and nobody has heard counts any more."""
+        self._killed = True
+        self._receiving.cancel()
         if self._popen.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)

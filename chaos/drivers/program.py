@@ -122,6 +122,7 @@ class ProgramReader:
     async def _poll(self) -> list[Any] | None:
         """The program's answer; None once it was asked to end. HarnessError where it ended or hung."""
         what, log = self._process.what, self._process.log
+        self._process.must_be_quiet()
         with trio.move_on_after(POLL_ANSWER_S):
             await self._process.tell(self._process.encode(["poll"]))
             message = await self._process.next()
