@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from checkers.history.seal import FILE
 from reports.checks import Check
 from reports.fault_words import FaultRow
 from reports.lanes import terms
@@ -12,38 +14,130 @@ from reports.operations import Shown, Window, draw, text_of
 from reports.operations_read import Operation, read_operations
 from reports.run_files import RunFiles, integer, mapping, number
 
-WINDOWS_AT_MOST = 6
-OPERATIONS_AT_MOST = 300
-"""In one picture: those nearest to its middle."""
+WINDOWS_AT_MOST = 12
+SECTION_BYTES = 850_000
+"""Of a page that has 1.5 MB, and is 350 to 450 KB without its operations."""
+SINGLE_AT_MOST = 200
+"""In one picture, boxes with words of their own: those nearest to its middle."""
+SINGLE_BYTES, TOGETHER_BYTES = 390, 150
+"""Of an operation in picture and text, roughly."""
 BEFORE_S, AFTER_S = 0.4, 1.1
-"""What is shown around a fault's begin, and around the operation of a witness."""
+"""What is shown before a fault's begin and after its end, and around the operation of a witness."""
 TOGETHER = 0.5
 """A window that has so much of another one is left out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stands on the page, and in `rest`, in a sentence, what does not; empty where nothing is missing."""
+
+    shown: tuple[Shown, ...] = ()
+    rest: str = ""
+
+
 def section_of(
     files: RunFiles, faults: Sequence[FaultRow], checks: Sequence[Check], groups: Mapping[str, Sequence[ShownGroup]]
-) -> list[Shown]:
-    """Findings first, then faults, each in the partition that suffered most; none without a converted history."""
-    part_of = {name: part for part, name in files.part_names.items()}
-    about = _about(groups)
-    by_partition = terms(files)
-    shown: list[Shown] = []
-    for window in _windows(files, faults, checks, groups):
-        if len(shown) >= WINDOWS_AT_MOST or any(_is_part_of(window, each.window) for each in shown):
-            continue
-        every = read_operations(files, part_of[window.partition], window.begin, window.end)
-        kept, window = _nearest(every, window)
-        if kept:
-            own = by_partition.get(window.partition, [])
-            svg = draw(window, kept, faults, own, about, f"operations-{len(shown)}")
-            shown.append(Shown(window, tuple(kept), len(every) - len(kept), svg, text_of(kept)))
-    return shown
+) -> Section:
+    """Findings first, then faults, each in the partition that suffered most; none without a converted history.
+
+    Around a fault every operation of the partition is shown, from before its begin to after its end. Where that has no
+    room, its begin and its end are, with what is nearest to them.
+    """
+    maker = _Maker(files, faults, _about(groups), {name: part for part, name in files.part_names.items()})
+    wanted: list[_Wanted] = []
+    for each in _windows(files, faults, checks, groups):
+        if not any(_is_part_of(each.window, other.window) for other in wanted):
+            wanted.append(each)
+    room = SECTION_BYTES
+    for turn, each in enumerate(wanted[:WINDOWS_AT_MOST]):
+        room -= maker.show(each, room // (min(len(wanted), WINDOWS_AT_MOST) - turn))
+    missing = len(wanted) - WINDOWS_AT_MOST
+    rest = f"{missing} more stretches are not shown here. {FILE} has every operation." if missing > 0 else ""
+    return Section(tuple(maker.shown), rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A stretch to be shown, and the moments in it that matter most: a begin, and perhaps an end."""
+
+    window: Window
+    middles: tuple[float, ...]
+
+
+class _Maker:
+    """Draws windows, one after the other."""
+
+    def __init__(
+        self, files: RunFiles, faults: Sequence[FaultRow], about: Mapping[int, str], part_of: Mapping[str, int]
+    ) -> None:
+        self._files, self._faults, self._about, self._part_of = files, faults, about, part_of
+        self._terms = terms(files)
+        self._named: set[int] = set()
+        """Operations that a link can lead to."""
+        self.shown: list[Shown] = []
+
+    def show(self, wanted: _Wanted, room: int) -> int:
+        """Add a window, or one around each of its middles where all of it takes more than `room` bytes. Bytes."""
+        window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
+        first = self._read(parts[0])
+        length_s = parts[0].end - parts[0].begin
+        # Of a long fault under a heavy load not even the number is read: it may be millions.
+        if len(parts) < 2 or _bytes_of(len(first) * (window.end - window.begin) / length_s) <= room:
+            return self._add(window, self._read(window) if window != parts[0] else first, wanted.middles[0], room)
+        used = self._add(parts[0], first, wanted.middles[0], room // 2)
+        return used + self._add(parts[1], self._read(parts[1]), wanted.middles[1], room - used)
+
+    def _read(self, window: Window) -> list[Operation]:
+        return read_operations(self._files, self._part_of[window.partition], window.begin, window.end)
+
+    def _add(self, window: Window, every: Sequence[Operation], middle: float, room: int) -> int:
+        kept, window = _nearest(every, window, middle, _number_in(room))
+        if not kept:
+            return 0
+        near = sorted(kept, key=lambda each: (abs(each.t0 - middle), each.op))[:SINGLE_AT_MOST]
+        single = {each.op for each in near} | {each.op for each in kept if self._in_question(each)}
+        own = self._terms.get(window.partition, [])
+        ident = f"operations-{len(self.shown)}"
+        svg = draw(window, kept, self._faults, own, self._about, ident, single, self._named)
+        self._named |= single
+        left_out, words = len(every) - len(kept), text_of(kept)
+        elsewhere = _elsewhere(self._files, every, window) if left_out else ""
+        self.shown.append(Shown(window, tuple(kept), left_out, svg, words, elsewhere))
+        return len(svg) + len(words)
+
+    def _in_question(self, each: Operation) -> bool:
+        return each.op in self._about or any(value in self._about for value in each.values)
+
+
+def _bytes_of(operations: float) -> float:
+    """That so many operations take."""
+    single = min(operations, SINGLE_AT_MOST)
+    return single * SINGLE_BYTES + (operations - single) * TOGETHER_BYTES
+
+
+def _number_in(room: int) -> int:
+    """How many operations have room."""
+    single = min(room // SINGLE_BYTES, SINGLE_AT_MOST)
+    return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
+
+
+def _around(window: Window, middle: float) -> Window:
+    """The part of a window around a moment."""
+    return replace(window, begin=max(window.begin, middle - BEFORE_S), end=min(window.end, middle + AFTER_S))
+
+
+def _elsewhere(files: RunFiles, every: Sequence[Operation], window: Window) -> str:
+    """Where the operations are that had no room."""
+    outside = [each.t0 for each in every if not window.begin <= each.t0 <= window.end]
+    if files.origin_ns is None or not outside:
+        return f"{FILE} has them"
+    first, last = (int(files.origin_ns + at * 1e9) for at in (min(outside), max(outside)))
+    return f"{FILE} has them, at t from {first} to {last}"
 
 
 def anchors_of(shown: Sequence[Shown]) -> frozenset[int]:
     """Operations that a link can lead to."""
-    return frozenset(each.op for one in shown for each in one.operations)
+    return frozenset(each.op for one in shown for each in one.operations if f'id="op-{each.op}"' in one.svg)
 
 
 def _about(groups: Mapping[str, Sequence[ShownGroup]]) -> dict[int, str]:
@@ -62,8 +156,8 @@ def _witnesses(groups: Mapping[str, Sequence[ShownGroup]]) -> Iterator[ShownWitn
 
 def _windows(
     files: RunFiles, faults: Sequence[FaultRow], checks: Sequence[Check], groups: Mapping[str, Sequence[ShownGroup]]
-) -> Iterator[Window]:
-    """Around the first witness of each finding, then around each fault."""
+) -> Iterator[_Wanted]:
+    """Around the first witness of each finding, then each fault from before its begin to after its end."""
     known = set(files.part_names.values())
     worst = ""
     for check in checks:
@@ -73,11 +167,14 @@ def _windows(
         if first is not None and where in known:
             worst = worst or where
             if at is not None:
-                yield Window(where, at - BEFORE_S, at + AFTER_S, f"around the record of {check.title}, {first.line}")
+                why = f"around the record of {check.title}, {first.line}"
+                yield _Wanted(Window(where, at - BEFORE_S, at + AFTER_S, why), (at,))
     worst = worst or _worst(files, known)
     for row in faults:
         if row.began is not None and worst:
-            yield Window(worst, row.began - BEFORE_S, row.began + AFTER_S, f"around the begin of {row.label}")
+            end = row.began + (row.length or 0.0)
+            middles = (row.began, end) if row.length else (row.began,)
+            yield _Wanted(Window(worst, row.began - BEFORE_S, end + AFTER_S, f"around {row.label}"), middles)
 
 
 def _worst(files: RunFiles, known: set[str]) -> str:
@@ -92,12 +189,11 @@ def _is_part_of(window: Window, other: Window) -> bool:
     return window.partition == other.partition and both > TOGETHER * (window.end - window.begin)
 
 
-def _nearest(every: Sequence[Operation], window: Window) -> tuple[list[Operation], Window]:
+def _nearest(every: Sequence[Operation], window: Window, middle: float, at_most: int) -> tuple[list[Operation], Window]:
     """As many operations as there is room for, and the stretch that they cover."""
-    if len(every) <= OPERATIONS_AT_MOST:
+    if len(every) <= at_most:
         return list(every), window
-    middle = window.begin + BEFORE_S
-    kept = sorted(every, key=lambda each: (abs(each.t0 - middle), each.op))[:OPERATIONS_AT_MOST]
+    kept = sorted(every, key=lambda each: (abs(each.t0 - middle), each.op))[:at_most]
     first, last = min(each.t0 for each in kept), max(each.t0 for each in kept)
-    shorter = Window(window.partition, max(first, window.begin), min(max(last, first + 0.01), window.end), window.why)
+    shorter = replace(window, begin=max(first, window.begin), end=min(max(last, first + 0.01), window.end))
     return sorted(kept, key=lambda each: (each.t0, each.op)), shorter

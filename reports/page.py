@@ -17,8 +17,8 @@ from reports.cards import with_names
 from reports.causes import groups_of
 from reports.fault_words import FaultRow, fault_rows
 from reports.links import ShownGroup, shown_groups, story_anchor, witness_of
-from reports.operations import COLOURS, KEY, Shown
-from reports.operations_section import anchors_of
+from reports.operations import COLOURS, KEY
+from reports.operations_section import Section, anchors_of
 from reports.raw_files import raw_files
 from reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
@@ -68,10 +68,11 @@ def render(run_dir: Path) -> Path:
             guarantee=mapping(files.verdict.get("guarantee")),
             command=str(files.run.get("command") or ""),
             told=told,
-            contents=_contents(told, [each.title for each in sections], txns is not None, bool(operations)),
-            operations=operations,
+            contents=_contents(told, [each.title for each in sections], txns is not None, bool(operations.shown)),
+            operations=operations.shown,
+            operations_rest=operations.rest,
             operations_trouble=operations_trouble,
-            operation_anchors=anchors_of(operations),
+            operation_anchors=anchors_of(operations.shown),
             operation_key=[(COLOURS[kind], name) for kind, name in KEY],
             timeline=timeline,
             timeline_trouble=trouble,
@@ -121,12 +122,12 @@ def environment() -> jinja2.Environment:
 
 def _operations(
     files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.Check], groups: dict[str, list[ShownGroup]]
-) -> tuple[list[Shown], str]:
+) -> tuple[Section, str]:
     """What stands in the section of operations, and why there is none."""
     try:
         return operations_section.section_of(files, rows, found, groups), ""
     except Exception as error:  # the page says so, and all the rest of it stands
-        return [], f"{type(error).__name__}: {error}."
+        return Section(), f"{type(error).__name__}: {error}."
 
 
 def _contents(
