@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import stat
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +20,7 @@ from reports.run_files import Json, integer, mapping, number, objects, texts
 NO_VERDICT = "no verdict"
 REASONS = 2
 """Reasons that a row names; the run's own page has all."""
-PAGE = "index.html"
+PAGE, PLAN = "index.html", "plan.toml"
 KEPT = ("valid",)
 """Only runs of these verdicts are ever removed by age or size."""
 
@@ -65,10 +67,19 @@ class ShelvedRun:
 
 def shelf(root: Path) -> list[ShelvedRun]:
     """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
-    folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()]
     night = _Night(root)
-    found = [_row(each, night) for each in folders if (each / "plan.toml").exists()]
+    found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
+
+
+def strangers(root: Path) -> list[Path]:
+    """Folders in `root` that are no run: what is left of one that somebody removed by half, say."""
+    return [each for each in _folders(root) if not (each / PLAN).exists()]
+
+
+def _folders(root: Path) -> list[Path]:
+    return [each for each in sorted(root.iterdir())
+            if each.is_dir() and not each.is_symlink() and not each.name.startswith(".")]  # fmt: skip
 
 
 def one(path: Path) -> ShelvedRun:
@@ -101,7 +112,7 @@ class _Night:
 
 
 def _row(path: Path, night: _Night) -> ShelvedRun:
-    plan, info, verdict = _toml(path / "plan.toml"), _json(path / "run.json"), _json(path / "verdict.json")
+    plan, info, verdict = _toml(path / PLAN), _json(path / "run.json"), _json(path / "verdict.json")
     forbidden = night.forbids(path.name, verdict)
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
     wall_ms = number(info.get("began_wall_ms"))
@@ -112,7 +123,7 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
         path.name,
         path,
         word if word in ("valid", "invalid", "unknown") else NO_VERDICT,
-        None if wall_ms is None else datetime.fromtimestamp(wall_ms / 1000, UTC),
+        None if wall_ms is None else _moment(wall_ms),
         str(mapping(plan.get("workload")).get("name", "?")),
         f"{plan.get('target', '?')}, {plan.get('runtime', '?')}",
         _configuration(plan),
@@ -125,8 +136,25 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
         _unavailable(mapping(metrics.get("unavailable"))),
         (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
         tuple(_told(each) for each in objects(verdict.get("anomalies")) if each.get("permitted") is True),
-        sum(each.lstat().st_size for each in path.rglob("*") if each.is_file() and not each.is_symlink()),
+        _bytes_of(path),
     )
+
+
+def _moment(wall_ms: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # no moment that there ever was
+        return None
+
+
+def _bytes_of(path: Path) -> int:
+    """Of all files in it. Those of a run that goes on may vanish meanwhile."""
+    total = 0
+    for each in path.rglob("*"):
+        with suppress(OSError):
+            told = each.lstat()
+            total += told.st_size if stat.S_ISREG(told.st_mode) else 0
+    return total
 
 
 def _unavailable(told: Json) -> float | None:
@@ -216,7 +244,7 @@ def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]
             "workload": row.workload,
             "where": row.where,
             "configuration": row.configuration,
-            "seed": _or_none(row.seed),
+            "seed": "" if row.seed is None else str(row.seed),
             "faults": ", ".join(row.faults),
             "landed": row.landed_of,
             "acknowledged": _or_none(row.acked),

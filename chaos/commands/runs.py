@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 TABLE_COLUMNS = 170
 """What the table of runs needs: on a narrower terminal each run is a few lines."""
+NAMED = 5
+"""Folders that are no runs, of which a line tells."""
+GOING = ".removing-"
+"""What a run's folder is called while it goes."""
+UNKNOWN = 2
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -61,7 +66,7 @@ def command(
       squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
     """
     from reports.runs_page import render
-    from reports.shelf import compared, one, shelf, to_remove
+    from reports.shelf import compared, one, shelf, strangers, to_remove
 
     if two:
         if len(two) != 2:
@@ -75,22 +80,37 @@ def command(
     if not runs.is_dir():
         raise Refused(f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one")
     rows = shelf(runs)
+    well = True
     if prune:
         limit = None if keep_mib is None else keep_mib << 20
-        _remove(to_remove(rows, datetime.now(UTC), older_than, limit), dry_run=dry_run)
+        well = _remove(runs, to_remove(rows, datetime.now(UTC), older_than, limit), dry_run=dry_run)
         rows = shelf(runs)
     _show([row for row in rows if verdict in (None, row.verdict)])
+    if others := strangers(runs):
+        names = ", ".join(each.name for each in others[:NAMED]) + (", ..." if len(others) > NAMED else "")
+        click.echo(f"no runs, because they have no plan.toml: {names}")
     click.echo(f"page: {render(runs, rows)}")
-    return 0
+    return 0 if well else UNKNOWN
 
 
-def _remove(going: Sequence[ShelvedRun], *, dry_run: bool) -> None:
+def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> bool:
+    """Whether all of them are gone. A run that is removed has another name before its first file goes, so that a
+    command that is killed leaves no half of a run; the next one removes what that left."""
+    for each in () if dry_run else runs.glob(f"{GOING}*"):
+        shutil.rmtree(each, ignore_errors=True)
+    gone = []
     for row in going:
+        try:
+            if not dry_run:
+                shutil.rmtree(row.path.rename(row.path.with_name(f"{GOING}{row.name}")))
+        except OSError as error:
+            click.echo(f"cannot be removed: {row.path}: {error.strerror}", err=True)
+            continue
+        gone.append(row)
         click.echo(f"{'would remove' if dry_run else 'removed'} {row.path}, {row.bytes / 2**20:.1f} MiB")
-        if not dry_run:
-            shutil.rmtree(row.path)
-    total = sum(row.bytes for row in going) / 2**20
-    click.echo(f"{len(going)} runs, {total:.1f} MiB. Runs that are not valid stay.")
+    total = sum(row.bytes for row in gone) / 2**20
+    click.echo(f"{len(gone)} runs, {total:.1f} MiB. Runs that are not valid stay.")
+    return len(gone) == len(going)
 
 
 def _show(rows: Sequence[ShelvedRun]) -> None:

@@ -77,10 +77,10 @@ class Piped:
     async def next(self) -> list[Any] | None:
         """Its next message; None once it has ended or was killed. HarnessError where it ends for an error."""
         while not self._messages:
-            data = bytearray()
+            data: bytes | bytearray = b""
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.CancelScope() as self._receiving:
                 # What it has started may have left its group and hold the pipe: no end of it comes then.
-                data = bytearray() if self._killed else await self._out.receive_some(READ_BYTES)
+                data = b"" if self._killed else await self._out.receive_some(READ_BYTES)
             if not data:
                 return None
             self._messages += self._feed(bytes(data))

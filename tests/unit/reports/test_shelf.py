@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,36 @@ def test_the_command_removes_what_it_said_that_it_would(root: Path) -> None:
 def test_wrong_usage_is_told(flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["runs", *flags]) == 3
     assert said in capsys.readouterr().err
+
+
+def test_files_of_a_run_may_say_anything_and_its_row_stands(root: Path) -> None:
+    strange = put(root, "f-strange", 1, "valid", anomalies="x", reasons=5)
+    (strange / "run.json").write_text('{"began_wall_ms": 1e30, "faults": 3, "counters": "x"}')
+    (strange / "plan.toml").write_bytes(b"\xff\xfe")
+    listed = put(root, "g-folder", 1, "valid")
+    (listed / "verdict.json").unlink()
+    (listed / "verdict.json").mkdir()
+    rows = {row.name: row for row in shelf(root)}
+    assert (rows["f-strange"].began, rows["f-strange"].seed) == (None, None)
+    assert rows["g-folder"].verdict == NO_VERDICT
+    result = CliRunner().invoke(command, ["--runs", str(root)])
+    assert result.exit_code == 0
+    assert "no runs, because they have no plan.toml: no-run" in result.output
+
+
+def test_a_run_that_is_removed_is_whole_or_no_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = []
+
+    def killed(path: Path, ignore_errors: bool = False) -> None:
+        removed.append(Path(path).name)
+        if not ignore_errors:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    words = ["runs", "--runs", str(root), "--prune", "--older-than", "14"]
+    assert cli.run(words) == 2
+    assert (sorted(removed), (root / "a-old").exists()) == ([".removing-a-old", ".removing-d-new"], False)
+    assert "a-old" not in {row.name for row in shelf(root)}
+    monkeypatch.undo()
+    assert cli.run(words) == 0
+    assert not list(root.glob(".removing-*"))
