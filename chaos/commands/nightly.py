@@ -294,7 +294,7 @@ def _play(
 ) -> int:
     from chaos.commands.night_end import end
     from chaos.commands.night_evidence import evidence_of
-    from chaos.nights import session
+    from chaos.nights import opening, session
     from chaos.nights.budget import MIB, spent_s
     from chaos.nights.leftovers import end_leftovers
     from chaos.nights.outcome import many
@@ -308,7 +308,7 @@ def _play(
             say.print(f"ended what was left of a killed run: {ended}", markup=False, soft_wrap=True)
 
     clear()
-    attempts = directory.attempts()
+    attempts = opening.ended(directory)
     _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")

@@ -21,10 +21,11 @@ from chaos.nights.items import Item, plan_night
 from chaos.nights.machine import lacking
 from chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
 from chaos.nights.order import history_of, in_order
+from chaos.nights.player import read_verdict
 from chaos.runtimes.real.processes.child import PACKAGES
 from chaos.typed import typed
 from checkers.nights.matrix import changes
-from checkers.nights.night import SCHEMA
+from checkers.nights.night import SCHEMA, read_night
 from checkers.nights.results import Attempt, by_item
 
 LOOKED_BACK = 30
@@ -156,6 +157,15 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple(told.get("excluded", ()))
     return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
+
+
+def ended(directory: NightDirectory) -> list[Attempt]:
+    """What has ended so far, with all that the night forbids of it: results.jsonl alone does not decide that."""
+    from checkers.nights.facts import with_unexpected  # with pyarrow
+
+    night = read_night(directory.path)
+    verdicts = ((each, read_verdict(directory.path / each.run)[1] if each.run else {}) for each in night.attempts)
+    return [with_unexpected(night, each, verdict)[0] for each, verdict in verdicts]
 
 
 def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[str]:

@@ -17,6 +17,7 @@ from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
 from chaos.screen import console
 from chaos.toolchain import allure
+from checkers.nights.results import Attempt
 from tests.unit.nights.test_player import night, played
 
 SMALL = ("nightly", "--vary", "runtime=sim", "--time", "8", "--faults", "kill")
@@ -213,3 +214,14 @@ def test_a_page_of_allure_that_would_not_fit_is_not_made_and_that_is_said(
     assert "Allure's page would take 0 MiB, more than --keep-mib leaves: not made" in capsys.readouterr().err
     night_end._allure(directory, console(stderr=True), room=1400)
     assert made == [tmp_path / "allure"]
+
+
+def test_what_a_night_forbids_is_known_again_when_it_goes_on_whatever_its_results_say(tmp_path: Path) -> None:
+    directory = planned(tmp_path / "n")
+    (item,) = directory.planned()[1]
+    run = directory.runs / "one"
+    run.mkdir()
+    (run / "verdict.json").write_text('{"verdict": "valid", "anomalies": [{"name": "lost-write", "permitted": true}]}')
+    directory.add(Attempt(item.item, 1, "valid", 0, "runs/one", "2026-07-04T01:00:00+00:00", 1.0, ""))
+    (attempt,) = opening.ended(directory)
+    assert (attempt.unexpected, attempt.fails) == (("lost-write",), True)
