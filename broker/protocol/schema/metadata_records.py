@@ -592,7 +592,7 @@ def _read_register_broker_record_4(view: memoryview, at: int) -> tuple[RegisterB
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n >= 0:
         o.rack = str(view[at : at + n], "utf-8")
@@ -1878,7 +1878,7 @@ def _read_delegation_token_record_0(view: memoryview, at: int) -> tuple[Delegati
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1887,7 +1887,7 @@ def _read_delegation_token_record_0(view: memoryview, at: int) -> tuple[Delegati
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -1908,7 +1908,7 @@ def _read_delegation_token_record_0(view: memoryview, at: int) -> tuple[Delegati
         m = view[at]
         at += 1
         if m > 127:
-            m, at = more(view, at, m)
+            m, at = more_of_string(view, at, m)
         m -= 1
         if m < 0:
             raise negative(m)
@@ -1917,7 +1917,7 @@ def _read_delegation_token_record_0(view: memoryview, at: int) -> tuple[Delegati
     o.issue_timestamp, o.max_timestamp, o.expiration_timestamp, n = _unpack_qqqy(view, at)
     at += 25
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
@@ -2889,7 +2889,7 @@ def _read_remove_delegation_token_record_0(view: memoryview, at: int) -> tuple[R
     n = view[at]
     at += 1
     if n > 127:
-        n, at = more(view, at, n)
+        n, at = more_of_string(view, at, n)
     n -= 1
     if n < 0:
         raise negative(n)
