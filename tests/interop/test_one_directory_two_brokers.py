@@ -45,7 +45,8 @@ LEAVE = """
 import os, sys
 from confluent_kafka import Producer
 bootstrap, topic, transactional_id = sys.argv[1:]
-producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0})
+producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0,
+                     "transaction.timeout.ms": 600_000})
 producer.init_transactions(60)
 producer.begin_transaction()
 producer.produce(topic, b"left open by " + transactional_id.encode(), partition=0)
