@@ -12,6 +12,7 @@ FOLDERS = (
     "workloads.steady",
     "workloads.transactions",
     "workloads.groups",
+    "workloads.pipeline",
     "workloads.command",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""

@@ -50,6 +50,8 @@ class SubscriberSettings:
     commit_every_ms: int
     commit_limit_ms: int
     """For how long a commit is tried."""
+    commits: bool = True
+    """It commits; else somebody commits for it, in transactions."""
 
 
 class Subscriber:
@@ -65,6 +67,8 @@ class Subscriber:
         self._asking = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         self._recorder, self._counters, self._zone = recorder, counters, zone
         self.member = GroupMember(self._asking, settings.member, self)
+        self._held: dict[Place, int] = {}
+        """What it was assigned and has not given up; where it stood, as far as it does not read it just now."""
         self._committed: dict[Place, int] = {}
         """As far as it knows."""
         self._commit_at = env.mono() + settings.commit_every_ms / 1000
@@ -136,7 +140,7 @@ class Subscriber:
             if (only is None or place in only) and self._committed.get(place) != position
         }
         who = self.member.who
-        if not offsets or who.generation < 0:
+        if not offsets or who.generation < 0 or not self._settings.commits:
             return None
         op = self.notes.begin_commit(Identity(who.member_id, who.generation), offsets, why)
         self._recorder.flush()
@@ -155,14 +159,20 @@ class Subscriber:
             self.member.heed(end.code)
         return end
 
+    def rewind(self) -> None:
+        """Go back to where the group stands: the next poll asks for that."""
+        self._held |= self.positions
+        for place in self._held:
+            self.reader.consumer.drop(place)
+
     async def leave(self) -> None:
         """Commit, give up everything, and go in good order."""
         await self.member.leave()
 
     def crashed(self) -> None:
         """The process is gone, without a word. Told by whoever made it crash."""
-        if self.positions:
-            self.lost(list(self.positions), "crash")
+        if self._held:
+            self.lost(list(self._held), "crash")
         self._recorder.flush()
 
     # ---------------------------------------------------------------------------------- what the group tells it
@@ -205,11 +215,12 @@ class Subscriber:
 
     def _drop(self, places: Collection[Place]) -> dict[Place, int]:
         """Read these no more. Where it stood in those that it read."""
-        positions = self.positions
+        held = {**self._held, **self.positions}
         for place in places:
             self.reader.consumer.drop(place)
             self._committed.pop(place, None)
-        return {place: positions[place] for place in places if place in positions}
+            self._held.pop(place, None)
+        return {place: held[place] for place in places if place in held}
 
     async def _begin(self) -> None:
         """Begin to read what is its own, as far as its group tells where."""
@@ -226,8 +237,9 @@ class Subscriber:
         begins = {place: position for place, position in begins.items() if position >= 0}
         if not begins or member.who != who or member.core.has_lost:
             return
-        owned = sorted({*positions, *begins})
+        owned = sorted({*self._held, *begins})
         self.notes.assigned(self._who(), begins, [place for place in resets if place in begins], owned)
+        self._held |= begins
         for place, position in begins.items():
             self._committed.pop(place, None)
             if place not in resets:

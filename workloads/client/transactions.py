@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -191,6 +192,21 @@ class Transactions:
 
         await self._until_done(ask)
         self._added.update(new)
+
+    async def add_offsets(self, group: str) -> None:
+        """Before offsets of this group are committed. V1: take its partition of the coordinators' log into the
+        transaction; V2: the group's coordinator will. Raises Refused and GaveUp.
+        """
+        mark = (f"offsets of {group}", -1)
+        if not self.v2 and mark not in self._added:
+            request = AddOffsetsToTxnRequest(self.id, *self.identity, group)
+
+            async def ask(node: int) -> _Asked:
+                answer = await self._client.ask_node(node, request, AddOffsetsToTxnResponse, version=V1_ADD)
+                return _Asked(answer.error_code)
+
+            await self._until_done(ask)
+        self._added.add(mark)
 
     async def end(self, *, commit: bool) -> Ended:
         """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""

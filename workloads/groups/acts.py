@@ -6,16 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from broker.env import Env
+from typing import NamedTuple
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash", "twin"
 OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
 MAX_MS = 60_000
-BEHIND_LIMIT_S = 1.0
-"""Of records that came due longer ago than this, nothing is made up for, where they are drawn."""
 FIRST_S = 1.5
 """Members are left alone for so long, to come together."""
 
@@ -86,35 +81,6 @@ class Draw:
 def is_static(wanted: bool, member: int) -> bool:
     """Whether the member of this number has an instance id, where static members are wanted."""
     return wanted and member > 0
-
-
-class Agenda:
-    """What one client is to do, in order of time. `began`: when the run did, by env.mono()."""
-
-    def __init__(self, env: Env, coming: Iterator[Act], began: float, *, late: bool) -> None:
-        """late: what came due long ago is done all the same."""
-        self._env, self._coming, self._began, self._late = env, coming, began, late
-        self._next = next(coming, None)
-
-    @property
-    def due_at(self) -> float:
-        """When the next one is due, by env.mono(); infinite where there are no more."""
-        return math.inf if self._next is None else self._began + self._next.at_s
-
-    def take(self) -> Act:
-        """The next one. The one after it becomes the next."""
-        taken = self._next
-        assert taken is not None, "nothing is due"
-        self._next = next(self._coming, None)
-        return taken
-
-    def skip(self, now: float) -> int:
-        """Give up what is too late to be made up for. How many."""
-        skipped = 0
-        while not self._late and self.due_at < now - BEHIND_LIMIT_S:
-            self.take()
-            skipped += 1
-        return skipped
 
 
 def wrong(act: Act, draw: Draw, sizes: tuple[int, int]) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from workloads.client.cluster import Address
     from workloads.counters import Counters
     from workloads.final_reads import FinalRead
+    from workloads.group_progress import Agenda
     from workloads.recorder import Recorder
     from workloads.section import Section
     from workloads.subscriber import SubscriberSettings
@@ -190,7 +191,8 @@ class GroupsLoad(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.groups.seat import Progress, Seat, of_member
+        from workloads.group_progress import Progress
+        from workloads.groups.seat import Seat, of_member
         from workloads.sender import Sender, SenderSettings
         from workloads.tail import tail
         from workloads.topics import make_topics
@@ -217,14 +219,16 @@ class GroupsLoad(Scenario):
             around.readers.load_over()
         around.recorder.flush()
 
-    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> acts.Agenda:
+    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Act]:
         """What one member is to do."""
+        from workloads.group_progress import Agenda
+
         given = around.operations
         if given is None:
             coming = self.draw().acts(env.rng, number, 0.0, float("inf"))
         else:
             coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
-        return acts.Agenda(env, coming, began, late=given is not None)
+        return Agenda(coming, began, late=given is not None)
 
     def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
         """What one producer has to hand over."""

@@ -6,13 +6,13 @@ A process polls, and commits what its polls returned. In between it does what is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import trio
 
 from broker.env import Env
-from workloads.client.cluster import Place
-from workloads.groups.acts import CRASH, HALT, LEAVE, PAUSE, TWIN, Act, Agenda
+from workloads.group_progress import Agenda, Progress
+from workloads.groups.acts import CRASH, HALT, LEAVE, PAUSE, TWIN, Act
 from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
@@ -21,30 +21,6 @@ IMPOSSIBLE = ("INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID", "GROUP_AUTHORIZATIO
 """Errors that every other member would get, too: the settings do not fit."""
 LAST_LIMIT_S = 3.0
 """At the end of the load a member may take so long to commit and to go."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far the group has come, whoever of it read: what the harness waits for once all is healed."""
-
-    around: Surroundings
-    places: list[Place]
-    process: int = -1
-    """Under which it is known to the harness: its first one."""
-    positions: dict[Place, int] = field(default_factory=dict)
-
-    def begins(self, process: int) -> None:
-        """A member's process begins."""
-        if self.process < 0:
-            self.process = process
-            self.around.readers.begins(process, "squall", self.places)
-
-    def moved(self, positions: dict[Place, int]) -> None:
-        """A member's polls have left it there."""
-        ahead = {place: at for place, at in positions.items() if at > self.positions.get(place, -1)}
-        self.positions |= ahead
-        if ahead:
-            self.around.readers.moved(self.process, ahead)
 
 
 class Seat:
@@ -56,7 +32,7 @@ class Seat:
         around: Surroundings,
         settings: SubscriberSettings,
         number: int,
-        agenda: Agenda,
+        agenda: Agenda[Act],
         progress: Progress,
         poll_pause_ms: int,
     ) -> None:
@@ -92,8 +68,7 @@ class Seat:
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber:
         around, zone = self._around, self._around.zone(self._number)
-        moved = self._progress.moved
-        return Subscriber(self._env, zone, around.recorder, around.counters, settings, lambda at: moved(dict(at)))
+        return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
 
     async def _within(self, subscriber: Subscriber, do: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""

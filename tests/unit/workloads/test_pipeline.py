@@ -1,0 +1,101 @@
+"""The workload `pipeline`: its operations, and what came of each input in small simulated runs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.plans.operations import concrete
+from chaos.plans.plan import PlanError, make_plan
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from workloads.pipeline import PipelineLoad
+from workloads.pipeline.steps import ABORT, CRASHES, LEAVE, OF_INSTANCES, PAUSE, SEND, Step
+
+LOAD = {
+    "name": "pipeline", "rate": 4, "instances": 2, "partitions": 2, "poll_pause_ms": 200, "session_timeout_ms": 1500,
+    "max_poll_interval_ms": 2000, "transaction_timeout_ms": 1500,
+}  # fmt: skip
+
+
+def told(steps: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
+    """The lines of the history of a run without faults in which instances do this."""
+    inputs = [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(8) for part in range(2)]
+    plan = make_plan({
+        "seed": 5, "runtime": "sim", "time_s": 9, "faults": [], "workload": {**LOAD, **load},
+        "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": PipelineLoad.brokers(3)},
+    })  # fmt: skip
+    result = simulate(plan)
+    assert not result.violations, result.told
+    directory = save(result, folder, "run")
+    return [json.loads(line) for line in (directory.path / "history.jsonl").read_bytes().splitlines()]
+
+
+def outputs(lines: Sequence[dict[str, Any]]) -> Counter[int]:
+    """Input -> how many outputs of it the last reader at read_committed got."""
+    source = {line["v"]: line["src"] for line in lines if line["e"] == "i" and "src" in line}
+    finals = [
+        line["p"]
+        for line in lines
+        if line["e"] == "p" and line["role"] == "final" and line["settings"].get("isolation") == 1
+    ]
+    reads = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "final_read" and line["p"] == finals[-1]}
+    got = [got for line in lines if line["e"] == "c" and line["op"] in reads for got in line["got"]]
+    return Counter(source[value] for each in got for _, value in each[5] if value in source)
+
+
+def inputs(lines: Sequence[dict[str, Any]]) -> set[int]:
+    into = {line["part"] for line in lines if line["e"] == "t" and line["topic"] == "pipeline-in-0"}
+    return {line["v"] for line in lines if line["e"] == "i" and line["f"] == "send" and line["part"] in into}
+
+
+@pytest.mark.parametrize(
+    ("do", "generation"),
+    [("crash polled", 2), ("crash sent", 2), ("crash offsets", 1), ("crash ending", 1), ("crash ended", 2), (ABORT, 2)],
+)
+def test_each_input_is_seen_as_one_output_wherever_an_instance_stops(do: str, generation: int, tmp_path: Path) -> None:
+    lines = told([[3.0, 0, do, 0 if do == ABORT else 500, 0]], tmp_path, generation=generation)
+    assert outputs(lines) == Counter(inputs(lines))
+    lost = [line["why"] for line in lines if line["e"] == "x" and line["kind"] == "lost"]
+    assert lost[:1] == ([] if do == ABORT else ["crash"])
+
+
+def test_offsets_are_committed_in_the_transaction_of_their_outputs_and_nowhere_else(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, LEAVE, 1000, 0], [5.0, 0, PAUSE, 2600, 0]], tmp_path)
+    commits = [line for line in lines if line["e"] == "i" and line["f"] == "commit"]
+    txns = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "txn"}
+    assert commits
+    assert {line["x"] for line in commits} <= txns
+    assert outputs(lines) == Counter(inputs(lines))
+    ends = {part: max(got[1] for line in lines if line["e"] == "c" for got in line.get("got", ()) if got[0] == part)
+            for part in range(2)}  # fmt: skip
+    last = [line for line in lines if line["e"] == "c" and isinstance(line.get("off"), dict)][-1]
+    assert {int(part): offset for part, offset in last["off"].items()} == ends
+
+
+def test_what_a_seed_draws_is_a_load() -> None:
+    table = {"seed": 7, "runtime": "sim", "time_s": 60, "workload": {**LOAD, "churn": 200}}
+    plan = concrete(make_plan(table))
+    done = [Step(*each) for each in plan.operations or ()]
+    assert {step.do for step in done} == {SEND, *OF_INSTANCES}
+    assert not any(plan.workload.wrong(step) for step in done)
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ([1, 0, "jump", 1, 0], "jump"),
+        ([1, 1, SEND, 0, 200], "who 1 of send"),
+        ([1, 0, SEND, 2, 200], "number 2 of send"),
+        ([1, 2, CRASHES[0], 100, 0], "who 2 of crash polled"),
+        ([1, 1, PAUSE, 60_001, 0], "number 60001 of pause"),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused(step: list[Any], why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        make_plan({"workload": LOAD, "operations": [step], "runtime": "sim"})

@@ -1,0 +1,71 @@
+"""Offsets of a group inside a transaction: TxnOffsetCommit, exact about outcomes (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from workloads.client.cluster import Place
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.assignors import by_topic
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, worst
+from workloads.client.outcomes import TIMED_OUT, Status
+from workloads.client.transactions import Identity
+
+V1_COMMIT, V2_COMMIT = 4, 5
+"""The versions of either generation of transactions."""
+
+
+async def commit_in_transaction(
+    coordination: Coordination,
+    transactional_id: str,
+    identity: Identity,
+    who: Sender,
+    offsets: Mapping[Place, int],
+    limit_s: float,
+    *,
+    v2: bool,
+) -> CommitEnd:
+    """Have the group's coordinator keep these offsets until the transaction ends. OK: it does."""
+    client, failures, doubt, asking = coordination.client, 0, False, False
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            topic, [TxnOffsetCommitRequestPartition(index, offsets[topic, index]) for index in indexes]
+        )
+        for topic, indexes in by_topic(list(offsets)).items()
+    ]
+    request = TxnOffsetCommitRequest(
+        transactional_id, coordination.group, *identity, who.generation, who.member_id, who.instance or None, topics
+    )
+    error, code = TIMED_OUT, 0
+    with client.env.timeout(limit_s):
+        while True:
+            try:
+                asking = True
+                answer = await coordination.ask(request, TxnOffsetCommitResponse, V2_COMMIT if v2 else V1_COMMIT)
+                asking = False
+            except RequestFailed as failure:
+                asking, doubt, error = False, doubt or failure.sent, failure.why
+            except UnsupportedApi as problem:
+                return CommitEnd(Status.INFO if doubt else Status.FAIL, str(problem))
+            else:
+                codes = [part.error_code for topic in answer.topics for part in topic.partitions if part.error_code]
+                if not codes:
+                    return CommitEnd(Status.OK)
+                code = worst(codes)
+                error = name_of(code)
+                doubt |= any(each in DOUBTFUL for each in codes)
+                if code not in (*NOT_YET, *DOUBTFUL, ErrorCode.CONCURRENT_TRANSACTIONS):
+                    return CommitEnd(Status.INFO if doubt else Status.FAIL, error, code=code)
+                if code in ELSEWHERE:
+                    coordination.forget()
+            failures += 1
+            await client.env.sleep(client.backoff(failures))
+    return CommitEnd(Status.INFO if doubt or asking else Status.FAIL, error)

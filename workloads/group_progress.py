@@ -1,0 +1,78 @@
+"""What workloads with a group share: what a client is to do and when, and how far the group has come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from workloads.client.cluster import Place
+from workloads.scenario import Surroundings
+
+BEHIND_LIMIT_S = 1.0
+"""Of what came due longer ago than this, nothing is made up for, where it is drawn."""
+
+
+class Timed(Protocol):
+    """An operation."""
+
+    @property
+    def at_s(self) -> float:
+        """When it is due."""
+
+
+T = TypeVar("T", bound=Timed)
+
+
+class Agenda(Generic[T]):
+    """What one client is to do, in order of time. `began`: when the run did, by env.mono()."""
+
+    def __init__(self, coming: Iterator[T], began: float, *, late: bool) -> None:
+        """late: what came due long ago is done all the same."""
+        self._coming, self._began, self._late = coming, began, late
+        self._next = next(coming, None)
+
+    @property
+    def due_at(self) -> float:
+        """When the next one is due, by env.mono(); infinite where there are no more."""
+        return math.inf if self._next is None else self._began + self._next.at_s
+
+    def take(self) -> T:
+        """The next one. The one after it becomes the next."""
+        taken = self._next
+        assert taken is not None, "nothing is due"
+        self._next = next(self._coming, None)
+        return taken
+
+    def skip(self, now: float) -> int:
+        """Give up what is too late to be made up for. How many."""
+        skipped = 0
+        while not self._late and self.due_at < now - BEHIND_LIMIT_S:
+            self.take()
+            skipped += 1
+        return skipped
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the group has come, whoever of it read: what the harness waits for once all is healed."""
+
+    around: Surroundings
+    places: list[Place]
+    process: int = -1
+    """Under which it is known to the harness: its first one."""
+    positions: dict[Place, int] = field(default_factory=dict)
+
+    def begins(self, process: int) -> None:
+        """A member's process begins."""
+        if self.process < 0:
+            self.process = process
+            self.around.readers.begins(process, "squall", self.places)
+
+    def moved(self, positions: Mapping[Place, int]) -> None:
+        """A member's polls have left it there."""
+        ahead = {place: at for place, at in positions.items() if at > self.positions.get(place, -1)}
+        self.positions |= ahead
+        if ahead:
+            self.around.readers.moved(self.process, ahead)

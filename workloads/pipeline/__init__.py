@@ -1,0 +1,7 @@
+"""The workload `pipeline`: records are made of records, and where they came from is committed with them."""
+
+from workloads.pipeline.scenario import PipelineLoad
+
+SCENARIO = PipelineLoad
+
+__all__ = ["SCENARIO", "PipelineLoad"]

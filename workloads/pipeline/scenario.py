@@ -1,0 +1,255 @@
+"""The workload `pipeline`: its settings, what is drawn, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from workloads.client.new_topic import NewTopic
+from workloads.client.settings import ProducerSettings
+from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.needs import Needs
+from workloads.pipeline import steps
+from workloads.pipeline.steps import SEND, Draw, Step
+from workloads.scenario import (
+    MAX_BYTES,
+    MIN_BYTES,
+    Operation,
+    Scenario,
+    Stream,
+    Surroundings,
+    SwarmGround,
+    Table,
+    Traffic,
+)
+from workloads.transactions import brokers
+
+if TYPE_CHECKING:
+    from broker.env import Env
+    from workloads.agenda import Agenda as Records
+    from workloads.client.cluster import Address, Place
+    from workloads.counters import Counters
+    from workloads.final_reads import FinalRead
+    from workloads.group_progress import Agenda
+    from workloads.pipeline.instance import InstanceSettings
+    from workloads.recorder import Recorder
+
+INPUT, OUTPUT, GROUP = "pipeline-in-0", "pipeline-out-0", "squall-pipeline"
+
+
+class PipelineLoad(Scenario):
+    """Load and clients. One reader beside the instances reads inputs and outputs, at read_committed."""
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = Step
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
+    LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
+    COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
+
+    name: Literal["pipeline"] = "pipeline"
+    rate: int = Field(20, ge=1, le=1000, description="Records a second, all producers together.")
+    record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
+    partitions: int = Field(4, ge=1, le=64, description="Partitions of the topic.")
+    producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
+    instances: int = Field(2, ge=1, le=16, description="Instances of the pipeline, members of one group.")
+    generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
+    transaction_timeout_ms: int = Field(
+        4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
+    )
+    churn: int = Field(
+        20, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+    )
+    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
+    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+
+    def contradictions(self) -> list[str]:
+        """As `Scenario.contradictions`."""
+        found = super().contradictions()
+        if self.client != "squall":
+            found.append(f"client {self.client}: instances of pipelines are our own clients: client = squall")
+        return found
+
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """As `Scenario.topic_list`."""
+        common = (self.partitions, self.replication_factor, self.topic_configs())
+        return NewTopic(INPUT, *common), NewTopic(OUTPUT, *common)
+
+    def inputs(self) -> list[Place]:
+        """The partitions of the input."""
+        return [place for place in self.places() if place[0] == INPUT]
+
+    def outputs(self) -> list[Place]:
+        """The partitions of the output."""
+        return [place for place in self.places() if place[0] == OUTPUT]
+
+    def traffic(self) -> Traffic:
+        """As `Scenario.traffic`. Instances come behind the producers of inputs."""
+        settings = self.producer_settings()
+        clients, rate = self.producers + self.instances, self.rate * 2
+        return Traffic(clients, 1, rate, settings.acks, settings.max_in_flight, self.record_bytes)
+
+    @classmethod
+    def brokers(cls, nodes: int) -> dict[str, str]:
+        """As `Scenario.brokers`."""
+        return {**brokers.suited(nodes), **suited_to_groups(nodes)}
+
+    @classmethod
+    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+        """As `Scenario.drawn_brokers`."""
+        rng = stream("brokers of pipelines")
+        return {**brokers.drawn(rng, nodes, table), **drawn_of_groups(rng, nodes, table)}
+
+    @classmethod
+    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
+        """As `Scenario.impossible`."""
+        return brokers.impossible(nodes, settings)
+
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """As `Scenario.needs`."""
+        largest = max([self.record_bytes, *(each.bytes for each in operations)])
+        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+
+    def producer_settings(self) -> ProducerSettings:
+        """Of each producer, and of each instance but for its transactional id."""
+        return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def draw(self) -> Draw:
+        """How its load is drawn."""
+        return Draw(
+            self.rate,
+            self.producers,
+            self.partitions,
+            self.record_bytes,
+            self.instances,
+            self.churn,
+            self.max_poll_interval_ms,
+        )
+
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Step, ...]:
+        """As `Scenario.drawn`."""
+        draw, found = self.draw(), list[Step]()
+        for producer in range(self.producers):
+            found += draw.records(stream("operations", producer), producer, begin_s, end_s)
+        for instance in range(self.instances):
+            found += draw.steps(stream("instances", instance), instance, begin_s, end_s)
+        return tuple(sorted(found))
+
+    def wrong(self, operation: Operation) -> str:
+        """As `Scenario.wrong`."""
+        return steps.wrong(operation, self.draw(), (MIN_BYTES, MAX_BYTES))
+
+    @classmethod
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+        """As `Scenario.drawn_settings`."""
+        rng = stream("workload")
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        return {
+            "name": "pipeline",
+            "replication_factor": replicas,
+            "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
+            "rate": rng.choice((2, 4, 6)),
+            "partitions": rng.randint(1, 3),
+            "instances": rng.randint(1, 3),
+            "generation": rng.choice((1, 2)),
+            "churn": rng.choice((10, 30, 60)),
+            "session_timeout_ms": rng.choice((1500, 3000)),
+            "max_poll_interval_ms": rng.choice((2000, 4000)),
+            "transaction_timeout_ms": rng.choice((1000, 2000, 4000)),
+            "poll_pause_ms": rng.choice((50, 200)),
+            "request_timeout_ms": rng.choice((1000, 3000)),
+            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+        }
+
+    def instance_settings(self) -> InstanceSettings:
+        """Of each instance."""
+        from workloads.client.groups.membership import MemberSettings
+        from workloads.client.settings import ConsumerSettings
+        from workloads.pipeline.instance import InstanceSettings
+        from workloads.subscriber import SubscriberSettings
+
+        member = MemberSettings(
+            GROUP,
+            (INPUT,),
+            ("cooperative-sticky",),
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
+            max_poll_interval_ms=self.max_poll_interval_ms,
+        )
+        consumer = ConsumerSettings(isolation=1, max_wait_ms=100)
+        client = self.client_settings()
+        subscriber = SubscriberSettings(member, client, consumer, False, 0, self.request_timeout_ms, commits=False)
+        return InstanceSettings(
+            subscriber,
+            self.producer_settings(),
+            self.outputs(),
+            self.transaction_timeout_ms,
+            self.generation,
+            self.record_bytes,
+        )
+
+    async def run(self, around: Surroundings) -> None:
+        """As `Scenario.run`."""
+        import trio
+
+        from workloads.group_progress import Progress
+        from workloads.pipeline.instance import Instance
+        from workloads.sender import Sender, SenderSettings
+        from workloads.tail import tail
+        from workloads.topics import make_topics
+
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        needs = self.needs(around.operations or ())
+        sending = SenderSettings(needs.producer, self.client_settings(), [INPUT], needs.max_record_bytes)
+        progress = Progress(around, self.inputs())
+        async with trio.open_nursery() as nursery:
+            read = partial(tail, around, self.client_settings(), 0, self.places(), 1, self.poll_pause_ms)
+            nursery.start_soon(read)
+            for number in range(self.instances):
+                handle = self.producers + number
+                env = around.own(f"producer-{handle}")
+                agenda = self._steps(env, around, number, began)
+                instance = Instance(env, around, self.instance_settings(), number, handle, agenda, progress)
+                nursery.start_soon(instance.run)
+            async with trio.open_nursery() as producing:
+                for number in range(self.producers):
+                    env = around.own(f"producer-{number}")
+                    sender = Sender(env, around, sending, number, self._records(env, around, number, began))
+                    producing.start_soon(sender.run, around.stop)
+            around.readers.load_over()
+        around.recorder.flush()
+
+    def _steps(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Step]:
+        """What one instance is to do."""
+        from workloads.group_progress import Agenda
+
+        given = around.operations
+        if given is None:
+            coming = self.draw().steps(env.rng, number, 0.0, float("inf"))
+        else:
+            coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
+        return Agenda(coming, began, late=given is not None)
+
+    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
+        """What one producer has to hand over."""
+        from workloads.agenda import Drawn, Given, Handover
+        from workloads.sender import TICK_S
+
+        if around.operations is None:
+            sizes = (self.record_bytes, self.record_bytes)
+            return Drawn(env, self.inputs(), sizes, self.producers / self.rate, TICK_S)
+        mine = [each for each in around.operations if each.do == SEND]
+        return Given([Handover(each.at_s, each.who, INPUT, each.number, each.bytes) for each in mine], number, began)
+
+    async def final_reads(
+        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+    ) -> list[FinalRead]:
+        """As `Scenario.final_reads`, and asks where the group stands."""
+        from workloads.group_standing import ask_where_it_stands
+
+        client = self.client_settings()
+        await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.inputs(), limit_s, zone)
+        return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
