@@ -1,0 +1,133 @@
+"""Whatever members of a consumer group do in whatever order, and whichever answers get lost: no two of them own one
+partition, the coordinator is what its log says, and once they are left alone every partition is read.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
+from broker.coordinators.groups.values import State
+from broker.protocol.errors import ErrorCode
+from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom
+
+NAMES = st.sampled_from(["m1", "m2", "m3", "S1", "S2"])
+"""Consumers; those with capitals are static members."""
+TOPICS = st.sampled_from([("a",), ("b",), ("a", "b")])
+
+
+class Consumers(RuleBasedStateMachine):
+    """One group with its coordinators, one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = ConsumerRoom()
+        self.members: dict[str, Consumer] = {}
+        self.made = 0
+
+    def _known(self, name: str) -> Consumer | None:
+        one = self.members.get(name)
+        return one if one is not None and one.epoch > 0 else None
+
+    def _told(self, one: Consumer, error: ErrorCode) -> None:
+        """What a client does when it is refused: it owns nothing any more."""
+        if error:
+            one.epoch, one.owned = 0, ()
+
+    @rule(name=NAMES, topics=TOPICS, lost=st.booleans())
+    def join(self, name: str, topics: tuple[str, ...], lost: bool) -> None:
+        static = name if name[0] == "S" else None
+        one = self.members.get(name)
+        if one is None or static:
+            self.made += 1
+            one = Consumer(f"{name}-{self.made}" if static else name, static, topics)
+        one.topics = topics
+        answer = self.room.enter(one)
+        if answer.error == ErrorCode.UNRELEASED_INSTANCE_ID:
+            return  # whoever has it goes on
+        self.members[name] = one
+        self._told(one, answer.error)
+        if lost:
+            one.epoch, one.owned = 0, ()
+
+    @rule(name=NAMES, silent=st.booleans(), lost=st.booleans())
+    def beat(self, name: str, silent: bool, lost: bool) -> None:
+        one = self._known(name)
+        if one is None or "g" not in self.room.machine.ledger.consumers:
+            return
+        before = one.epoch, one.owned
+        answer = self.room.alive(one, owned=None if silent else one.owned)
+        if lost:
+            one.epoch, one.owned = before
+        else:
+            self._told(one, answer.error)
+
+    @rule(name=NAMES, back=st.integers(0, 2))
+    def commit(self, name: str, back: int) -> None:
+        one = self._known(name)
+        if one is None:
+            return
+        where = ("a", 0)
+        done = self.room.commit_as(one, where, one.epoch - back)
+        owner = self.room.consumers.owners.get((A, 0)) if not done else None
+        assert back == 0 or done or owner == one.name, "an older epoch commits for whoever owns it still"
+
+    @rule(name=NAMES, for_now=st.booleans())
+    def leave(self, name: str, for_now: bool) -> None:
+        one = self._known(name)
+        if one is not None:
+            epoch = LEAVES_FOR_NOW if for_now and one.instance_id else LEAVES
+            self.room.ask(one.name, epoch, instance_id=one.instance_id)
+            one.epoch, one.owned = 0, ()
+
+    @rule(ms=st.sampled_from([1000, 20_000, 40_000]))
+    def wait(self, ms: int) -> None:
+        self.room.wait(ms)
+
+    @rule()
+    def fail_over(self) -> None:
+        self.room.fail_over()
+
+    @rule()
+    def more_partitions(self) -> None:
+        topic_id, count = self.room.topics.table["a"]
+        self.room.topics.table["a"] = topic_id, min(count + 1, 8)
+        self.room.topics.changes += 1
+
+    @invariant()
+    def nobody_owns_what_another_owns(self) -> None:
+        group = self.room.machine.ledger.consumers.get("g")
+        owned: dict[object, str] = {}
+        for one in self.members.values():
+            for place in one.owned if group is not None and one.name in group.members else ():
+                assert place not in owned, f"{place} is owned by {owned[place]} and {one.name}"
+                owned[place] = one.name
+
+    @invariant()
+    def the_coordinator_is_its_log(self) -> None:
+        assert self.room.machine.ledger.inspect_consumers() == self.room.replayed().inspect_consumers()
+
+    def teardown(self) -> None:
+        """Left alone, whoever is there reads everything."""
+        group = self.room.machine.ledger.consumers.get("g")
+        if group is None:
+            return
+        there = [one for one in self.members.values() if one.epoch > 0]
+        for _ in range(4):
+            for one in there:
+                if self.room.turn(one).error:
+                    self._told(one, ErrorCode.UNKNOWN_MEMBER_ID)
+                    self.room.enter(one)
+            self.room.wait(20_000)
+        there = [one for one in there if one.epoch > 0]
+        if there:
+            self.room.settle_down(*there)
+            owned = [place for one in there for place in one.owned]
+            wanted = {name for one in there for name in one.topics}
+            table = self.room.topics.table
+            assert sorted(owned) == sorted((table[n][0], index) for n in wanted for index in range(table[n][1]))
+            assert self.room.described().state == State.STABLE
+
+
+TestConsumers = Consumers.TestCase
