@@ -13,6 +13,7 @@ from chaos.nights.items import plan_night
 from chaos.nights.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
 from chaos.nights.order import in_order
 from chaos.typed import PROGRAM
+from workloads.registry import SCENARIOS
 
 WHOLE = """\
 budget = "20m"
@@ -56,7 +57,7 @@ def test_the_matrix_of_this_checkout_has_every_target_runtime_and_workload_and_f
     there = {axis: {each.cell[axis] for each in planned.items} for axis in ("target", "runtime", "workload")}
     assert there["target"] == {"squall", "kafka"}
     assert there["runtime"] == {"process", "docker", "sim"}
-    assert {"appends", "steady", "transactions"} <= there["workload"]
+    assert there["workload"] == set(SCENARIOS)
     told = forecast(in_order(planned.items, {}), Costs(), matrix.budget, matrix.keep_mib * MIB, slots=1)
     assert not told.left_out
     assert (len(told.plays) >= 40, told.seconds <= 3600) == (True, True)
