@@ -6,9 +6,10 @@ Never a finding: a group that moves partitions keeps its promises, and costs its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from checkers.history.group_tables import Grant, Hold
+from checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
 from checkers.history.tables import History, PlayedFault
 
 Span = tuple[int, int]
@@ -22,6 +23,8 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
       which and before the next one, that began (`fault` null: before the first).
     - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
       partition and from when, and the sum over all partitions.
+    - `members`: what each process of the group held from when to when, and why it held it no longer.
+    - `began`: when the first member heard of each generation.
     - `unfair`: over generations with several members, the largest difference between what two of them got; and how
       many generations had one above 1, which no assignor needs.
     """
@@ -37,6 +40,8 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
             "rebalances": list(_by_fault(sorted(began.values()), faults)),
             "unowned": _unowned(holds, names, history.mono_ns),
             "unfair": _unfair(grants),
+            "began": [{"generation": gen, "from_s": _seconds(t, history.mono_ns)} for gen, t in began.items()],
+            "members": list(_members(holds, names, history.mono_ns)),
         }
     return found
 
@@ -60,6 +65,39 @@ def _by_fault(times: Sequence[int], faults: Iterable[PlayedFault]) -> Iterator[d
             yield {"fault": None, "count": count}
         else:
             yield {"fault": fault.id, "action": fault.action, "count": count}
+
+
+HOW = {HELD: "", REVOKED: "revoked", LOST: "lost", CRASHED: "crashed", LEFT: "left"}
+"""Hold.how in a word; empty: it held it to the end."""
+
+
+def _seconds(t: int, origin_ns: int) -> float:
+    return round((t - origin_ns) / 1e9, 3)
+
+
+def _members(holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int) -> Iterator[dict[str, Any]]:
+    """Each process, the one that held something first before the others."""
+    end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
+    of_proc: dict[int, list[Hold]] = {}
+    for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
+        of_proc.setdefault(hold.proc, []).append(hold)
+    for proc, own in of_proc.items():
+        yield {"process": proc, "held": list(_held(own, names, origin_ns, end))}
+
+
+def _held(own: Sequence[Hold], names: Mapping[int, str], origin_ns: int, end: int) -> Iterator[dict[str, Any]]:
+    """Stretches in which a process held the same partitions."""
+    until = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
+    edges = sorted({hold.t0 for hold in own} | set(until.values()))
+    for begin, stop in pairwise(edges):
+        held = [hold for hold in own if hold.t0 <= begin and stop <= until[hold]]
+        if held:
+            yield {
+                "from_s": _seconds(begin, origin_ns),
+                "to_s": _seconds(stop, origin_ns),
+                "partitions": sorted({names.get(hold.part, str(hold.part)) for hold in held}),
+                "ended": ", ".join(sorted({HOW[hold.how] for hold in held if until[hold] == stop} - {""})),
+            }
 
 
 def gaps_of(holds: Iterable[Hold]) -> list[Span]:

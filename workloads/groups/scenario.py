@@ -11,6 +11,7 @@ from pydantic import Field
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
 from workloads.needs import Needs
@@ -260,4 +261,4 @@ class GroupsLoad(Scenario):
     @classmethod
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
         """As `Scenario.section`."""
-        return None
+        return section_of(figures)

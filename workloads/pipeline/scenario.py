@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,6 +11,7 @@ from pydantic import Field
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.pipeline import steps
 from workloads.pipeline.steps import SEND, Draw, Step
@@ -29,6 +30,7 @@ from workloads.transactions import brokers
 
 if TYPE_CHECKING:
     from broker.env import Env
+    from checkers.history.tables import History, PlayedFault
     from workloads.agenda import Agenda as Records
     from workloads.client.cluster import Address, Place
     from workloads.counters import Counters
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from workloads.group_progress import Agenda
     from workloads.pipeline.instance import InstanceSettings
     from workloads.recorder import Recorder
+    from workloads.section import Section
 
 INPUT, OUTPUT, GROUP = "pipeline-in-0", "pipeline-out-0", "squall-pipeline"
 
@@ -221,6 +224,17 @@ class PipelineLoad(Scenario):
                     producing.start_soon(sender.run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
+
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+        """As `Scenario.measured`."""
+        from checkers.measured_groups import measure_groups
+
+        return measure_groups(history(), faults)
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """As `Scenario.section`."""
+        return section_of(figures)
 
     def _steps(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Step]:
         """What one instance is to do."""
