@@ -7,13 +7,12 @@ spared: Raft cannot cope with a voter that forgets its promises.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Literal
 
-from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from chaos.runtimes.contract import Evidence
 
 How = Literal["tail", "file"]
@@ -21,11 +20,6 @@ QUORUM = "__cluster_metadata"
 
 Where = Literal["checked", "epoch"]
 """Which bits of a segment may rot: those that a checksum covers (or that are its own), or those of leader epochs."""
-
-_UNCHECKED: Final = range(CRC_FROM - 4)
-"""The bytes of a batch that no checksum covers: base offset, length, leader epoch and magic. The checksum follows."""
-_EPOCH: Final = range(LENGTH_OVERHEAD, LENGTH_OVERHEAD + 4)
-_MAGIC: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +80,3 @@ def damage(data: Path, how: How, size: int, rng: Random) -> tuple[Evidence, int 
         with path.open("r+b") as file:
             file.truncate(chosen.size)
     return evidence(chosen, before, path.read_bytes() if path.exists() else None), inode
-
-
-def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, rng: Random) -> list[int]:
-    """Draw which `bits` different bits of a file flip, in order. Fewer if it has no more of that kind.
-
-    Of a segment's batches, checked spares what no checksum covers: nobody can tell a rotten base offset from another
-    one, in Kafka as little as here, and a reader that believes it goes on behind it. Of other files any bit may flip.
-    """
-    starts = list(_batches(content)) if path.endswith(".log") else []
-    if where == "epoch":
-        possible = [start + at for start in starts for at in _EPOCH]
-    else:
-        spared = {start + at for start in starts for at in _UNCHECKED}
-        possible = [at for at in range(len(content)) if at not in spared]
-    drawn_bits = rng.sample(range(len(possible) * 8), min(bits, len(possible) * 8))
-    return sorted(possible[bit // 8] * 8 + bit % 8 for bit in drawn_bits)
-
-
-def _batches(content: bytes | bytearray) -> Iterator[int]:
-    """Where the batches of a segment begin, up to what is no batch."""
-    at = 0
-    while len(content) - at >= HEADER_SIZE:
-        _, length, _, magic = HEADER.unpack_from(content, at)[:4]
-        if magic != _MAGIC or length < HEADER_SIZE - LENGTH_OVERHEAD:
-            return
-        yield at
-        at += LENGTH_OVERHEAD + length

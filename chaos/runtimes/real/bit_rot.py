@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 
 from chaos.runtimes.contract import Evidence
-from chaos.runtimes.damage import Where, rotten_bits
+from chaos.runtimes.damage import Where
+from chaos.runtimes.rotting import rotten_bits
 
 
 def rot(data: Path, path_glob: str, bits: int, where: Where, rng: Random) -> Evidence:

@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
-from chaos.runtimes.damage import Where, rotten_bits
+from chaos.runtimes.damage import Where
+from chaos.runtimes.rotting import rotten_bits
 from chaos.runtimes.sim.disk_names import FileNode, Names, failure
 
 TRUNCATION = -1

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from broker.protocol.records import HEADER, Record, check_crc, encode_batch
-from chaos.runtimes.damage import rotten_bits
 from chaos.runtimes.real.bit_rot import rot
+from chaos.runtimes.rotting import rotten_bits
 from chaos.runtimes.sim.disk import Disk
 
 NAME = f"t-0/{0:020}.log"

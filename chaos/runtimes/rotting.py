@@ -1,0 +1,42 @@
+"""Which bits of a file rot: it depends on its content alone, so real and simulated files rot alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+from chaos.runtimes.damage import Where
+
+_UNCHECKED: Final = range(CRC_FROM - 4)
+"""The bytes of a batch that no checksum covers: base offset, length, leader epoch and magic. The checksum follows."""
+_EPOCH: Final = range(LENGTH_OVERHEAD, LENGTH_OVERHEAD + 4)
+_MAGIC: Final = 2
+
+
+def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, rng: Random) -> list[int]:
+    """Draw which `bits` different bits of a file flip, in order. Fewer if it has no more of that kind.
+
+    Of a segment's batches, checked spares what no checksum covers: nobody can tell a rotten base offset from another
+    one, in Kafka as little as here, and a reader that believes it goes on behind it. Of other files any bit may flip.
+    """
+    starts = list(_batches(content)) if path.endswith(".log") else []
+    if where == "epoch":
+        possible = [start + at for start in starts for at in _EPOCH]
+    else:
+        spared = {start + at for start in starts for at in _UNCHECKED}
+        possible = [at for at in range(len(content)) if at not in spared]
+    drawn_bits = rng.sample(range(len(possible) * 8), min(bits, len(possible) * 8))
+    return sorted(possible[bit // 8] * 8 + bit % 8 for bit in drawn_bits)
+
+
+def _batches(content: bytes | bytearray) -> Iterator[int]:
+    """Where the batches of a segment begin, up to what is no batch."""
+    at = 0
+    while len(content) - at >= HEADER_SIZE:
+        _, length, _, magic = HEADER.unpack_from(content, at)[:4]
+        if magic != _MAGIC or length < HEADER_SIZE - LENGTH_OVERHEAD:
+            return
+        yield at
+        at += LENGTH_OVERHEAD + length
