@@ -148,5 +148,7 @@ def test_sizes_of_log_directories_and_settings_of_one_broker(cluster: Any, admin
     [line] = [line for line in tools.configs("--describe", *one) if "log.retention.ms=" in line]
     assert "DYNAMIC_BROKER_CONFIG:log.retention.ms=123456789" in line
     assert "DEFAULT_CONFIG:log.retention.hours=168" in line
+    tools.configs("--alter", *one, "--delete-config", "log.retention.ms")
+    assert altered(admin, "BROKER", "2") == {}
     loggers = tools.configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
     assert [line for line in loggers if line] == ["Dynamic configs for broker-logger 1 are:"], "it has none"

@@ -60,6 +60,7 @@ class Consumers(RuleBasedStateMachine):
         answer = self.room.alive(one, owned=None if silent else one.owned)
         if lost:
             one.epoch, one.owned = before
+            one.unsure = True
         else:
             self._told(one, answer.error)
 

@@ -31,6 +31,8 @@ class Consumer:
     topics: tuple[str, ...] = ("a",)
     epoch: int = 0
     owned: tuple[Place, ...] = ()
+    unsure: bool = False
+    """Its last answer got lost: the next heartbeat says everything, so that it is told everything (KIP-848)."""
 
 
 class ConsumerRoom(GroupRoom):
@@ -60,6 +62,8 @@ class ConsumerRoom(GroupRoom):
 
     def alive(self, one: Consumer, *, owned: tuple[Place, ...] | None = None, **also: Any) -> Beaten:
         """A member's heartbeat; `owned` where it says what it has."""
+        if one.unsure:
+            owned, also = one.owned, {"rebalance_ms": REBALANCE_MS, "topics": one.topics, **also}
         return self._take(one, self.ask(one.name, one.epoch, instance_id=one.instance_id, owned=owned, **also))
 
     def turn(self, one: Consumer) -> Beaten:
@@ -67,6 +71,7 @@ class ConsumerRoom(GroupRoom):
         return self.alive(one, owned=one.owned)
 
     def _take(self, one: Consumer, answer: Beaten) -> Beaten:
+        one.unsure = False
         if not answer.error:
             one.epoch = answer.epoch
             if answer.assigned is not None:
