@@ -80,7 +80,16 @@ class Traffic(NamedTuple):
     mean_bytes: float
     """Of a record's value."""
     transactional_ids: tuple[str, ...] = ()
-    """Of its producers, in order; none: it has no transactions."""
+    """Of its producers, the first ones, in order: zombies can be made of these."""
+    groups: tuple[str, ...] = ()
+    """The consumer groups that it has."""
+    member_ids: tuple[str, ...] = ()
+    """Transactional ids of members of its groups: more of them, of which no zombies can be made."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All transactional ids; none: it has no transactions."""
+        return *self.transactional_ids, *self.member_ids
 
 
 class SwarmGround(NamedTuple):

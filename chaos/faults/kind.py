@@ -157,6 +157,10 @@ class Setting:
     upgrade_to: str
     transactional: bool = False
     """The workload has transactions."""
+    zombies: bool = False
+    """Zombies can be made of producers of the workload."""
+    groups: bool = False
+    """The workload has consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,7 @@ ELSEWHERE = frozenset({Trait.MOVES_LEADERS, Trait.NEEDS_FILES, Trait.DAMAGES_FIL
 
 
 def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
-    """Aim a fault of one broker at a transaction coordinator."""
+    """Aim a fault of one broker at a coordinator."""
     movable = fault.target in ("leader", "controller", "random") and not fault.traits & ELSEWHERE
     return replace(fault, target="coordinator") if movable else fault
 

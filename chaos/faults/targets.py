@@ -15,7 +15,8 @@ from chaos.runtimes.layout import zone_name
 OF_PARTITIONS = ("leader", "follower", "followers", "isr", "last_isr")
 """Targets that may name a partition, as in `leader:TOPIC-N`."""
 COORDINATOR = "coordinator"
-"""`coordinator:ID` is the broker that coordinates a transactional id of the workload; without one, of any of them."""
+"""`coordinator:ID` is the broker that coordinates a transactional id of the workload, `coordinator:GROUP` the one of a
+group; without a name, of any of them."""
 NODE_TARGETS = (*OF_PARTITIONS, "controller", COORDINATOR, "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `node:N` names a broker id."""
 ZONE_TARGET = "zone"
@@ -44,10 +45,11 @@ class ClusterView:
     isr: Mapping[str, tuple[int, ...]]
     replicas: Mapping[str, tuple[int, ...]]
     coordinators: Mapping[str, int] = field(default_factory=dict)
-    """Transactional id to broker id, -1 where none coordinates it: of those that the plan's faults name."""
+    """Transactional id or group to broker id, -1 where none coordinates it: of those that the plan's faults name. No
+    workload has both of one name."""
     states: Mapping[str, str] = field(default_factory=dict)
-    """Transactional id to the state of its transaction, as Kafka calls it; only of those that conditions name, and
-    where their coordinators answered."""
+    """Transactional id to the state of its transaction, group to its own, as Kafka calls them; only of those that
+    conditions name, and where their coordinators answered."""
 
 
 class Clients(NamedTuple):
@@ -57,6 +59,24 @@ class Clients(NamedTuple):
     readers: int
     transactional: int
     """So many of the producers, the first ones, have a transactional id."""
+
+
+class Coordinated(NamedTuple):
+    """What brokers coordinate of a workload."""
+
+    ids: Sequence[str] = ()
+    """Its transactional ids."""
+    groups: Sequence[str] = ()
+
+    def lacks(self, wanted: str) -> str:
+        """Why none of these has that name. Empty: one has. wanted: empty for any."""
+        names = (*self.ids, *self.groups)
+        if not names:
+            return "the workload has no transactional producers and no consumer group, so nobody coordinates them"
+        if wanted in ("", *names):
+            return ""
+        what = " or ".join((["transactional id"] if self.ids else []) + (["group"] if self.groups else []))
+        return f"there is no {what} {wanted}: the workload has {', '.join(names)}"
 
 
 class Unresolved(Exception):
@@ -135,29 +155,29 @@ def link_ends(here: str, target: str) -> tuple[str, str]:
 
 
 def check_feasible(
-    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, ids: Sequence[str] = ()
+    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: Coordinated
 ) -> None:
     """Refuse, when a plan is made, a target that its cluster or its workload can never have.
 
-    places: the workload's partitions. ids: its transactional ids.
+    places: the workload's partitions. names: what is coordinated of it.
     """
     kind, argument = check_target(here, target)
     if kind == LINK_TARGET:
         ends = link_ends(here, target)
         for end in ends:
-            check_feasible(end, nodes, zones, places, here, ids)
+            check_feasible(end, nodes, zones, places, here, names)
         if ends[0] == ends[1] and not ends[0].startswith(("follower", "isr", "random")):
             raise FaultError(f"{here}: target {target!r}: nobody has a link to itself")
         return
     if but := _split(target)[1]:
-        check_feasible(but, nodes, zones, places, here, ids)
+        check_feasible(but, nodes, zones, places, here, names)
         if len(nodes) == 1:
             raise FaultError(f"{here}: target {target!r}: a cluster of 1 has nobody else")
         if kind == "node" and but == f"node:{argument}":
             raise FaultError(f"{here}: target {target!r}: nobody is left")
     if kind == "node" and int(argument) not in nodes:
         raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
-    if kind == COORDINATOR and (why := no_such_id(argument, ids)):
+    if kind == COORDINATOR and (why := names.lacks(argument)):
         raise FaultError(f"{here}: target {target!r}: {why}")
     if kind in OF_PARTITIONS and argument and argument not in places:
         raise FaultError(f"{here}: there is no partition {argument}: the workload has {', '.join(places)}")
@@ -184,23 +204,24 @@ def check_clients(target: str, clients: Clients, here: str, *, transactional: bo
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
     """Why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any."""
-    if not ids:
-        return "the workload has no transactional producers, so nobody coordinates them"
-    if wanted in ("", *ids):
-        return ""
-    return f"there is no transactional id {wanted}: the workload has {', '.join(ids)}"
+    return Coordinated(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
-def coordinated_ids(targets: Iterable[str], ids: Sequence[str]) -> tuple[str, ...]:
-    """The transactional ids whose coordinators these targets may name, of a workload's `ids`."""
+def no_such_group(wanted: str, groups: Sequence[str]) -> str:
+    """Why a workload with these groups has none of that name. Empty: it has. wanted: empty for any."""
+    return Coordinated(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
+
+
+def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The transactional ids and groups whose coordinators these targets may name, of a workload's `names`."""
     named: set[str] = set()
     for target in targets:
         ends = link_ends("target", target) if target.startswith(f"{LINK_TARGET}:") else (target,)
         for end in (each for one in ends for each in _split(one) if each):
             kind, argument = check_target("target", end)
             if kind == COORDINATOR:
-                named |= {argument} if argument else {*ids}
-    return tuple(each for each in ids if each in named)
+                named |= {argument} if argument else {*names}
+    return tuple(each for each in names if each in named)
 
 
 def minority_size(nodes: int) -> int:

@@ -7,8 +7,9 @@
     after fault N began         of the plan's faults, counted from 0
     after fault N ended
     txn:ID == STATE             the state of a transactional id's transaction, as Kafka calls it; or != STATE
+    group:ID == STATE           the state of a consumer group, likewise
 
-OP is one of == != < <= > >=. The condition is checked every 50 ms, a transaction's state every 20 ms. If it is not true
+OP is one of == != < <= > >=. The condition is checked every 50 ms, a state every 20 ms. If it is not true
 in time, the fault did not land.
 """
 
@@ -17,11 +18,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.faults.kind import FaultError
-from chaos.faults.targets import no_such_id
+from chaos.faults.targets import Coordinated, no_such_group, no_such_id
 from chaos.runtimes.contract import CrashOp
 
 POLL_S, SOON_S = 0.05, 0.02
@@ -37,10 +38,15 @@ OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
 }
 OF_PARTITIONS, OF_CALLS = ("isr", "leader"), ("fsync", "write", "send")
 _COMPARED = re.compile(r"([a-z]+)(?::(\S+))?\s*(==|!=|<=|>=|<|>)\s*(-?\d+)")
-OF_TRANSACTIONS = "txn"
-STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-"""What DescribeTransactions says. (Dead and PrepareEpochFence are in Kafka's memory for moments only.)"""
-_STATE = re.compile(r"txn:(\S+)\s*(==|!=)\s*(\S+)")
+OF_TRANSACTIONS, OF_GROUPS = "txn", "group"
+STATES: Mapping[str, tuple[str, ...]] = {
+    OF_TRANSACTIONS: ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
+    OF_GROUPS: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"),
+}
+"""What DescribeTransactions says, and what ListGroups says of classic groups and of those of KIP-848. (Dead, and a
+transaction's PrepareEpochFence, are in Kafka's memory for moments only.)"""
+EXAMPLES = {OF_TRANSACTIONS: "txn:squall-0 == PrepareCommit", OF_GROUPS: "group:squall-group == PreparingRebalance"}
+_STATE = re.compile(r"(txn|group):(\S+)\s*(==|!=)\s*(\S+)")
 _AFTER = re.compile(r"after fault (\d+) (began|ended)")
 _AND = re.compile(r"\s+and\s+")
 
@@ -70,11 +76,19 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class InState:
-    """The transaction of a transactional id is in a state, or is not."""
+    """The transaction of a transactional id, or a group, is in a state, or is not."""
 
     id: str
+    """The transactional id, or the group."""
     state: str
     is_not: bool
+    of: str = OF_TRANSACTIONS
+    """Or `OF_GROUPS`."""
+
+    @property
+    def name(self) -> str:
+        """As conditions call it."""
+        return f"{self.of}:{self.id}"
 
     def holds(self, seen: str | None) -> bool:
         """Whether this is true of the state that was seen. None: nobody knows it, so nothing is true of it."""
@@ -96,13 +110,14 @@ def _part(here: str, when: str, text: str) -> Condition:
     if after := _AFTER.fullmatch(text):
         return After(int(after[1]), after[2] == "ended")
     if state := _STATE.fullmatch(text):
-        if state[3] not in STATES:
-            raise FaultError(f"{here}: when = {when!r}: there is no state {state[3]}: one of {', '.join(STATES)}")
-        return InState(state[1], state[3], state[2] == "!=")
+        of, named, op, wanted = state.groups()
+        if wanted not in STATES[of]:
+            raise FaultError(f"{here}: when = {when!r}: there is no state {wanted}: one of {', '.join(STATES[of])}")
+        return InState(named, wanted, op == "!=", of)
     found = _COMPARED.fullmatch(text)
     if found is None:
-        if text.startswith(f"{OF_TRANSACTIONS}:"):
-            raise FaultError(f"{here}: when = {when!r}: such as 'txn:squall-0 == PrepareCommit', or with !=")
+        if example := EXAMPLES.get(text.partition(":")[0]):
+            raise FaultError(f"{here}: when = {when!r}: such as {example!r}, or with !=")
         for wrong, instead in (("&&", "and"), (",", "and"), (" or ", "two faults, one `when` each")):
             if wrong in text:
                 raise FaultError(f"{here}: when = {when!r}: {wrong.strip()!r} is not known: write {instead}")
@@ -114,7 +129,7 @@ def _part(here: str, when: str, text: str) -> Condition:
     if subject in OF_CALLS and not of.isdigit():
         raise FaultError(f"{here}: when = {when!r}: {subject} needs a broker, as in {subject}:2")
     if subject not in (*OF_PARTITIONS, *OF_CALLS, "controller") or (subject == "controller" and of):
-        raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write, send or txn")
+        raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write, send, txn or group")
     return Compared(subject, of, op, number)
 
 
@@ -128,8 +143,8 @@ class PlanScope:
     nodes: Sequence[int]
     uncounted: str = ""
     """Why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
-    ids: Sequence[str] = ()
-    """The workload's transactional ids."""
+    names: Coordinated = field(default_factory=Coordinated)
+    """What is coordinated of the workload."""
 
 
 def uncounted(runtime: str, target: str) -> str:
@@ -168,7 +183,9 @@ def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
         missing = condition.fault >= scope.faults or condition.fault == itself
         return f"there is no other fault {condition.fault}" if missing else ""
     if isinstance(condition, InState):
-        return no_such_id(condition.id, scope.ids)
+        if condition.of == OF_GROUPS:
+            return no_such_group(condition.id, scope.names.groups)
+        return no_such_id(condition.id, scope.names.ids)
     if condition.subject in OF_PARTITIONS and condition.of not in scope.places:
         return f"there is no partition {condition.of}"
     if condition.subject in OF_CALLS:
@@ -181,8 +198,10 @@ def looks_at_cluster(condition: Condition) -> bool:
     return isinstance(condition, InState) or (isinstance(condition, Compared) and condition.subject not in OF_CALLS)
 
 
-def described_ids(whens: Iterable[str]) -> tuple[str, ...]:
-    """The transactional ids of whose states conditions, already checked, speak. Empty: the fault waits for nothing."""
+def described_names(whens: Iterable[str]) -> tuple[str, ...]:
+    """The transactional ids and groups of whose states conditions, already checked, speak. Empty: the fault waits for
+    nothing.
+    """
     parts = [part for when in whens if when for part in parse("when", when)]
     return tuple(dict.fromkeys(part.id for part in parts if isinstance(part, InState)))
 
@@ -201,9 +220,9 @@ def _never(parts: Sequence[Condition]) -> str:
         if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
             return f"no number of {':'.join(filter(None, subject))} makes this true"
     of_states = [part for part in parts if isinstance(part, InState)]
-    for id_ in dict.fromkeys(part.id for part in of_states):
-        if not any(all(part.holds(state) for part in of_states if part.id == id_) for state in STATES):
-            return f"no state of txn:{id_} makes this true"
+    for of, name in dict.fromkeys((part.of, part.name) for part in of_states):
+        if not any(all(part.holds(state) for part in of_states if part.name == name) for state in STATES[of]):
+            return f"no state of {name} makes this true"
     return ""
 
 

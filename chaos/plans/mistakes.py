@@ -9,7 +9,7 @@ from typing import Any
 from chaos.faults import triggers
 from chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
 from chaos.faults.kinds import KINDS
-from chaos.faults.targets import Clients, check_clients, check_feasible, check_target
+from chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external
 from chaos.plans.parts import FaultPlan, PlanParts
@@ -169,8 +169,9 @@ def _of_fault(
     except FaultError:
         pass  # said already
     else:
-        load, ids = plan.workload, plan.workload.traffic().transactional_ids
-        wrong += _refused(check_feasible, planned.target, plan.nodes, load.zones, plan.partitions(), here, ids)
+        zones, traffic = plan.workload.zones, plan.workload.traffic()
+        names = Coordinated(traffic.ids, traffic.groups)
+        wrong += _refused(check_feasible, planned.target, plan.nodes, zones, plan.partitions(), here, names)
         wrong += _of_clients(plan, here, planned)
     if others_known:
         wrong += _waiting(plan, number, planned)
@@ -204,8 +205,17 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         why = f" ({kind.nowhere_else})" if kind.nowhere_else else ""
         yield f"{here}: not possible in runtime {plan.runtime!r}: use {where}{why}"
     nodes, replicas = plan.cluster.nodes, plan.workload.replication_factor
-    transactional = bool(plan.workload.traffic().transactional_ids)
-    setting = Setting(plan.runtime, plan.target, nodes, replicas, plan.upgrade_to, transactional)
+    traffic = plan.workload.traffic()
+    setting = Setting(
+        plan.runtime,
+        plan.target,
+        nodes,
+        replicas,
+        plan.upgrade_to,
+        transactional=bool(traffic.ids),
+        zombies=bool(traffic.transactional_ids),
+        groups=bool(traffic.groups),
+    )
     if why := kind.refuse(fault.params, setting):
         yield f"{here}: {why}"
     needed = kind.needs_nodes(fault.params)
@@ -224,6 +234,7 @@ def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
             f"{here}: within_s = {planned.within_s:g}: there is no `when` to wait for"
         ]  # fmt: skip
     uncounted = triggers.uncounted(plan.runtime, plan.target)
-    ids = plan.workload.traffic().transactional_ids
-    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, ids)
+    traffic = plan.workload.traffic()
+    names = Coordinated(traffic.ids, traffic.groups)
+    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, names)
     return _refused(triggers.check, here, planned.when, number, scope)

@@ -87,7 +87,7 @@ def merged(answers: Sequence[Answer]) -> ClusterView:
 
 
 def _coordinated(views: Sequence[ClusterView]) -> tuple[dict[str, int], dict[str, str]]:
-    """Of each transactional id the coordinator that most brokers name, and its transaction's state.
+    """Of each transactional id and group the coordinator that most brokers name, and the state that this one tells.
 
     A coordinator that was deposed may answer with an old state: it counts only if it agrees with most brokers.
     """

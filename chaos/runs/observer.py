@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, Self
 
 import trio
 
@@ -18,6 +18,7 @@ from chaos.runs.polled import Tell, keep_polled
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.coordination import OF_GROUPS
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings
 
@@ -31,11 +32,24 @@ SETTINGS = ClientSettings(
 _PAUSE_S = 0.1
 
 
+class _Names(NamedTuple):
+    """Of what brokers coordinate."""
+
+    ids: tuple[str, ...]
+    groups: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], groups: Sequence[str]) -> Self:
+        """Transactional ids and groups apart."""
+        return cls(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
+
+
 class Observer:
     """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`.
 
     `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
-    whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
+    and groups whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
+    `groups`: which of all these names are groups.
     """
 
     def __init__(
@@ -47,12 +61,14 @@ class Observer:
         ask_quorum: bool = False,
         coordinated: Sequence[str] = (),
         described: Sequence[str] = (),
+        groups: Sequence[str] = (),
     ) -> None:
         self._env, self._bootstrap = env, tuple(bootstrap)
         self.client = Client(env, bootstrap, SETTINGS)
         self._nodes = tuple(nodes)
         self._ask_quorum = ask_quorum
-        self._coordinated, self._described = (*coordinated, *(x for x in described if x not in coordinated)), described
+        self._coordinated = _Names.of((*coordinated, *(each for each in described if each not in coordinated)), groups)
+        self._described = _Names.of(described, groups)
         self.cluster_id = ""
         """As some broker last said; empty before, or where brokers do not tell it."""
 
@@ -82,7 +98,7 @@ class Observer:
             try:
                 seen = self._read(await admin.metadata(self.client))
                 seen = replace(seen, controller=await self._controller()) if self._ask_quorum else seen
-                found = await admin.coordinators(self.client, self._coordinated)
+                found = await self._coordinators(self.client)
                 return replace(seen, coordinators=found) if found else seen
             except (RequestFailed, UnsupportedApi):
                 await trio.sleep(_PAUSE_S)
@@ -94,7 +110,7 @@ class Observer:
             clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
             for client in clients:
                 await nursery.start(client.run)
-            again_s = SOON_S if self._described else AGAIN_S
+            again_s = SOON_S if any(self._described) else AGAIN_S
             async with lookout([partial(self._ask, client) for client in clients], again_s) as view:
                 yield view
             nursery.cancel_scope.cancel()
@@ -116,10 +132,10 @@ class Observer:
                 f"{topic.name}-{p.partition_index}": p.leader_epoch for topic in told.topics for p in topic.partitions
             }
             seen = self._read(told)
-            if self._coordinated:
-                found = await admin.coordinators(client, self._coordinated)
-                states = await admin.transaction_states(client, self._described)
-                seen = replace(seen, coordinators=found, states=states)
+            if found := await self._coordinators(client):
+                states = await admin.transaction_states(client, self._described.ids)
+                of_groups = await admin.group_states(client, self._described.groups)
+                seen = replace(seen, coordinators=found, states={**states, **of_groups})
             if not self._ask_quorum:
                 return Answer(seen, epochs)
             try:
@@ -129,6 +145,11 @@ class Observer:
             return Answer(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):
             return None
+
+    async def _coordinators(self, client: Client) -> dict[str, int]:
+        """Whom a broker names as coordinators. Raises RequestFailed, UnsupportedApi."""
+        ids, groups = self._coordinated
+        return {**await admin.coordinators(client, ids), **await admin.coordinators(client, groups, OF_GROUPS)}
 
     async def _controller(self) -> int:
         """Who leads the quorum, -1 where nobody says. Kafka's Metadata names any broker as controller (KIP-590)."""

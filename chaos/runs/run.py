@@ -22,8 +22,8 @@ from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Trait
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
-from chaos.faults.targets import ClusterView, coordinated_ids
-from chaos.faults.triggers import described_ids
+from chaos.faults.targets import ClusterView, coordinated_names
+from chaos.faults.triggers import described_names
 from chaos.plans import external
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
@@ -228,9 +228,9 @@ class Run:
             sight.nodes, sight.view = dict.fromkeys(self.plan.nodes, NodeState.DOWN.value), None
 
     def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> Observer:
-        faults, ids = self.plan.timeline(), self.plan.workload.traffic().transactional_ids
-        coordinated = coordinated_ids((fault.target for fault in faults), ids)
-        described = described_ids(fault.when for fault in faults)
+        faults, traffic = self.plan.timeline(), self.plan.workload.traffic()
+        coordinated = coordinated_names((fault.target for fault in faults), (*traffic.ids, *traffic.groups))
+        described = described_names(fault.when for fault in faults)
         return Observer(
             self.env("observer"),
             servers,
@@ -238,6 +238,7 @@ class Run:
             ask_quorum=foreign,
             coordinated=coordinated,
             described=described,
+            groups=traffic.groups,
         )
 
     async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:

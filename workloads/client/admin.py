@@ -23,6 +23,7 @@ from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopi
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -128,14 +129,14 @@ class QuorumView(NamedTuple):
     observers: dict[int, int]
 
 
-async def coordinators(client: Client, ids: Sequence[str]) -> dict[str, int]:
-    """Transactional id -> the broker that coordinates it, as one broker sees it; -1 where it names none.
+async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACTIONAL_IDS) -> dict[str, int]:
+    """Transactional id (`of`: group) -> the broker that coordinates it, as one broker sees it; -1 where it names none.
 
     Raises RequestFailed, UnsupportedApi.
     """
     if not ids:
         return {}
-    request = FindCoordinatorRequest(key_type=OF_TRANSACTIONAL_IDS, coordinator_keys=list(ids))
+    request = FindCoordinatorRequest(key_type=of, coordinator_keys=list(ids))
     answer = await client.ask_once(request, FindCoordinatorResponse)
     told = {each.key: each.node_id for each in answer.coordinators if each.error_code == ErrorCode.NONE}
     return {each: told.get(each, -1) for each in ids}
@@ -151,6 +152,18 @@ async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, st
     answer = await client.ask_once(DescribeTransactionsRequest(list(ids)), DescribeTransactionsResponse)
     known = (each for each in answer.transaction_states if each.error_code == ErrorCode.NONE)
     return {each.transactional_id: each.transaction_state for each in known}
+
+
+async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
+    """Group -> its state, of those that the asked broker coordinates and knows, whichever protocol they speak.
+
+    None while it loads any group. Raises RequestFailed, UnsupportedApi.
+    """
+    if not groups:
+        return {}
+    # DescribeGroups knows classic groups only, ConsumerGroupDescribe only the others, and a group may change.
+    answer = await client.ask_once(ListGroupsRequest(), ListGroupsResponse)
+    return {each.group_id: each.group_state for each in answer.groups if each.group_id in groups and each.group_state}
 
 
 async def elect_leaders(

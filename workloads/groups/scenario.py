@@ -87,9 +87,8 @@ class GroupsLoad(Scenario):
     def traffic(self) -> Traffic:
         """As `Scenario.traffic`. The reader of no group is the last one."""
         settings = self.producer_settings()
-        return Traffic(
-            self.producers, self.members + 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes
-        )
+        readers, in_flight = self.members + 1, settings.max_in_flight
+        return Traffic(self.producers, readers, self.rate, settings.acks, in_flight, self.record_bytes, groups=(GROUP,))
 
     @classmethod
     def brokers(cls, nodes: int) -> dict[str, str]:

@@ -27,7 +27,7 @@ from workloads.client.settings import ProducerSettings
 from workloads.client.transactions import NotDone, Transactions
 from workloads.group_notes import Identity as Member
 from workloads.group_progress import Agenda, Progress
-from workloads.pipeline.steps import ABORT, ENDED, ENDING, LEAVE, OFFSETS, PAUSE, POLLED, SENT, Step
+from workloads.pipeline.steps import ABORT, ENDED, ENDING, LEAVE, OFFSETS, PAUSE, POLLED, SENT, Step, transactional_id
 from workloads.scenario import Surroundings
 from workloads.subscriber import Subscriber, SubscriberSettings, about_member
 from workloads.transactions.own import OwnProducer
@@ -71,7 +71,8 @@ class Instance:
         progress: Progress,
     ) -> None:
         self._env, self._around, self._number = env, around, number
-        self._settings = replace(settings, producer=replace(settings.producer, transactional_id=f"squall-{number}"))
+        producer = replace(settings.producer, transactional_id=transactional_id(number))
+        self._settings = replace(settings, producer=producer)
         self._agenda, self._progress = agenda, progress
         self._handle = around.controls.producers[handle]
         self._end = around.readers.may_end

@@ -14,7 +14,7 @@ from workloads.group_brokers import drawn_of_groups, suited_to_groups
 from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.pipeline import steps
-from workloads.pipeline.steps import SEND, Draw, Step
+from workloads.pipeline.steps import SEND, Draw, Step, transactional_id
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -91,8 +91,16 @@ class PipelineLoad(Scenario):
     def traffic(self) -> Traffic:
         """As `Scenario.traffic`. Instances come behind the producers of inputs."""
         settings = self.producer_settings()
-        clients, rate = self.producers + self.instances, self.rate * 2
-        return Traffic(clients, 1, rate, settings.acks, settings.max_in_flight, self.record_bytes)
+        return Traffic(
+            self.producers + self.instances,
+            1,
+            self.rate * 2,
+            settings.acks,
+            settings.max_in_flight,
+            self.record_bytes,
+            groups=(GROUP,),
+            member_ids=tuple(map(transactional_id, range(self.instances))),
+        )
 
     @classmethod
     def brokers(cls, nodes: int) -> dict[str, str]:

@@ -20,6 +20,11 @@ FIRST_S = 1.5
 """Instances are left alone for so long, to come together."""
 
 
+def transactional_id(instance: int) -> str:
+    """Of the instance of this number."""
+    return f"squall-{instance}"
+
+
 class Step(NamedTuple):
     """One thing that a producer of inputs or an instance does."""
 

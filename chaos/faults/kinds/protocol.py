@@ -23,6 +23,8 @@ APIS = (
     *("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),
     *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot"),
     *("AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers"),
+    *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch"),
+    *("AddOffsetsToTxn", "TxnOffsetCommit", "ConsumerGroupHeartbeat"),
 )
 """Whose requests and responses the fault may hit."""
 
@@ -37,7 +39,7 @@ OF_COORDINATORS = (
     "PRODUCER_FENCED",
 )
 """More of them, which only a transaction coordinator answers."""
-COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
+COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
 """What a transaction coordinator is asked by clients, and AddPartitionsToTxn by brokers, too (KIP-890)."""
 OF_MARKERS = (
     *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
@@ -45,18 +47,39 @@ OF_MARKERS = (
 )
 """After these a coordinator sends its markers again. After any other Kafka's gives up, and the transaction hangs."""
 
+_GROUPS_MOVE = ("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS")
+_OF_MEMBERS = (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
+OF_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "JoinGroup": (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID"),
+    "SyncGroup": (*_OF_MEMBERS, "REBALANCE_IN_PROGRESS"),
+    "Heartbeat": (*_OF_MEMBERS, "REBALANCE_IN_PROGRESS"),
+    "LeaveGroup": (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID"),
+    "OffsetCommit": (*_OF_MEMBERS, "REBALANCE_IN_PROGRESS"),
+    "OffsetFetch": _GROUPS_MOVE,
+    "TxnOffsetCommit": _OF_MEMBERS,
+    "ConsumerGroupHeartbeat": (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"),
+}
+"""What a group's coordinator is asked by clients, and errors with which it answers. Those of its log become
+COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers say it of partitions only, and
+a link wherever there is a place for an error.
+"""
+OF_GROUPS_ONLY = tuple(
+    dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
+)
+"""Errors which nobody else answers."""
+
 ASKED: Mapping[str, str] = {
     "Produce": "leader",
     "Fetch": "leader",
     "BrokerHeartbeat": "controller",
     "Metadata": "all",
-    **dict.fromkeys(COORDINATED, "coordinator"),
+    **dict.fromkeys((*COORDINATED, *OF_GROUPS), "coordinator"),
     "WriteTxnMarkers": "all",
 }
 """The brokers that receive such requests. On other brokers the fault would hit nothing."""
 REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
 """Beside Fetch, what followers ask leaders."""
-OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn")
+OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn", "AddOffsetsToTxn", *OF_GROUPS)
 OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
 """Between brokers, but neither replication nor the controllers' traffic."""
 SPREAD = 3
@@ -96,8 +119,11 @@ def check(params: Params) -> str:
 
 def refuse(params: Params, setting: Setting) -> str:
     """Requests that nobody sends, and traffic that nobody can tell apart."""
-    if params["api"] in ("EndTxn", *OF_TRANSACTIONS) and not setting.transactional:
-        return f"api = {params['api']!r}: the workload has no transactional producers"
+    api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
+    if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
+        return f"api = {api!r}: the workload has no transactional producers"
+    if api in (*OF_GROUPS, *in_groups) and not setting.groups:
+        return f"api = {api!r}: the workload has no consumer group"
     return untold(params, setting)
 
 
@@ -107,7 +133,12 @@ def _unfit(api: str, error: str) -> str:
         return "" if error in OF_MARKERS else f"error = {error!r}: WriteTxnMarkers takes {', '.join(OF_MARKERS)}"
     if api in COORDINATED:
         fit = ("REQUEST_TIMED_OUT", *OF_COORDINATORS)
-        return "" if error in fit or api == "InitProducerId" else f"error = {error!r}: {api} takes {', '.join(fit)}"
+        fits = error in fit or (api == "InitProducerId" and error not in OF_GROUPS_ONLY)
+        return "" if fits else f"error = {error!r}: {api} takes {', '.join(fit)}"
+    if taken := OF_GROUPS.get(api):
+        return "" if error in taken else f"error = {error!r}: {api} takes {', '.join(taken)}"
+    if error in OF_GROUPS_ONLY:
+        return f"error = {error!r} is a group coordinator's: api is one of {', '.join(OF_GROUPS)}"
     of = ", ".join(COORDINATED)
     return f"error = {error!r} is a transaction coordinator's: api is one of {of}" if error in OF_COORDINATORS else ""
 
@@ -184,7 +215,7 @@ KIND = Kind(
         "nth": Number(1, 1_000_000, 1),
         "count": Number(0, 1_000_000, 1),
         "delay_ms": Number(0, 30_000, 500),
-        "error": Choice((*ERRORS, *OF_COORDINATORS), "REQUEST_TIMED_OUT"),
+        "error": Choice((*ERRORS, *OF_COORDINATORS, *OF_GROUPS_ONLY), "REQUEST_TIMED_OUT"),
         "stream": Choice(("there", "back"), "there"),
         "side": Choice((*SIDES, *TRAFFIC), "both"),
     },

@@ -56,7 +56,11 @@ def _seen(haunt: Haunt) -> dict[str, object]:
 
 def refuse(params: Params, setting: Setting) -> str:
     """Only transactional ids are taken over."""
-    return "" if setting.transactional else "the workload has no transactional producers"
+    if setting.zombies:
+        return ""
+    if setting.transactional:
+        return "the workload's transactional producers are members of a group, and no zombie takes over a member"
+    return "the workload has no transactional producers"
 
 
 def check_target(target: str, params: Params) -> str:

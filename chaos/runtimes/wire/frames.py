@@ -257,6 +257,8 @@ def _index(item: Any, index: Any, error: int) -> bool:
     """The part of a response for a bare partition number."""
     if hasattr(item, "partition_index"):
         item.partition_index = index
+    if hasattr(item, "committed_offset"):
+        item.committed_offset = -1  # as where nothing is committed: who overlooks the error finds nothing
     found = [name for name in ERROR_FIELDS if hasattr(item, name)]
     for name in found:
         setattr(item, name, error)

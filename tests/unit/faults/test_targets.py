@@ -20,7 +20,7 @@ from chaos.faults.targets import (
     ZONE_TARGET,
     ClusterView,
     Unresolved,
-    coordinated_ids,
+    coordinated_names,
     link_of,
     resolve,
 )
@@ -29,6 +29,7 @@ from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 from chaos.runtimes.layout import links, zone_names
+from workloads.registry import SCENARIOS
 
 NODES = (1, 2, 3)
 LINKS = links(NODES, zone_names(1))
@@ -99,7 +100,7 @@ def test_nobody_is_hit_where_nobody_coordinates(target: str, why: str) -> None:
     ],
 )
 def test_only_coordinators_that_a_target_may_name_are_asked_for(targets: list[str], asked: tuple[str, ...]) -> None:
-    assert coordinated_ids(targets, ("a", "b")) == asked
+    assert coordinated_names(targets, ("a", "b")) == asked
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,8 @@ def plan(target: str, action: str = "partition", nodes: int = 3, **params: Any) 
         ("leader:", {}, "nothing stands behind the colon"),
         ("leader not coordinator:a", {"workload": "transactions"}, "there is no transactional id a"),
         ("coordinator:squall-3", {"workload": "transactions"}, "the workload has squall-0, squall-1, squall-2"),
+        ("coordinator:squall-0", {"workload": "groups"}, "there is no group squall-0: the workload has squall-group"),
+        ("coordinator:a", {"workload": "pipeline"}, "there is no transactional id or group a: the workload has squall"),
         ("leader not leader", {}, "behind `not` stands"),
         ("leader not node:8", {}, "there is no node 8"),
         ("node:2 not node:2", {}, "nobody is left"),
@@ -211,6 +214,29 @@ def test_what_cannot_be_is_refused_when_the_plan_is_read(target: str, more: dict
     with pytest.raises(PlanError) as refused:
         plan(target, **more)
     assert said in str(refused.value)
+
+
+def test_a_name_is_that_of_a_transactional_id_or_of_a_group_and_never_of_both() -> None:
+    loads = [
+        SCENARIOS[name].model_validate({"name": name}).traffic()
+        for name in SCENARIOS
+        if name != "command"  # which is nothing without a command
+    ]
+    assert {name for load in loads for name in load.groups} == {"squall-group", "squall-pipeline"}
+    assert not [load for load in loads if {*load.ids} & {*load.groups}]
+
+
+@pytest.mark.parametrize(
+    ("workload", "target"),
+    [
+        ("groups", "coordinator"),
+        ("groups", "all not coordinator:squall-group"),
+        ("pipeline", "coordinator:squall-pipeline"),
+        ("pipeline", "coordinator:squall-1"),
+    ],
+)
+def test_coordinators_of_groups_can_be_hit(workload: str, target: str) -> None:
+    assert plan(target, workload=workload, action="kill").faults[0].target == target
 
 
 SMALL = {"topics": 1, "partitions": 3, "producers": 2, "readers": 1, "rate": 40}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from chaos.faults.acts.traffic import frames_of
 from chaos.faults.framed import framed_links
 from chaos.faults.kind import Choice
 from chaos.faults.kinds import KINDS
+from chaos.faults.kinds.protocol import OF_GROUPS
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.simulation import simulate
@@ -109,6 +112,20 @@ def plan(**params: Any) -> Any:
         ({"side": "controller", "action": "protocol", "api": "EndTxn"}, "is asked by clients: side = 'clients'"),
         ({"side": "both", "action": "protocol", "api": "EndTxn"}, "the workload has no transactional producers"),
         ({"side": "both", "action": "protocol", "error": "NOT_COORDINATOR", "act": "error"}, "api is one of InitPr"),
+        ({"side": "controller", "action": "protocol", "api": "JoinGroup"}, "is asked by clients: side = 'clients'"),
+        ({"side": "both", "action": "protocol", "api": "Heartbeat"}, "the workload has no consumer group"),
+        (
+            {"side": "both", "action": "protocol", "api": "TxnOffsetCommit"},
+            "the workload has no transactional producers",
+        ),
+        (
+            {"side": "both", "action": "protocol", "error": "UNKNOWN_MEMBER_ID", "act": "error"},
+            "is a group coordinator's: api is one of JoinGroup, SyncGroup",
+        ),
+        (
+            {"side": "both", "action": "protocol", "api": "OffsetFetch", "act": "error"},
+            "error = 'REQUEST_TIMED_OUT': OffsetFetch takes COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR",
+        ),
         (
             {"side": "both", "action": "protocol", "api": "EndTxn", "error": "NOT_CONTROLLER", "act": "error"},
             "EndTxn takes REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR",
@@ -127,6 +144,15 @@ def test_what_cannot_be_told_apart_is_refused_when_the_plan_is_read(params: dict
     with pytest.raises(PlanError) as refused:
         plan(**params)
     assert said in str(refused.value)
+
+
+def test_the_page_says_which_errors_members_may_be_told() -> None:
+    page = (Path(__file__).parents[3] / "docs/faults.md").read_text()
+    rows = [line.split("|")[1:3] for line in page.partition("| `api` | `error` |")[2].splitlines() if line[:3] == "| `"]
+    told = {api: set(re.findall(r"`(\w+)`", errors)) for apis, errors in rows for api in re.findall(r"`(\w+)`", apis)}
+    everywhere = {"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"}
+    for api, errors in OF_GROUPS.items():
+        assert {*errors} == everywhere | told.get(api, set())
 
 
 SMALL = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 30}

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from chaos.faults.kind import FaultError
-from chaos.faults.targets import ClusterView
+from chaos.faults.targets import ClusterView, Coordinated
 from chaos.faults.triggers import (
+    OF_GROUPS,
     After,
     Compared,
     InState,
     PlanScope,
     check,
     counts_calls,
-    described_ids,
+    described_names,
     kept,
     parse,
     seen_of,
@@ -80,7 +81,7 @@ def test_what_is_not_of_the_grammar_is_refused_with_an_example(when: str) -> Non
         parse("here", when)
 
 
-SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3), ids=("a", "b"))
+SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3), names=Coordinated(("a", "b"), ("g", "h")))
 
 
 def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> None:
@@ -90,22 +91,39 @@ def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> Non
     assert [is_.holds(seen) for seen in ("PrepareCommit", "Ongoing", None)] == [True, False, False]
     assert [is_not.holds(seen) for seen in ("Empty", "Ongoing", None)] == [False, True, False]
     check("here", "txn:a == PrepareCommit and txn:b != Empty", 0, SCOPE)
-    assert described_ids(["", "txn:b == Ongoing and controller == 1", "txn:b != Empty and txn:a == Ongoing"]) == (
+    assert described_names(["", "txn:b == Ongoing and controller == 1", "txn:b != Empty and txn:a == Ongoing"]) == (
         "b",
         "a",
     )
 
 
+def test_a_state_of_a_group_is_compared_likewise() -> None:
+    (is_, is_not) = parse("here", "group:g == PreparingRebalance and group:h != Stable")
+    assert (is_, is_not) == (
+        InState("g", "PreparingRebalance", False, OF_GROUPS),
+        InState("h", "Stable", True, OF_GROUPS),
+    )
+    assert isinstance(is_, InState)
+    assert [is_.holds(seen) for seen in ("PreparingRebalance", "Stable", None)] == [True, False, False]
+    check("here", "group:g == Assigning and txn:a == Ongoing and after fault 1 began", 0, SCOPE)
+    assert described_names(["group:g == Empty and txn:a == Empty", "group:g != Empty"]) == ("g", "a")
+
+
 @pytest.mark.parametrize(
     ("when", "said"),
     [
+        ("group:g == Ongoing", "there is no state Ongoing: one of Empty, PreparingRebalance, CompletingRebalance"),
+        ("group:g > Stable", "such as 'group:squall-group == PreparingRebalance'"),
+        ("group:a == Stable", "there is no group a: the workload has g, h"),
+        ("txn:g == Ongoing", "there is no transactional id g: the workload has a, b"),
+        ("group:g == Stable and group:g == Empty", "no state of group:g makes this true"),
         ("txn:a == Prepared", "there is no state Prepared: one of Empty, Ongoing, PrepareCommit"),
         ("txn:a > Ongoing", "such as 'txn:squall-0 == PrepareCommit'"),
         ("txn:c == Ongoing", "there is no transactional id c: the workload has a, b"),
         ("txn:a == Ongoing and txn:a == Empty", "no state of txn:a makes this true"),
     ],
 )
-def test_a_state_that_no_transaction_can_be_in_is_refused(when: str, said: str) -> None:
+def test_a_state_that_nothing_can_be_in_is_refused(when: str, said: str) -> None:
     with pytest.raises(FaultError) as refused:
         check("here", when, 0, SCOPE)
     assert said in str(refused.value)
