@@ -11,6 +11,7 @@ from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
+from tests.support.clusters.group_cases import GROUPS
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 from tests.support.clusters.txn_cases import TXNS
@@ -485,4 +486,4 @@ LOADED: dict[str, list[Case]] = {
 }
 
 OF_ONE = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL
-CASES = OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS
+CASES = OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS

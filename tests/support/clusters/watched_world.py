@@ -74,6 +74,7 @@ class FakeNode:
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
             control=SimpleNamespace(quorum=quorum), config=self._world.config,
             proposals=SimpleNamespace(waiting=list), fetchers=None, transactions=SimpleNamespace(shards={}),
+            groups=SimpleNamespace(shards={}),
         )  # fmt: skip
         log = logs.get_or_create(self._world.topic, 0, TOPIC_ID)
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)

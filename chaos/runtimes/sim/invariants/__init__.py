@@ -9,6 +9,7 @@ from chaos.runtimes.sim.invariants import (
     commitment,
     decisions,
     derived,
+    groups,
     metadata,
     producers,
     reads,
@@ -20,7 +21,7 @@ from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 
-ROOMS = (acks, commitment, decisions, derived, metadata, producers, reads, replicas, transactions)
+ROOMS = (acks, commitment, decisions, derived, groups, metadata, producers, reads, replicas, transactions)
 """Whoever is imported has entered its invariants into the table."""
 
 __all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "Watch", "When"]

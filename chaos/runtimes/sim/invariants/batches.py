@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from chaos.runtimes.sim.invariants.headers import Batch, read
 from chaos.runtimes.sim.invariants.journal import Journal
 from chaos.runtimes.sim.invariants.log_replay import LogReplay
@@ -86,6 +87,10 @@ class Ledger:
                 copy.compare(self)
 
 
+AnyJournal = Journal | GroupJournal | None
+"""Of a coordinator's log; None: the log is no coordinator's."""
+
+
 class Copy:
     """One replica's log: its batches, and how far they are the committed ones. Its batches come and go by its methods
     only, which know what has to be compared anew."""
@@ -106,7 +111,7 @@ class Copy:
         "start",
     )
 
-    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES, journal: Journal | None = None) -> None:
+    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES, journal: AnyJournal = None) -> None:
         """`journal`: of a coordinator's log, whose records are followed as well."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start

@@ -7,7 +7,7 @@ path (never through a handle: that would pass the incarnation's gate, and count 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,8 +18,9 @@ from broker.log.segment import ABORTED_INDEX, LOG, file_name
 from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
-from chaos.runtimes.sim.invariants.batches import Batch, Copy, read
-from chaos.runtimes.sim.invariants.journal import Entry, Journal
+from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
+from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
+from chaos.runtimes.sim.invariants.journal import Entry
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
 from chaos.runtimes.sim.invariants.log_replay import Ended, Sender, Sent
 from chaos.runtimes.sim.invariants.metadata import Seat
@@ -28,6 +29,8 @@ from chaos.runtimes.sim.invariants.transactions import Remembered
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
+    from broker.coordinators.groups.ledger import Ledger
+    from broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
     from broker.coordinators.transactions.shard import Shard
     from broker.coordinators.transactions.values import Transaction
     from broker.log.indexes import EntryFile
@@ -174,6 +177,35 @@ def _entry(known: Transaction) -> Entry:
     )
 
 
+def groups_of(ledger: Ledger) -> list[str]:
+    """The groups of which a coordinator's shard knows a generation or an offset."""
+    pending = (group for groups in ledger.pending.values() for group in groups)
+    return list(dict.fromkeys((*ledger.groups, *ledger.offsets, *pending)))
+
+
+def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, Books]:
+    """What a coordinator's shard knows of these groups."""
+    found = {}
+    for name in names:
+        pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
+        found[name] = Books(_generation(ledger.groups.get(name)), _positions(ledger.offsets.get(name, {})), pending)
+    return found
+
+
+def _positions(known: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Position]:
+    return {
+        place: Position(c.offset, c.leader_epoch, c.metadata, c.committed_ms, c.expires_ms, c.written_at)
+        for place, c in known.items()
+    }
+
+
+def _generation(known: GroupRecord | None) -> Generation | None:
+    if known is None:
+        return None
+    members = tuple(Member(m.member_id, m.instance_id, m.subscription, m.assignment) for m in known.members)
+    return Generation(known.protocol_type, known.generation, known.protocol, known.leader, members)
+
+
 def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> Seat:
     """What one node thinks of the quorum now. `seen`: what it says of itself."""
     state = seen.state
@@ -283,7 +315,7 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
     return found
 
 
-def copy_on_disk(disk: Disk, directory: str, journal: Journal | None = None) -> Copy:
+def copy_on_disk(disk: Disk, directory: str, journal: AnyJournal = None) -> Copy:
     """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see.
 
     `journal`: an empty one, of a coordinator's log.

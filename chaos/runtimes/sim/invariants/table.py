@@ -74,6 +74,14 @@ class When(StrEnum):
     COORDINATOR = "coordinator"
     """A coordinator was loaded, or its log has changed: check(found: Mapping[str, Entry | None], replayed: Mapping[str,
     Entry | None]), by transactional id."""
+    GROUPS = "group state"
+    """As COORDINATOR, of groups, also after a marker: check(found: Mapping[str, Books], replayed: Mapping[str, Books]),
+    by group."""
+    OFFSETS = "offsets"
+    """As GROUPS: check(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]): what the coordinator knows as
+    committed, by group, and which records, by their offset, are of a producer's transaction without a commit marker."""
+    OWNERS = "owners"
+    """Records in the log of a coordinator that serves say who owns what: check(before: Owned | None, now: Owned)."""
     FINAL = "final"
     """The cluster has converged: check(known: Known)."""
 

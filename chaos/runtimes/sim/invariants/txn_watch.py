@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
 from chaos.runtimes.sim.invariants.table import When, entered
 from chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.batches import Batch, Copy
+    from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy
     from chaos.runtimes.sim.invariants.books import Report
     from chaos.runtimes.sim.invariants.journal import Entry, Place, Step
     from chaos.runtimes.sim.invariants.known import Known
@@ -22,8 +24,10 @@ NEVER_FORGOTTEN_MS: Final = 86_400_000
 """A log that keeps producers for that long forgets none during a run: Kafka's producer.id.expiration.ms."""
 
 
-def journal_of(known: Known) -> Journal | None:
+def journal_of(known: Known) -> AnyJournal:
     """Where the records of one more log of a partition are kept; None where it is no coordinator's."""
+    if known.topic == GROUPS_LOG:
+        return GroupJournal()
     return Journal(known.records) if known.topic == COORDINATORS_LOG else None
 
 
@@ -55,7 +59,7 @@ class TransactionWatch:
         truncated or loaded: all of it is compared.
         """
         replay = copy.replay
-        if copy.journal is not None:
+        if isinstance(copy.journal, Journal):
             self._coordinators.setdefault(known)
         self._news[node, known] = copy
         entries = log.producers.entries
@@ -115,7 +119,7 @@ class TransactionWatch:
                 began.append(known)
         news, self._news = self._news, {}
         for (node, known), copy in news.items():
-            if copy.journal is not None and copy.journal.news:
+            if isinstance(copy.journal, Journal) and copy.journal.news:
                 steps, copy.journal.news = copy.journal.news, []
                 for batch, step in steps:
                     self._completion(node, known, batch, step)
@@ -213,7 +217,7 @@ def _is_whole(known: Known) -> bool:
 def _steps_of(known: Known, batch: Batch) -> list[Step]:
     """The records of a committed batch, from any log that has it; none where no log is left that does."""
     for copy in known.copies.values():
-        if copy.journal is not None:
+        if isinstance(copy.journal, Journal):
             found = copy.journal.steps.get(batch.base)
             if found is not None and found[0] == batch:
                 return found[1]

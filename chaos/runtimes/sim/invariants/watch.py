@@ -17,7 +17,10 @@ from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.books import Change, Judge
 from chaos.runtimes.sim.invariants.derived import kept_start
 from chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
+from chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from chaos.runtimes.sim.invariants.group_watch import GroupWatch
 from chaos.runtimes.sim.invariants.image_watch import ImageWatch
+from chaos.runtimes.sim.invariants.journal import Journal
 from chaos.runtimes.sim.invariants.known import Cluster, Known
 from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
@@ -117,8 +120,8 @@ class _Node:
         """What the last glance saw."""
         self.due = inf
         """When the seat of one that leads is looked at again, whatever happens."""
-        self.shards: Mapping[int, Any] = {}
-        """The coordinators' shards on it, by partition."""
+        self.shards: Mapping[type, Mapping[int, Any]] = {}
+        """The coordinators' shards on it, by the kind of their log's journal and by partition."""
         self.loading: list[_Replica] = []
         """Replicas whose shard is being loaded."""
 
@@ -131,7 +134,8 @@ class _Node:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
-        self.shards, self.loading = broker.transactions.shards, []
+        self.shards = {Journal: broker.transactions.shards, GroupJournal: broker.groups.shards}
+        self.loading = []
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
@@ -175,6 +179,7 @@ class Watch:
         self.quorum = QuorumWatch(self._report)
         self._judge = Judge(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
+        self._of: dict[type, Any] = {Journal: self._txns, GroupJournal: GroupWatch(self._report)}
         self._nodes: dict[str, _Node] = {}
         """By name."""
         self._by_name: dict[tuple[str, int], Known] = {}
@@ -267,23 +272,25 @@ class Watch:
                 self._coordinator_changed(seen, replica)
 
     def _coordinator_changed(self, seen: _Node, replica: _Replica) -> None:
-        shard, journal = seen.shards.get(replica.known.partition), replica.copy.journal
+        journal = replica.copy.journal
+        shard = seen.shards[type(journal)].get(replica.known.partition)
         if shard is not replica.shard:
             replica.shard = shard
             if shard is not None and replica not in seen.loading:
                 seen.loading.append(replica)
-        if shard is not None and journal is not None and shard.serves and replica not in seen.loading:
-            self._txns.coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
+        if shard is not None and shard.serves and replica not in seen.loading:
+            self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
     def _coordinators_loaded(self, seen: _Node) -> None:
         """Compare each shard that has begun to serve with all of its log."""
         for replica in list(seen.loading):
-            shard, journal = seen.shards.get(replica.known.partition), replica.copy.journal
+            journal = replica.copy.journal
+            shard = seen.shards[type(journal)].get(replica.known.partition)
             if shard is None or shard is not replica.shard:
                 seen.loading.remove(replica)
-            elif shard.serves and journal is not None:
+            elif shard.serves:
                 seen.loading.remove(replica)
-                self._txns.coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
+                self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log

@@ -1,0 +1,235 @@
+"""The log of groups as a god reads it: the records of __consumer_offsets, the markers between them, and what all comes
+to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.protocol.coordinator_frame import decode_group_record, decode_versioned
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import HEADER, BatchHeader, decode_batch
+from broker.protocol.schema.consumer_protocol import ConsumerProtocolAssignment
+from broker.protocol.schema.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from chaos.runtimes.sim.invariants.headers import Batch
+
+Place = tuple[str | bytes, int]
+"""Of a topic by its name, or, where members epochs are spoken of (KIP-848), by its id."""
+CONSUMER = "consumer"
+"""Protocol type of groups whose assignments can be read."""
+
+
+class Position(NamedTuple):
+    """A committed offset, as its record has it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int
+    at: int
+    """Offset of the record."""
+
+
+class Member(NamedTuple):
+    """Of a generation."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+    assignment: bytes
+
+
+class Generation(NamedTuple):
+    """A classic group, as its record has it."""
+
+    protocol_type: str
+    number: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[Member, ...]
+
+
+Positions = Mapping[tuple[str, int], Position]
+
+
+class Books(NamedTuple):
+    """What is known of one group."""
+
+    generation: Generation | None
+    """None: it is no classic one, or has no record."""
+    offsets: Positions
+    pending: Mapping[int, Positions]
+    """By producer id: of transactions that have not ended."""
+
+
+class Owned(NamedTuple):
+    """Who owns what, by a record or by all records of a group."""
+
+    generation: int
+    """-1: its members have epochs, each its own (KIP-848)."""
+    owners: Mapping[str, frozenset[Place]]
+    """By instance id where a member has one, else by member id. Of KIP-848 also what is yet to be revoked."""
+
+
+class Step(NamedTuple):
+    """A batch of records changed who owns what in a group."""
+
+    group: str
+    before: Owned | None
+    after: Owned
+
+
+class GroupJournal:
+    """One partition of __consumer_offsets in one log."""
+
+    __slots__ = ("_current", "_generations", "_offsets", "_owned", "_pending", "news", "touched", "unmarked")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all: the log is read anew."""
+        self._generations: dict[str, Generation] = {}
+        self._offsets: dict[str, dict[tuple[str, int], Position]] = {}
+        self._pending: dict[int, dict[str, dict[tuple[str, int], Position]]] = {}
+        self._current: dict[str, dict[str, frozenset[Place]]] = {}
+        self._owned: dict[str, Owned] = {}
+        self.unmarked: dict[int, int] = {}
+        """Offset of a record -> producer id: what transactions committed that have no commit marker, or none yet."""
+        self.touched: dict[str, None] = {}
+        """Groups with news since somebody last emptied this."""
+        self.news: list[Step] = []
+        """Steps that came since somebody last took them."""
+
+    def groups(self) -> list[str]:
+        """All that anything is known of."""
+        pending = (group for groups in self._pending.values() for group in groups)
+        return list(dict.fromkeys((*self._generations, *self._offsets, *pending)))
+
+    def books(self, names: Iterable[str]) -> dict[str, Books]:
+        """What the log says of these groups."""
+        return {
+            name: Books(
+                self._generations.get(name),
+                self._offsets.get(name, {}),
+                {producer: groups[name] for producer, groups in self._pending.items() if name in groups},
+            )
+            for name in names
+        }
+
+    def take(self, batch: Batch, data: memoryview) -> None:
+        """One more batch is in the log."""
+        if batch.is_control:
+            if batch.marker is not None:
+                self._end(batch.producer_id, batch.marker.commit)
+            return
+        producer = batch.producer_id if batch.is_transactional else -1
+        owners: dict[str, None] = {}
+        try:
+            for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):
+                found = decode_group_record(record.key or b"", record.value)
+                if found is not None and (name := self._record(*found, record.offset, producer)):
+                    owners[name] = None
+        except MalformedFrame:
+            pass  # whoever loads this log says so
+        for name in owners:  # in the middle of a batch a member may have another's partitions: it takes its place
+            self._owners_changed(name, Owned(-1, dict(self._current.get(name, {}))))
+
+    def _record(self, key: object, value: object, at: int, producer: int) -> str:
+        """Take one record. The group, if it says what a member with an epoch of its own has."""
+        match key:
+            case OffsetCommitKey():
+                self.touched[key.group] = None
+                self._offset(key, value if isinstance(value, OffsetCommitValue) else None, at, producer)
+            case GroupMetadataKey():
+                self.touched[key.group] = None
+                if isinstance(value, GroupMetadataValue):
+                    now = self._generations[key.group] = generation_of(value)
+                    if (owned := owned_in(now)) is not None:
+                        self._owners_changed(key.group, owned)
+                else:
+                    self._generations.pop(key.group, None)
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                members = self._current.setdefault(key.group_id, {})
+                members.pop(key.member_id, None)
+                if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+                    members[key.member_id] = frozenset(
+                        (topic.topic_id, index)
+                        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+                        for index in topic.partitions
+                    )
+                return key.group_id
+        return ""
+
+    def _offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, at: int, producer: int) -> None:
+        place = key.topic, key.partition
+        if value is None:  # it takes what a transaction may still bring with it
+            for found in (self._offsets, *self._pending.values()):
+                found.get(key.group, {}).pop(place, None)
+            self._tidy()
+            return
+        told = value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+        if producer < 0:
+            self._offsets.setdefault(key.group, {})[place] = Position(*told, at)
+        else:
+            self._pending.setdefault(producer, {}).setdefault(key.group, {})[place] = Position(*told, at)
+            self.unmarked[at] = producer
+
+    def _end(self, producer: int, commit: bool) -> None:
+        """A marker. What was committed behind a transaction's own record is the later word (KAFKA-5547)."""
+        for group, owed in self._pending.pop(producer, {}).items():
+            self.touched[group] = None
+            for place, position in owed.items() if commit else ():
+                present = self._offsets.setdefault(group, {}).get(place)
+                if present is None or present.at < position.at:
+                    self._offsets[group][place] = position
+        if commit:
+            self.unmarked = {at: each for at, each in self.unmarked.items() if each != producer}
+
+    def _tidy(self) -> None:
+        """What is empty is not there."""
+        self._offsets = {group: found for group, found in self._offsets.items() if found}
+        for producer, groups in list(self._pending.items()):
+            left = {group: found for group, found in groups.items() if found}
+            if left:
+                self._pending[producer] = left
+            else:
+                del self._pending[producer]
+
+    def _owners_changed(self, group: str, now: Owned) -> None:
+        self.touched[group] = None
+        self.news.append(Step(group, self._owned.get(group), now))
+        self._owned[group] = now
+
+
+def generation_of(value: GroupMetadataValue) -> Generation:
+    """As its record has it."""
+    members = tuple(
+        Member(each.member_id, each.group_instance_id, bytes(each.subscription), bytes(each.assignment))
+        for each in value.members
+    )
+    return Generation(value.protocol_type, value.generation, value.protocol, value.leader, members)
+
+
+def owned_in(generation: Generation) -> Owned | None:
+    """Who owns what in a generation. None: nobody but its members can read that."""
+    if generation.protocol_type != CONSUMER:
+        return None
+    owners: dict[str, frozenset[Place]] = {}
+    try:
+        for each in generation.members:
+            told = decode_versioned(ConsumerProtocolAssignment, each.assignment) if each.assignment else None
+            topics = () if told is None else told.assigned_partitions
+            places = frozenset((topic.topic, index) for topic in topics for index in topic.partitions)
+            owners[each.instance_id or each.member_id] = places
+    except MalformedFrame:
+        return None
+    return Owned(generation.number, owners)

@@ -1,0 +1,47 @@
+"""Looking at groups: what their coordinators know, and whether it is what their log says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.table import When, entered
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.books import Report
+    from chaos.runtimes.sim.invariants.group_journal import GroupJournal
+    from chaos.runtimes.sim.invariants.known import Known
+
+GROUPS_LOG: Final = "__consumer_offsets"
+
+
+class GroupWatch:
+    """The books of groups."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._of_groups, self._of_offsets = entered(When.GROUPS), entered(When.OFFSETS)
+        self._of_owners = entered(When.OWNERS)
+
+    def coordinator(self, node: int, known: Known, journal: GroupJournal, machine: Any, *, whole: bool) -> None:
+        """A coordinator serves, and was loaded just now (`whole`), or its log has more records or markers."""
+        steps, journal.news = journal.news, []
+        names = dict.fromkeys((*journal.groups(), *sight.groups_of(machine.ledger))) if whole else journal.touched
+        journal.touched = {}
+        if node in known.cluster.rotten:
+            return
+        for step in steps:
+            for each in self._of_owners:
+                if (wrong := each.check(step.before, step.after)) is not None:
+                    self._report(each, f"{step.group}: {wrong}", node, known, {})
+        if not names:
+            return
+        found = sight.group_books(machine.ledger, names)
+        offsets = {name: books.offsets for name, books in found.items()}
+        replayed = journal.books(names)
+        for each in self._of_groups:
+            if (wrong := each.check(found, replayed)) is not None:
+                self._report(each, wrong, node, known, {})
+        for each in self._of_offsets:
+            if (wrong := each.check(offsets, journal.unmarked)) is not None:
+                self._report(each, wrong, node, known, {})

@@ -1,0 +1,62 @@
+"""What must hold of consumer groups: in their log, and in the coordinators' shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.group_journal import Books, Owned, Place, Positions
+
+
+@invariant("group-state-is-a-replay", When.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
+def group_state_is_a_replay(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> str | None:
+    """What a coordinator that serves knows of the generations, the committed offsets and the pending offsets of groups
+    is what its partition of __consumer_offsets says, after it was loaded and after each record and marker in it."""
+    for name in sorted(found.keys() | replayed.keys()):
+        has, wanted = found.get(name), replayed.get(name)
+        if has == wanted:
+            continue
+        if has is None or wanted is None:
+            return f"{name} is known as {has}, its log says {wanted}"
+        for what, one, other in zip(has._fields, has, wanted, strict=True):
+            if one != other:
+                return f"{name}: {what} known as {one}, its log says {other}"
+    return None
+
+
+@invariant("offsets-wait-for-their-marker", When.OFFSETS, "KIP-98: offsets of a transaction count once it is committed")
+def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]) -> str | None:
+    """No committed offset of a group that a coordinator knows comes from a record of a transaction that has no commit
+    marker in this log."""
+    for group, positions in offsets.items():
+        for (topic, index), position in positions.items():
+            if position.at in unmarked:
+                producer = unmarked[position.at]
+                return f"{group}: {topic}-{index} is at {position} of producer {producer}, which has no commit marker"
+    return None
+
+
+@invariant("one-owner-per-partition", When.OWNERS, "KIP-429, KIP-848: a partition is given away once nobody has it")
+def one_owner_per_partition(before: Owned | None, now: Owned) -> str | None:
+    """By the records of a group, a partition has at most one owner: one member in a generation, and from its first
+    record to its last the same. Where members have epochs of their own, what is yet to be revoked counts as owned."""
+    owners: dict[Place, str] = {}
+    for owner, places in now.owners.items():
+        for place in places:
+            if (other := owners.setdefault(place, owner)) != owner:
+                return f"{_named(place)} is owned by {other} and by {owner} in generation {now.generation}"
+    if before is None or now.generation < 0 or before.generation != now.generation:
+        return None
+    for owner, places in before.owners.items():
+        for place in places:
+            if (other := owners.get(place, owner)) != owner:
+                return f"{_named(place)} went from {owner} to {other} in generation {now.generation}"
+    return None
+
+
+def _named(place: Place) -> str:
+    topic = place[0] if isinstance(place[0], str) else place[0].hex()
+    return f"{topic}-{place[1]}"

@@ -1,0 +1,75 @@
+"""Situations that break what must hold of groups, and beside each the nearest one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Owned, Position, Positions
+from tests.support.clusters.quorum_cases import Arguments, Case
+
+PLACE, OTHER = ("t", 0), ("t", 1)
+AT = Position(7, 0, "", 100, -1, 20)
+GENERATION = Generation("consumer", 3, "range", "m", (Member("m", None, b"s", b"a"), Member("n", "n-0", b"s", b"b")))
+
+
+def books(
+    generation: Generation | None = GENERATION, offsets: Positions | None = None, pending: Any = None
+) -> dict[str, Books]:
+    return {"g": Books(generation, {PLACE: AT} if offsets is None else offsets, pending or {})}
+
+
+def against(found: dict[str, Books]) -> Arguments:
+    return found, books()
+
+
+SAME = against(books())
+
+
+def owned(generation: int, *, before: int | None = None, moved: bool = False, **owners: list[tuple[str, int]]) -> Any:
+    """`moved`: the record before had the first two members the other way round."""
+    now = Owned(generation, {member: frozenset(places) for member, places in owners.items()})
+    names = list(owners)
+    swapped = dict(zip([*names[1:], names[0]], now.owners.values(), strict=True)) if moved else now.owners
+    return None if before is None else Owned(before, swapped), now
+
+
+GROUPS: dict[str, list[Case]] = {
+    "group-state-is-a-replay": [
+        ("a generation more", against(books(GENERATION._replace(number=4))), SAME),
+        ("another assignment", against(books(GENERATION._replace(members=GENERATION.members[:1]))), SAME),
+        ("a group forgotten", ({}, books()), SAME),
+        ("an offset forgotten", against(books(offsets={})), SAME),
+        ("an older offset", against(books(offsets={PLACE: AT._replace(offset=6)})), SAME),
+        ("an offset of another record", against(books(offsets={PLACE: AT._replace(at=19)})), SAME),
+        ("one invented", against(books(offsets={PLACE: AT, OTHER: AT})), SAME),
+        ("pending for ever", against(books(pending={9: {OTHER: AT}})), SAME),
+        (
+            "pending of another producer",
+            (books(pending={8: {OTHER: AT}}), books(pending={9: {OTHER: AT}})),
+            (books(pending={9: {OTHER: AT}}), books(pending={9: {OTHER: AT}})),
+        ),
+    ],
+    "offsets-wait-for-their-marker": [
+        ("no marker yet", ({"g": {PLACE: AT}}, {20: 9}), ({"g": {PLACE: AT}}, {})),
+        ("another record's", ({"g": {OTHER: AT, PLACE: AT}}, {20: 9}), ({"g": {PLACE: AT}}, {19: 9, 21: 9})),
+    ],
+    "one-owner-per-partition": [
+        ("two", owned(3, m=[PLACE], n=[PLACE, OTHER]), owned(3, m=[PLACE], n=[OTHER])),
+        ("two with epochs", owned(-1, m=[PLACE, OTHER], n=[OTHER]), owned(-1, m=[PLACE, OTHER], n=[])),
+        (
+            "another in the same generation",
+            owned(3, before=3, moved=True, m=[PLACE], n=[OTHER]),
+            owned(3, before=2, moved=True, m=[PLACE], n=[OTHER]),
+        ),
+        (
+            "another, and epochs",
+            owned(3, before=3, moved=True, m=[PLACE], n=[]),
+            owned(-1, before=-1, moved=True, m=[PLACE], n=[]),
+        ),
+        (
+            "an exchange of members",
+            owned(3, before=3, moved=True, m=[PLACE], n=[OTHER]),
+            owned(3, before=3, m=[PLACE], n=[OTHER]),
+        ),
+    ],
+}

@@ -1,0 +1,110 @@
+"""The log of groups as a god reads it comes to what a real ledger makes of it, and says who owns what."""
+
+from __future__ import annotations
+
+from broker.coordinators.groups import records
+from broker.coordinators.groups.consumer.facts import Current, Reached
+from broker.coordinators.groups.ledger import Ledger
+from broker.coordinators.groups.values import (
+    Committed,
+    GroupRecord,
+    GroupWritten,
+    MemberRecord,
+    OffsetWritten,
+    Written,
+)
+from broker.protocol.records import Record, encode_batch
+from chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
+from chaos.runtimes.sim.invariants.headers import Marker
+from chaos.runtimes.sim.invariants.sight import group_books, groups_of
+from tests.support.clusters.known_partitions import one
+from workloads.client.groups.assignors import assignment
+
+TRANSACTIONAL, CONTROL = 0x10, 0x30
+PLACE, OTHER = ("t", 0), ("t", 1)
+TOPIC_ID = b"t" * 16
+
+
+class Both:
+    """A journal and a ledger of one log."""
+
+    def __init__(self) -> None:
+        self.journal, self.ledger, self.end = GroupJournal(), Ledger(), 0
+
+    def write(self, *written: Written, producer: int = -1) -> None:
+        """A batch."""
+        made = [Record(self.end + n, 1_000, *records.encode(each)) for n, each in enumerate(written)]
+        data = bytearray(encode_batch(made, base_offset=self.end))
+        attributes = 0 if producer < 0 else TRANSACTIONAL
+        header = one(self.end, attributes=attributes, producer_id=producer)
+        for n, each in enumerate(written):
+            self.ledger.replay(each, self.end + n, producer)
+        self.end += len(written)
+        self.journal.take(header, memoryview(data))
+        self.compare()
+
+    def mark(self, producer: int, *, commit: bool) -> None:
+        marker = Marker(commit, 0)
+        header = one(self.end, attributes=CONTROL, producer_id=producer, marker=marker)
+        self.ledger.end_transaction(producer, commit, self.end)
+        self.end += 1
+        self.journal.take(header, memoryview(b""))
+        self.compare()
+
+    def compare(self) -> None:
+        names = {*groups_of(self.ledger), *self.journal.groups()}
+        assert self.journal.books(names) == group_books(self.ledger, names)
+
+
+def at(offset: int | None, place: tuple[str, int] = PLACE, group: str = "g") -> OffsetWritten:
+    return OffsetWritten(group, place, None if offset is None else Committed(offset, 0, "", 100))
+
+
+def generation(number: int, **owners: list[tuple[str, int]]) -> GroupWritten:
+    members = tuple(MemberRecord(m, None, "c", "h", 9, 9, b"", assignment(places)) for m, places in owners.items())
+    return GroupWritten("g", GroupRecord("consumer", number, "range", "m", 7, members))
+
+
+def test_a_journal_is_what_a_ledger_is_whatever_comes() -> None:
+    both = Both()
+    both.write(generation(1, m=[PLACE]), at(3), at(4, OTHER))
+    both.write(at(5), producer=9)
+    both.write(at(6, OTHER), producer=8)
+    both.write(at(7))
+    both.mark(9, commit=True)
+    both.mark(8, commit=False)
+    both.write(at(8), at(9, OTHER, "h"), producer=9)
+    both.write(at(None))
+    both.mark(9, commit=True)
+    both.write(at(None, OTHER), GroupWritten("g", None))
+    assert both.journal.groups() == ["h"]
+
+
+def test_only_offsets_of_a_committed_transaction_have_their_marker() -> None:
+    both = Both()
+    both.write(at(5), producer=9)
+    both.write(at(6), producer=8)
+    assert both.journal.unmarked == {0: 9, 1: 8}
+    both.mark(9, commit=True)
+    both.mark(8, commit=False)
+    assert both.journal.unmarked == {1: 8}
+
+
+def test_each_record_of_a_generation_says_who_owns_what_and_what_was_before() -> None:
+    both = Both()
+    both.write(generation(1, m=[PLACE], n=[OTHER]))
+    both.write(generation(2, m=[PLACE, OTHER]))
+    first = Owned(1, {"m": frozenset([PLACE]), "n": frozenset([OTHER])})
+    second = Owned(2, {"m": frozenset([PLACE, OTHER])})
+    assert [(step.before, step.after) for step in both.journal.news] == [(None, first), (first, second)]
+
+
+def test_what_is_yet_to_be_revoked_is_owned_and_a_batch_counts_as_a_whole() -> None:
+    both = Both()
+    both.write(Reached("g", "m", Current(3, 2, assigned={(TOPIC_ID, 0): 1}, revoking={(TOPIC_ID, 1): 1})))
+    both.write(Reached("g", "n", Current(3, 3, assigned={(TOPIC_ID, 1): 3})), Reached("g", "m", None))
+    zero, one_ = (TOPIC_ID, 0), (TOPIC_ID, 1)
+    assert [step.after.owners for step in both.journal.news] == [
+        {"m": frozenset([zero, one_])},
+        {"n": frozenset([one_])},
+    ]
