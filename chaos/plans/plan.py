@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from chaos.faults.kind import Fault, FaultError, Trait
 from chaos.faults.kinds import KINDS
+from chaos.faults.targets import Coordinated
 from chaos.plans.external import drawn_kinds, for_others
 from chaos.plans.lines import with_line
 from chaos.plans.mistakes import mistakes, possible_fault
@@ -89,8 +90,9 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
         faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s, count=count)
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
-    ids = bare.workload.traffic().transactional_ids
-    faults = tuple(coordinated(bare.seed, fault, ids) for fault in faults)
+    traffic = bare.workload.traffic()
+    names = Coordinated(traffic.ids, traffic.groups)
+    faults = tuple(coordinated(bare.seed, fault, names) for fault in faults)
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)
     if bare.target != "squall":

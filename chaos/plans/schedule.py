@@ -13,6 +13,7 @@ from random import Random
 from chaos.draws import rng_for
 from chaos.faults.kind import Fault, FaultError, Kind, Trait
 from chaos.faults.kinds import KINDS
+from chaos.faults.targets import Coordinated
 from chaos.faults.vocabulary import make_fault
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
@@ -21,8 +22,7 @@ FIRST_AT_S = 2.0
 ZONE_SHARE = 1 / 3
 """The share of drawn link faults that hit one client zone's links, if the workload has several zones."""
 COORDINATED_SHARE = 0.35
-"""The share of drawn faults that hit a transaction coordinator, or its requests, if the workload has transactional ids.
-"""
+"""The share of drawn faults that hit a coordinator, or its requests, if a workload has transactional ids or groups."""
 QUIET_END_S = 3.0
 """No fault lasts into the last seconds of the load: the history should show the recovery."""
 
@@ -130,10 +130,12 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 
-def coordinated(seed: int, fault: Fault, ids: Sequence[str]) -> Fault:
-    """If there are transactional ids, sometimes aim a fault at their coordinators, or at what these are asked."""
-    rng = rng_for(seed, "coordinated", fault.id)
-    return fault.kind.draw.coordinated(rng, fault) if ids and rng.random() < COORDINATED_SHARE else fault
+def coordinated(seed: int, fault: Fault, names: Coordinated) -> Fault:
+    """If there are transactional ids or groups, sometimes aim a fault at coordinators, or at what these are asked."""
+    rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
+    if not any(names) or rng.random() >= COORDINATED_SHARE:
+        return fault
+    return draw.of_groups(rng, fault, bool(names.ids)) if names.groups else draw.coordinated(rng, fault)
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:

@@ -13,7 +13,7 @@ from typing import Any
 from chaos.draws import rng_for
 from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Trait
 from chaos.faults.kinds import KINDS as ALL
-from chaos.faults.targets import minority_size
+from chaos.faults.targets import Coordinated, minority_size
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.landing import landing
 from chaos.plans.late_scenes import LATE_SCENES
@@ -77,8 +77,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
     replicas, traffic = load.replication_factor, load.traffic()
-    ids = traffic.transactional_ids
-    aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), ids) for fault in _faults(seed, kinds, time_s)]
+    names = Coordinated(traffic.ids, traffic.groups)
+    aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
     faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places))

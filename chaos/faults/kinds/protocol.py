@@ -68,6 +68,9 @@ OF_GROUPS_ONLY = tuple(
 )
 """Errors which nobody else answers."""
 
+OFTEN_OF_MEMBERS = ("Heartbeat", "OffsetCommit", "OffsetCommit")
+"""Where they commit without transactions. They join and synchronize only in a rebalance."""
+
 ASKED: Mapping[str, str] = {
     "Produce": "leader",
     "Fetch": "leader",
@@ -168,6 +171,14 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
     return replace(fault, params={**fault.params, **drawn}, target="all")
 
 
+def of_groups(rng: Random, fault: Fault, transactional: bool) -> Fault:
+    """What members ask again and again, to whichever broker coordinates their group."""
+    api = rng.choice(("Heartbeat", "TxnOffsetCommit", "TxnOffsetCommit") if transactional else OFTEN_OF_MEMBERS)
+    act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
+    drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
+    return replace(fault, params={**fault.params, **drawn}, target="all")
+
+
 def likely(seed: int, fault: Fault, in_flight: int) -> Params:
     """A client that has its metadata asks for none for minutes: what it fetches is hit instead. Of a load with several
     requests in flight some that were drawn to come late are overtaken by others.
@@ -228,6 +239,7 @@ KIND = Kind(
         swarm="first",
         likely=likely,
         coordinated=coordinated,
+        of_groups=of_groups,
     ),
     lands=lands,
     alone=off_peers,

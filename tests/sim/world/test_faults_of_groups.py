@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from chaos.plans.plan import make_plan
+from chaos.plans.swarm import swarm_plan
 from chaos.runs.simulation import simulate
 from workloads.registry import SCENARIOS
 
@@ -59,3 +60,10 @@ def test_offsets_of_a_transaction_come_late_to_the_coordinator_of_the_pipelines_
     ]
     last = played(PIPELINE, faults, time_s=12)
     assert last[1]["trigger"]["seen"][1] == "Ongoing"
+
+
+def test_seeds_aim_at_coordinators_of_groups_and_at_what_members_ask() -> None:
+    for workload, asked in (("groups", "OffsetCommit"), ("pipeline", "TxnOffsetCommit")):
+        faults = [fault for seed in range(40) for fault in swarm_plan(seed, workload=workload).faults]
+        assert {"kill", "pause"} <= {fault.action for fault in faults if fault.target == "coordinator"}
+        assert {"Heartbeat", asked, "Produce"} <= {fault.params.get("api") for fault in faults}
