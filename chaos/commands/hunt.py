@@ -176,14 +176,14 @@ def carry_out(order: Order) -> Hunted:
 
 
 def simulated(*, history: bool = False) -> Run:
-    """Plans are run by the simulator. Of a bug of transactions only that counts which clients see; with `history` of
-    every bug.
+    """Plans are run by the simulator. Of a bug of transactions or groups only that counts which clients see; with
+    `history` of every bug.
     """
     from chaos.errors import HarnessError
     from chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
-        of_clients = mutant is not None and (history or find(mutant).is_of_transactions)
+        of_clients = mutant is not None and (history or find(mutant).is_of_clients)
         result = simulate(plan, mutant=mutant, stop_at_first=not of_clients)
         if result.failure is None and result.trouble is not None:
             raise HarnessError(result.trouble)

@@ -20,6 +20,8 @@ REPLICATION = "replication"
 """The mutants that need neither groups nor transactions."""
 TRANSACTIONS = "transactions"
 """The mutants that only producers and readers of transactions can meet."""
+GROUPS = "groups"
+"""The mutants that only members of consumer groups can meet."""
 ON_DISKS = tuple(anomaly.name for anomaly in replica_divergence.ANOMALIES)
 """Anomalies of the brokers' files, which clients cannot read."""
 _ABSENT = object()
@@ -70,6 +72,8 @@ class Mutant:
     unseen: str = ""
     """Why no client can notice it, where that is so: what only a look inside the brokers shows."""
     group: str = REPLICATION
+    load: str = ""
+    """The scenario of its plans, where its group has several."""
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -82,14 +86,14 @@ class Mutant:
         return not self.replaces
 
     @property
-    def is_of_transactions(self) -> bool:
-        """True for one that is hunted with transactions, and found by what their clients see."""
-        return self.group == TRANSACTIONS
+    def is_of_clients(self) -> bool:
+        """True for one of transactions or groups: it is found by what their clients see, unless they cannot."""
+        return self.group != REPLICATION and not self.unseen
 
     @property
     def workload(self) -> str:
         """The scenario that a swarm hunts it with."""
-        return "transactions" if self.is_of_transactions else "appends"
+        return self.load or ("appends" if self.group == REPLICATION else self.group)
 
     @contextmanager
     def planted(self) -> Iterator[None]:

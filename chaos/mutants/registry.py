@@ -49,6 +49,8 @@ from chaos.mutants import (
     m36_window_of_one,
     m37_answers_before_commit,
     m37b_stable_offset_off_by_one,
+    m41_offsets_expire_at_once,
+    m45_duplicate_instance_unfenced,
     m47_followers_answer_epochs,
     m48_stable_offset_goes_back,
     m49_partitions_in_memory,
@@ -72,6 +74,7 @@ from chaos.mutants import (
     m70_first_batch_skipped,
     m71_checkpoint_ahead,
     m72_aborted_of_old_segments,
+    m73_unstable_offsets_told,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -124,6 +127,8 @@ _ALL: tuple[Mutant, ...] = (
     m36_window_of_one.MUTANT,
     m37_answers_before_commit.MUTANT,
     m37b_stable_offset_off_by_one.MUTANT,
+    m41_offsets_expire_at_once.MUTANT,
+    m45_duplicate_instance_unfenced.MUTANT,
     m47_followers_answer_epochs.MUTANT,
     m48_stable_offset_goes_back.MUTANT,
     m49_partitions_in_memory.MUTANT,
@@ -147,6 +152,7 @@ _ALL: tuple[Mutant, ...] = (
     m70_first_batch_skipped.MUTANT,
     m71_checkpoint_ahead.MUTANT,
     m72_aborted_of_old_segments.MUTANT,
+    m73_unstable_offsets_told.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

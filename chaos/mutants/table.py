@@ -49,8 +49,8 @@ def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
     for h in found:
         mutant = MUTANTS[h.mutant]
-        # A bug of transactions is hunted by what clients see, with whatever checks.
-        both = mutant.is_of_transactions and which != SWARM
+        # A bug of transactions or groups is hunted by what clients see, with whatever checks.
+        both = mutant.is_of_clients and which != SWARM
         told = {each: _result(h, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
         rows[h.mutant] = _row(mutant, told, rows.get(h.mutant, ()))
     head = [*HEAD, *(name for columns in COLUMNS.values() for name in columns)]

@@ -93,18 +93,19 @@ def test_all_rows_of_replication_in_the_list_of_known_bugs_are_there() -> None:
 
 
 @EACH
-def test_a_mutant_of_transactions_is_found_by_what_clients_see(mutant: Mutant) -> None:
-    if mutant.is_of_transactions:
+def test_a_mutant_of_transactions_or_groups_is_found_by_what_clients_see(mutant: Mutant) -> None:
+    assert mutant.plan(0).workload.name == mutant.workload
+    if mutant.is_of_clients:
         assert not set(mutant.expected) & INVARIANTS.keys()
-        assert mutant.plan(0).workload.name == "transactions"
+        assert mutant.workload in ("transactions", "groups", "pipeline")
 
 
 def test_mutants_are_found_by_id_name_and_group() -> None:
     assert find("9") is find("unconfirmed-shrink")
     assert [m.id for m in select("1, 19b")] == ["1", "19b"]
-    replication, transactions = select("replication"), select("transactions")
-    assert {*replication, *transactions} == set(MUTANTS.values())
-    assert not set(replication) & set(transactions)
+    groups = [select(name) for name in ("replication", "transactions", "groups")]
+    assert {mutant for group in groups for mutant in group} == set(MUTANTS.values())
+    assert sum(map(len, groups)) == len(MUTANTS)
     with pytest.raises(Refused, match="no mutant 'nonsense'"):
         find("nonsense")
 

@@ -1,0 +1,43 @@
+"""KAFKA-8069: offsets that no client gave a time to expire are taken for offsets that have expired long ago.
+
+Kafka 2.1 read the default of an old record, -1, as a moment. It then removed the offsets of groups that had no members
+just then as soon as it looked for expired ones.
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.groups import shard
+from broker.coordinators.groups.values import Committed, GroupRecord
+from chaos.mutants.group_plans import LEAVE, act, group_plan
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
+    """By the time that its record has, though it may have none."""
+    return wall_ms >= committed.expires_ms
+
+
+def plan(seed: int) -> Plan:
+    """All members go at the same time, twice, and come again after the coordinator has looked for what has expired."""
+    rng = draw(seed, "41")
+    acts = []
+    for at_s in (2.5, 5.5):
+        begins_s, away_s = at_s + rng.uniform(0.0, 0.5), rng.uniform(1.2, 1.8)
+        acts += [act(begins_s + rng.uniform(0.0, 0.2), who, LEAVE, away_s) for who in range(2)]
+    settings = {"offsets.retention.check.interval.ms": "300"}
+    return group_plan(seed, [], acts, time_s=8.0, settings=settings)
+
+
+MUTANT = Mutant(
+    id="41",
+    name="offsets-expire-at-once",
+    title="removes the offsets of a group without members as soon as it looks for expired ones",
+    source="KAFKA-8069",
+    replaces=(Replaced(shard, "is_expired", is_expired),),
+    expected=("lost-position",),
+    faults=(),
+    plan=plan,
+    group=GROUPS,
+)

@@ -1,0 +1,62 @@
+"""Redpanda PR 28554 (2025): the group router lost the flag require_stable of OffsetFetch on its way.
+
+A member that takes over a partition then begins at the position before a transaction which commits a moment later, and
+makes the outputs of that transaction a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.values import FetchOffsets
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from chaos.mutants.group_plans import LEAVE, PIPELINE_LOAD, act, group_plan
+from chaos.mutants.hunt_plans import Values, draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.values import Request
+    from broker.replicas.coordinators.group_coordinator import OnAnswer
+
+
+def submit(self: GroupCoordinator, request: Request, answer: OnAnswer) -> None:
+    """As ever, but for the flag."""
+    if isinstance(request, FetchOffsets):
+        request = replace(request, stable=False)
+    _SOUND(self, request, answer)
+
+
+_SOUND = GroupCoordinator.submit
+
+
+def plan(seed: int) -> Plan:
+    """The instance that has the only partition goes in good order while markers are late: one that had nothing asks for
+    the position before the marker of the last transaction comes.
+    """
+    rng = draw(seed, "73")
+    faults, acts = [], []
+    for n in range(2):
+        at_s = 1.5 + 3.0 * n + rng.uniform(0.0, 0.4)
+        late: Values = {"act": "delay", "api": "WriteTxnMarkers", "delay_ms": 1200, "count": 0, "side": "both"}
+        faults.append(fault(at_s, 1.8, "protocol", "all", **late))
+        begins_s = at_s + rng.uniform(0.1, 0.5)
+        acts += [act(begins_s, who, LEAVE, 1.0 + 0.4 * who) for who in range(2)]
+    workload = {"partitions": 1, "instances": 2}
+    settings = {"transaction.state.log.num.partitions": "3"}
+    return group_plan(seed, faults, acts, time_s=8.0, load=PIPELINE_LOAD, settings=settings, workload=workload)
+
+
+MUTANT = Mutant(
+    id="73",
+    name="unstable-offsets-told",
+    title="tells the position of a group while a transaction is about to change it",
+    source="Redpanda PR 28554 (2025)",
+    replaces=(Replaced(GroupCoordinator, "submit", submit),),
+    expected=("eos-duplicate",),
+    faults=("protocol",),
+    plan=plan,
+    group=GROUPS,
+    load="pipeline",
+)
