@@ -10,6 +10,9 @@ FACTOR = "offsets.topic.replication.factor"
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SHORTEST_SESSION = "group.min.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
+CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.consumer.{}heartbeat.interval.ms"
+LONGEST_SESSION_MS, LONGEST_BEAT_MS = 60_000, 5_000
+"""Kafka's default limits."""
 FLUSH = "log.flush.interval.messages"
 DEFAULT_FACTOR = 3
 
@@ -18,6 +21,18 @@ def suited_to_groups(nodes: int) -> dict[str, str]:
     """Settings for a cluster of this size. A member that is gone is missed within seconds."""
     few = {FACTOR: str(nodes)} if nodes < DEFAULT_FACTOR else {}
     return {**few, PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
+
+
+def sessions_of(session_ms: int) -> dict[str, str]:
+    """Settings for consumer groups whose members are given up after so long; heartbeats come five times in it."""
+    beat_ms = max(min(session_ms // 5, LONGEST_BEAT_MS), 1)
+    return {
+        CONSUMER_SESSION.format("min."): str(session_ms),
+        CONSUMER_SESSION.format(""): str(session_ms),
+        CONSUMER_SESSION.format("max."): str(max(session_ms, LONGEST_SESSION_MS)),
+        CONSUMER_BEAT.format("min."): str(beat_ms),
+        CONSUMER_BEAT.format(""): str(beat_ms),
+    }
 
 
 def drawn_of_groups(rng: Random, nodes: int, workload: Mapping[str, Any]) -> dict[str, str]:

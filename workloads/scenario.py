@@ -240,6 +240,11 @@ class Scenario(BaseModel, ABC):
         return {}
 
     @classmethod
+    def suited_brokers(cls, table: Table) -> dict[str, str]:
+        """Beside `brokers`: what these settings of the load call for, where nobody gives others."""
+        return {}
+
+    @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
         """Settings of the brokers that a swarm gives it, beside `drawn_settings`, which are `table`."""
         return cls.brokers(nodes)

@@ -15,8 +15,8 @@ from broker.protocol.timestamps import EARLIEST
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.consumer import Polled
-from workloads.client.groups.member import GroupMember
-from workloads.client.groups.membership import MemberSettings
+from workloads.client.groups.members import member_of
+from workloads.client.groups.membership import CLASSIC, MemberSettings
 from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch
 from workloads.client.outcomes import Status
 from workloads.client.settings import ClientSettings, ConsumerSettings
@@ -66,7 +66,9 @@ class Subscriber:
         # Requests to coordinators wait for long, and must not hold back a Fetch on the same connection.
         self._asking = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         self._recorder, self._counters, self._zone = recorder, counters, zone
-        self.member = GroupMember(self._asking, settings.member, self)
+        self.member = member_of(self._asking, settings.member, self)
+        self.was_member = False
+        """It has been one: others like it can be, too."""
         self._held: dict[Place, int] = {}
         """What it was assigned and has not given up; where it stood, as far as it does not read it just now."""
         self._committed: dict[Place, int] = {}
@@ -185,7 +187,8 @@ class Subscriber:
     def joined(self, places: Sequence[Place], *, leader: bool) -> None:
         """As `Listener.joined`."""
         known = [place for place in places if place in self._recorder.partitions]
-        self.notes.joined(self._who(), self.member.core.protocol, known, leader=leader)
+        self.was_member = True
+        self.notes.joined(self._who(), self.member.assignor, known, leader=leader)
         self._recorder.flush()
 
     async def revoking(self, places: Collection[Place]) -> None:
@@ -235,7 +238,7 @@ class Subscriber:
             listed = (await self.reader.list_offsets([place], EARLIEST, LIST_LIMIT_S))[place]
             begins[place] = listed.offset if not listed.error else -1
         begins = {place: position for place, position in begins.items() if position >= 0}
-        if not begins or member.who != who or member.core.has_lost:
+        if not begins or member.who != who or member.has_lost:
             return
         owned = sorted({*self._held, *begins})
         self.notes.assigned(self._who(), begins, [place for place in resets if place in begins], owned)
@@ -257,14 +260,18 @@ class Subscriber:
             places,
             FETCH_LIMIT_S,
             stable=True,
+            who=self.member.asks_as,
             gone=lambda: self.member.who != who or self.member.must_join,
         )
         self.notes.fetched(op, found.offsets, found.metadata, found.error)
         self._recorder.flush()
+        if self.member.asks_as is not None and self.member.who == who:
+            self.member.heed(found.code)
         return dict(found.offsets)
 
     def _who(self) -> Identity:
-        return Identity(self.member.core.member_id, self.member.core.generation)
+        who = self.member.who
+        return Identity(who.member_id, who.generation)
 
     def _beat(self) -> Beat:
         sent, answered = (int(at * 1e9) if at >= 0 else -1 for at in (self.member.beat_sent, self.member.beat_answered))
@@ -276,8 +283,8 @@ def about_member(settings: SubscriberSettings) -> dict[str, object]:
     member = settings.member
     return {
         "group": member.group,
-        "group_protocol": "classic",
-        "assignor": ",".join(member.assignors),
+        "group_protocol": member.protocol,
+        "assignor": ",".join(member.assignors) if member.protocol == CLASSIC else member.server_assignor,
         "instance": member.instance,
         "session_timeout_ms": member.session_timeout_ms,
         "max_poll_interval_ms": member.max_poll_interval_ms,

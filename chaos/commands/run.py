@@ -308,7 +308,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         if name in given:
             cluster[name] = given[name]
     values["workload"] = _table(values.get("workload", {}), given, cluster["nodes"])
-    suited = SCENARIOS[values["workload"]["name"]].brokers(cluster["nodes"]) if values["runtime"] != "external" else {}
+    suited = _suited(values["workload"], cluster["nodes"]) if values["runtime"] != "external" else {}
     cluster["settings"] = {**suited, **cluster["settings"], **given["broker_settings"]}
     limits = values.setdefault("limits", {})
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})
@@ -347,6 +347,12 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
             f"{options}: the plan has {operations:,} operations of its own, and they are its load: leave the option "
             f"out, or remove `operations` from {file}, so that the load is drawn"
         )
+
+
+def _suited(table: dict[str, Any], nodes: int) -> dict[str, str]:
+    """Settings of brokers that suit this load, where nobody gives others."""
+    scenario = SCENARIOS[table["name"]]
+    return {**scenario.brokers(nodes), **scenario.suited_brokers(table)}
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:

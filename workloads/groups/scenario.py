@@ -10,7 +10,7 @@ from pydantic import Field
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.group_brokers import drawn_of_groups, sessions_of, suited_to_groups
 from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
@@ -57,9 +57,14 @@ class GroupsLoad(Scenario):
     partitions: int = Field(6, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
     members: int = Field(3, ge=1, le=64, description="Members of the group.")
-    group_protocol: Literal["classic"] = Field("classic", description="How members and coordinator agree.")
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic", description="How members and coordinator agree; consumer: KIP-848."
+    )
     assignor: ASSIGNORS = Field(
-        "cooperative-sticky", description="Who assigns; cooperative-sticky moves few partitions."
+        "cooperative-sticky", description="Who assigns in a classic group; cooperative-sticky moves few partitions."
+    )
+    server_assignor: Literal["uniform", "range"] = Field(
+        "uniform", description="How the coordinator assigns, with --group-protocol consumer."
     )
     static_members: bool = Field(
         False, description="All members but the first have an instance id: they bounce without a rebalance."
@@ -96,6 +101,13 @@ class GroupsLoad(Scenario):
         return suited_to_groups(nodes)
 
     @classmethod
+    def suited_brokers(cls, table: Table) -> dict[str, str]:
+        """As `Scenario.suited_brokers`: sessions of consumer groups are the brokers' to set."""
+        session_ms = table.get("session_timeout_ms", cls.model_fields["session_timeout_ms"].default)
+        asked = table.get("group_protocol") == "consumer" and isinstance(session_ms, int)
+        return sessions_of(session_ms) if asked else {}
+
+    @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
         return drawn_of_groups(stream("brokers of groups"), nodes, table)
@@ -126,6 +138,8 @@ class GroupsLoad(Scenario):
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
             max_poll_interval_ms=self.max_poll_interval_ms,
+            protocol=self.group_protocol,
+            server_assignor=self.server_assignor,
         )
         return SubscriberSettings(
             member,

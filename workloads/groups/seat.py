@@ -17,8 +17,10 @@ from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
 SUCCESSOR_PAUSE_S = 0.1
-IMPOSSIBLE = ("INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID", "GROUP_AUTHORIZATION_FAILED")
+IMPOSSIBLE = ("INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR")
 """Errors that every other member would get, too: the settings do not fit."""
+TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
+"""Of consumer groups: who has its instance id keeps it, even after a crash, until its session is over."""
 LAST_LIMIT_S = 3.0
 """At the end of the load a member may take so long to commit and to go."""
 
@@ -41,6 +43,8 @@ class Seat:
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
+        self._was_member = False
+        """A process of its has been a member: then the settings fit."""
 
     async def run(self) -> None:
         """Until readers may end."""
@@ -60,8 +64,11 @@ class Seat:
         with scope:
             await self._within(subscriber, lambda: self._live(subscriber, twins))
         self._handle.over(scope)
-        if subscriber.out in IMPOSSIBLE:
+        self._was_member |= subscriber.was_member
+        if subscriber.out in IMPOSSIBLE and not self._was_member:
             raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
+        if subscriber.out == TAKEN:
+            self._absent_s = RELEASED_LATER_S
         if scope.cancelled_caught:
             subscriber.crashed()
             await self._handle.may_follow(self._end)

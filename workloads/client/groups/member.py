@@ -76,6 +76,21 @@ class GroupMember:
         return Sender(self.core.member_id, self.core.generation, self.settings.instance)
 
     @property
+    def asks_as(self) -> Sender | None:
+        """Who asks where a classic group stands is not checked."""
+        return None
+
+    @property
+    def assignor(self) -> str:
+        """Who assigned what it owns: the group has chosen."""
+        return self.core.protocol
+
+    @property
+    def has_lost(self) -> bool:
+        """What it owns is not its own any more, and `hear` has yet to say so."""
+        return self.core.has_lost
+
+    @property
     def owned(self) -> Sequence[Place]:
         """What it may read, as far as it knows."""
         return self.core.owned

@@ -19,7 +19,10 @@ from workloads.client.cluster import Place
 from workloads.client.groups.assignors import ASSIGNORS, Counts, applicant, assigned, assignment, subscription
 from workloads.client.settings import SettingsError
 
+CLASSIC = "classic"
 CONSUMER = "consumer"
+"""A group protocol (KIP-848), and what classic members give as the type of theirs."""
+SERVER_ASSIGNORS = ("uniform", "range")
 NO_MEMBER, NO_GENERATION = "", -1
 START = "start"
 
@@ -38,6 +41,10 @@ class MemberSettings:
     heartbeat_interval_ms: int = 1_000
     max_poll_interval_ms: int = 10_000
     """Without a poll for so long it leaves; and so long the group waits for it in a rebalance."""
+    protocol: str = CLASSIC
+    """With `consumer` the coordinator assigns, and says how long sessions and heartbeats are."""
+    server_assignor: str = SERVER_ASSIGNORS[0]
+    """Of the protocol `consumer`, in place of `assignors`."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.assignors if name not in ASSIGNORS]
@@ -45,6 +52,10 @@ class MemberSettings:
             raise SettingsError(f"assignors={self.assignors}: some of {', '.join(ASSIGNORS)}")
         if len({ASSIGNORS[name].cooperative for name in self.assignors}) > 1:
             raise SettingsError(f"assignors={self.assignors}: cooperative and eager ones in one member")
+        if self.protocol not in (CLASSIC, CONSUMER):
+            raise SettingsError(f"protocol={self.protocol}: {CLASSIC} or {CONSUMER}")
+        if self.server_assignor not in SERVER_ASSIGNORS:
+            raise SettingsError(f"server_assignor={self.server_assignor}: one of {', '.join(SERVER_ASSIGNORS)}")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise SettingsError(f"heartbeat_interval_ms={self.heartbeat_interval_ms}: below session_timeout_ms")
         if self.max_poll_interval_ms < 1:

@@ -1,0 +1,222 @@
+"""A consumer that is a member of a consumer group (KIP-848): one heartbeat joins, lives, acknowledges and leaves.
+
+Two tasks, as in `GroupMember`. The heartbeats' task alone asks the coordinator. The application's calls `keep_up`
+before each poll: there it gives up what is no more its own, and there it hears of what it has lost. Who was fenced
+joins anew only after that, so a later heartbeat proves nothing about what it owned before.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+
+import trio
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.consumer_membership import ConsumerMembership
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL, Listener
+from workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
+from workloads.client.groups.offsets import Sender
+
+OWN_IDS = 1
+"""The version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
+_OUTDATED = (
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+
+
+class ConsumerMember:
+    """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
+
+    def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
+        drawn = client.env.rng.getrandbits(128).to_bytes(16, "big")
+        self.settings = settings
+        self.core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
+        self.coordination = Coordination(client, settings.group)
+        self.beat_sent = self.beat_answered = -1.0
+        self._client, self._env, self._listener = client, client.env, listener
+        self._polled_at = client.env.mono()
+        self._may_join = self._asked_in = -1
+        """Its life in which the application wants it to join, and in which a heartbeat was sent."""
+        self._failures = 0
+        self._told: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
+        """The epoch that the application knows of, and what it is to own there."""
+        self._halted = self._left = False
+        self._wake = client.env.signal()
+        client.track(settings.topics)
+
+    @property
+    def who(self) -> Sender:
+        """As `Member.who`: the generation is its member epoch."""
+        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
+
+    @property
+    def asks_as(self) -> Sender | None:
+        """As `Member.asks_as`: an epoch that is not its newest is refused."""
+        return self.who
+
+    @property
+    def assignor(self) -> str:
+        """As `Member.assignor`."""
+        return self.settings.server_assignor
+
+    @property
+    def owned(self) -> Sequence[Place]:
+        """As `Member.owned`."""
+        return self.core.owned
+
+    @property
+    def has_lost(self) -> bool:
+        """As `Member.has_lost`."""
+        return self.core.has_lost
+
+    @property
+    def out(self) -> str:
+        """As `Member.out`."""
+        return self.core.out
+
+    @property
+    def must_join(self) -> bool:
+        """As `Member.must_join`."""
+        return bool(self.core.rejoin or self.core.out)
+
+    def halt(self, *, still: bool) -> None:
+        """As `Member.halt`."""
+        self._halted = still
+        self._wake.set()
+
+    # --------------------------------------------------------------------------------------- the application's task
+
+    async def keep_up(self) -> None:
+        """Before each poll: take the next step towards what it is to own. A join goes on beside the polls."""
+        self._polled_at = self._env.mono()
+        self.hear()
+        if self.core.rejoin and not self.core.out:
+            if self._may_join != self.core.life:
+                self._listener.rejoining(self.core.rejoin)
+                self._may_join, self._told = self.core.life, (NO_GENERATION, ())
+                self._wake.set()
+            return
+        await self._reconcile()
+        self.hear()
+        self._polled_at = self._env.mono()
+
+    async def _reconcile(self) -> None:
+        core, name = self.core, self._client.view.name_of
+        if core.generation == NO_GENERATION:
+            return
+        before, life = core.owned, core.life
+        self._tell(core.assigned(name))
+        if core.unnamed:
+            self._client.refresh_soon()
+        if removed := core.change(name).removed:
+            await self._listener.revoking(removed)
+            if core.life != life:
+                return  # they are lost, with the rest
+            self._listener.revoked(removed)
+            core.gave_up(removed)
+        # Asked again: a heartbeat may have been answered while it committed.
+        core.takes(core.change(name).added)
+        settled = not core.change(name).removed and core.settles()
+        if settled or core.owned != before:
+            self._wake.set()
+
+    def _tell(self, places: tuple[Place, ...]) -> None:
+        """An epoch begins, or has more for it. What it is to give up is told when it gives that up."""
+        epoch, known = self._told
+        if self.core.generation != epoch or any(place not in known for place in places):
+            self._listener.joined(places, leader=False)
+        self._told = self.core.generation, places
+
+    def heed(self, code: int) -> None:
+        """As `Member.heed`: the next heartbeat, at once, says what is true."""
+        if code in _OUTDATED:
+            self._wake.set()
+
+    async def leave(self, why: str = CLOSE) -> None:
+        """Give up everything, and say so; a static member says that it will be back."""
+        self.hear()
+        if places := self.core.owned:
+            await self._listener.revoking(places)
+            if not self.core.has_lost:
+                self._listener.revoked(places)
+                self.core.gave_up(places)
+        self.hear()
+        self._left = True
+        await self._say_goodbye(why)
+
+    def hear(self) -> None:
+        """As `Member.hear`."""
+        if self.core.has_lost:
+            places, self.core.owned = self.core.owned, ()
+            self._listener.lost(places, self.core.out or self.core.rejoin)
+
+    # ------------------------------------------------------------------------------------------------ heartbeats
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Heartbeats, until its nursery is cancelled."""
+        task_status.started()
+        wait_s = self.core.interval_ms / 1000
+        while not self.core.out:
+            await self._wake.wait(wait_s)
+            wait_s = self.core.interval_ms / 1000
+            joins = self.core.generation == NO_GENERATION
+            if self._halted or self._left or (joins and self._may_join != self.core.life):
+                continue
+            if self._env.mono() - self._polled_at > self.settings.max_poll_interval_ms / 1000:
+                await self._leave_for_want_of_polls()
+            elif await self._beat():
+                self._failures = 0
+                wait_s = self.core.interval_ms / 1000
+            else:
+                self._failures += 1
+                wait_s = min(wait_s, self._client.backoff(self._failures))
+
+    async def _leave_for_want_of_polls(self) -> None:
+        """The application has not polled for too long: somebody else shall have what it had. It joins at its next
+        poll.
+        """
+        await self._say_goodbye(POLL_INTERVAL)
+        self._may_join = -1
+
+    async def _say_goodbye(self, why: str) -> None:
+        core, error = self.core, "TIMED_OUT"
+        if self._asked_in != core.life or core.out:
+            return
+        request, who = core.leave_request(), self.who
+        # By now it is no member, whatever comes of this.
+        core.reset(why)
+        with self._env.timeout(LEAVE_LIMIT_S):
+            try:
+                answer = await self.coordination.ask(request, ConsumerGroupHeartbeatResponse, OWN_IDS)
+                error = ErrorCode(answer.error_code).name if answer.error_code else ""
+            except (RequestFailed, UnsupportedApi) as failure:
+                error = failure.why if isinstance(failure, RequestFailed) else str(failure)
+        self._listener.left(who, why, error)
+
+    async def _beat(self) -> bool:
+        """Whether the coordinator has taken it as one of its group's."""
+        core, sent = self.core, self._env.mono()
+        asked, request = core.asked(), core.beat_request()
+        self._asked_in = core.life
+        try:
+            answer = await self.coordination.ask(request, ConsumerGroupHeartbeatResponse, OWN_IDS)
+        except (RequestFailed, UnsupportedApi):
+            core.unanswered(asked)
+            return False
+        of_now = asked.life == core.life
+        heed = core.answered(answer, asked)
+        if of_now and answer.error_code == ErrorCode.NONE:
+            self.beat_sent, self.beat_answered = sent, self._env.mono()
+        if heed is Heed.ELSEWHERE:
+            self.coordination.forget()
+        return heed not in (Heed.ELSEWHERE, Heed.AGAIN)
