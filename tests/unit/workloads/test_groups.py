@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.config import BrokerConfig
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
@@ -31,10 +32,11 @@ def records(until_s: float) -> list[list[Any]]:
 
 def told(acts: Sequence[list[Any]], folder: Path, time_s: float = 9, **load: Any) -> list[dict[str, Any]]:
     """The lines of the history of a run without faults in which members do this."""
-    operations = sorted([*records(time_s - 1), *acts])
+    operations, table = sorted([*records(time_s - 1), *acts]), {**LOAD, **load}
+    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(table)}
     plan = make_plan({
-        "seed": 5, "runtime": "sim", "time_s": time_s, "faults": [], "workload": {**LOAD, **load},
-        "operations": operations, "cluster": {"nodes": 3, "settings": GroupsLoad.brokers(3)},
+        "seed": 5, "runtime": "sim", "time_s": time_s, "faults": [], "workload": table,
+        "operations": operations, "cluster": {"nodes": 3, "settings": settings},
     })  # fmt: skip
     result = simulate(plan)
     assert not result.violations, result.told
@@ -134,6 +136,69 @@ def test_of_two_with_one_instance_id_the_first_is_fenced(tmp_path: Path) -> None
     assert lost["why"] == "FENCED_INSTANCE_ID"
     assert [line["p"] for line in events(lines, "joined") if line["p"] in twins] == twins
     assert set(received(lines)) == sent(lines)
+
+
+def test_in_a_consumer_group_a_partition_has_one_owner_who_gives_it_up_first(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, LEAVE, 2500, 0]], tmp_path, group_protocol="consumer", server_assignor="range")
+    assert set(received(lines)) == sent(lines)
+    assert len(received(lines)) == len(sent(lines)), "in good order nobody gets anything twice"
+    first, second = processes(lines, 1)
+    assert [line["kind"] for line in events(lines, "revoked", "left", "lost") if line["p"] == first] == [
+        "revoked", "left",
+    ]  # fmt: skip
+    assert events(lines, "joined")[-1]["p"] in (second, *processes(lines, 0))
+    owner: dict[int, int] = {}
+    for line in events(lines, "assigned", "revoked"):
+        for part in map(int, line["at"]):
+            if line["kind"] == "assigned":
+                assert part not in owner
+                owner[part] = line["p"]
+            else:
+                assert owner.pop(part) == line["p"]
+    known = {line["settings"]["assignor"] for line in lines if line["e"] == "p" and "member" in line["settings"]}
+    assert known == {"range"}
+
+
+def test_a_member_of_a_consumer_group_that_stood_still_for_too_long_joins_once_it_knows_what_it_lost(
+    tmp_path: Path,
+) -> None:
+    lines = told([[3.0, 1, HALT, 3500, 0]], tmp_path, group_protocol="consumer")
+    (process,) = processes(lines, 1)
+    (lost,) = [line for line in events(lines, "lost") if line["p"] == process]
+    assert lost["why"] == "UNKNOWN_MEMBER_ID"
+    taken = next(line for line in events(lines, "assigned") if line["p"] != process and line["t"] > lost["beat"])
+    assert taken["t"] - lost["beat"] >= 1.5e9, "not before its session is over"
+    again = [line for line in events(lines, "joined") if line["p"] == process and line["t"] > lost["t"]]
+    assert {line["m"] for line in again} == {lost["m"]}, "it keeps its id"
+    assert set(received(lines)) == sent(lines)
+
+
+def test_a_static_member_of_a_consumer_group_comes_back_unnoticed_and_nobody_takes_its_instance_id(
+    tmp_path: Path,
+) -> None:
+    acts = [[4.0, 1, LEAVE, 500, 0], [6.0, 1, TWIN, 1000, 0]]
+    lines = told(acts, tmp_path, group_protocol="consumer", static_members=True)
+    (twin,) = [line["p"] for line in lines if line["e"] == "p" and line["settings"].get("twin")]
+    first, second = [process for process in processes(lines, 1) if process != twin]
+    before = [line for line in events(lines, "joined") if line["p"] == first][-1]
+    after = [line for line in events(lines, "joined") if line["p"] == second]
+    assert {(line["gen"], tuple(line["parts"])) for line in after} == {(before["gen"], tuple(before["parts"]))}
+    assert max(generations(lines)) == before["gen"], "no rebalance"
+    assert [line["kind"] for line in events(lines, "rejoining", "joined", "assigned") if line["p"] == twin] == [
+        "rejoining",
+    ]  # fmt: skip
+    assert not events(lines, "lost")
+    assert set(received(lines)) == sent(lines)
+
+
+def test_brokers_give_members_of_consumer_groups_up_when_the_load_says_so() -> None:
+    assert GroupsLoad.suited_brokers({**LOAD, "group_protocol": "classic"}) == {}
+    settings = GroupsLoad.suited_brokers({**LOAD, "group_protocol": "consumer"})
+    assert settings["group.consumer.session.timeout.ms"] == "1500"
+    assert settings["group.consumer.heartbeat.interval.ms"] == "300"
+    for session_ms in (500, 300_000):  # the shortest and the longest that a load may ask for
+        broker = GroupsLoad.suited_brokers({"group_protocol": "consumer", "session_timeout_ms": session_ms})
+        assert BrokerConfig.from_properties({"node.id": "1", **broker})
 
 
 def test_a_group_that_commits_by_the_clock_commits_what_polls_returned_and_never_more(tmp_path: Path) -> None:
