@@ -17,7 +17,13 @@ from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
 SUCCESSOR_PAUSE_S = 0.1
-IMPOSSIBLE = ("INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR")
+IMPOSSIBLE = (
+    "INVALID_SESSION_TIMEOUT",
+    "INVALID_GROUP_ID",
+    "GROUP_AUTHORIZATION_FAILED",
+    "UNSUPPORTED_VERSION",
+    "UNSUPPORTED_ASSIGNOR",
+)
 """Errors that every other member would get, too: the settings do not fit."""
 TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
 """Of consumer groups: who has its instance id keeps it, even after a crash, until its session is over."""
