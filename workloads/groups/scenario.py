@@ -83,6 +83,9 @@ class GroupsLoad(Scenario):
         found = super().contradictions()
         if self.client != "squall":
             found.append(f"client {self.client}: members of groups are our own clients: client = squall")
+        other = "server_assignor" if self.group_protocol == "classic" else "assignor"
+        if getattr(self, other) != type(self).model_fields[other].default:
+            found.append(f"{other} {getattr(self, other)}: members of group_protocol {self.group_protocol} ask for none")
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:

@@ -244,6 +244,12 @@ def test_an_act_that_cannot_be_is_refused(act: list[Any], why: str) -> None:
         make_plan({"workload": LOAD, "operations": [act], "runtime": "sim"})
 
 
+@pytest.mark.parametrize("given", [{"server_assignor": "range"}, {"group_protocol": "consumer", "assignor": "range"}])
+def test_an_assignor_of_the_other_protocol_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(PlanError, match="ask for none"):
+        make_plan({"workload": {**LOAD, **given}, "runtime": "sim"})
+
+
 def test_a_swarm_draws_members_of_all_kinds() -> None:
     loads = [swarm_plan(seed, workload="groups").workload for seed in range(40)]
     assert {each.assignor for each in loads if isinstance(each, GroupsLoad)} == {
