@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from workloads.subscriber import SubscriberSettings
 
 TOPIC, GROUP = "groups-0", "squall-group"
+CONSUMER_SHARE = 0.4
+"""Of a swarm's seeds whose groups are consumer groups."""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
 
@@ -113,7 +115,7 @@ class GroupsLoad(Scenario):
     @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
-        return drawn_of_groups(stream("brokers of groups"), nodes, table)
+        return {**drawn_of_groups(stream("brokers of groups"), nodes, table), **cls.suited_brokers(table)}
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
@@ -185,7 +187,7 @@ class GroupsLoad(Scenario):
         """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
-        return {
+        table: dict[str, Any] = {
             "name": "groups",
             "replication_factor": replicas,
             "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
@@ -203,6 +205,12 @@ class GroupsLoad(Scenario):
             "request_timeout_ms": rng.choice((1000, 3000)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
+        # Drawn by itself: the other seeds keep their old plans.
+        protocol = stream("group protocol")
+        if protocol.random() < CONSUMER_SHARE:
+            del table["assignor"]
+            table |= {"group_protocol": "consumer", "server_assignor": protocol.choice(("uniform", "range"))}
+        return table
 
     async def run(self, around: Surroundings) -> None:
         """As `Scenario.run`."""

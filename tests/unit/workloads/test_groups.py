@@ -255,4 +255,7 @@ def test_a_swarm_draws_members_of_all_kinds() -> None:
     assert {each.assignor for each in loads if isinstance(each, GroupsLoad)} == {
         "range", "roundrobin", "cooperative-sticky",
     }  # fmt: skip
+    assert {(each.group_protocol, each.server_assignor) for each in loads if isinstance(each, GroupsLoad)} == {
+        ("classic", "uniform"), ("consumer", "uniform"), ("consumer", "range"),
+    }  # fmt: skip
     assert {each.static_members for each in loads if isinstance(each, GroupsLoad)} == {False, True}
