@@ -87,7 +87,7 @@ class GroupsLoad(Scenario):
             found.append(f"client {self.client}: members of groups are our own clients: client = squall")
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
         if getattr(self, other) != type(self).model_fields[other].default:
-            found.append(f"{other} {getattr(self, other)}: members of group_protocol {self.group_protocol} ask for none")
+            found.append(f"{other} {getattr(self, other)}: {self.group_protocol} members ask for none")
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:

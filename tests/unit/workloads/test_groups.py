@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
+from chaos.runs.simulation import SimResult, simulate
 from workloads.groups import GroupsLoad
 from workloads.groups.acts import CRASH, HALT, LEAVE, OF_MEMBERS, PAUSE, SEND, TWIN, Act
 
@@ -30,15 +31,21 @@ def records(until_s: float) -> list[list[Any]]:
     return [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(int(until_s)) for part in range(4)]
 
 
-def told(acts: Sequence[list[Any]], folder: Path, time_s: float = 9, **load: Any) -> list[dict[str, Any]]:
-    """The lines of the history of a run without faults in which members do this."""
+def played(
+    acts: Sequence[list[Any]], time_s: float = 9, broker: Mapping[str, str] | None = None, **load: Any
+) -> SimResult:
+    """A run without faults in which members do this. `broker`: settings over those that suit the load."""
     operations, table = sorted([*records(time_s - 1), *acts]), {**LOAD, **load}
-    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(table)}
-    plan = make_plan({
+    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(table), **(broker or {})}
+    return simulate(make_plan({
         "seed": 5, "runtime": "sim", "time_s": time_s, "faults": [], "workload": table,
         "operations": operations, "cluster": {"nodes": 3, "settings": settings},
-    })  # fmt: skip
-    result = simulate(plan)
+    }))  # fmt: skip
+
+
+def told(acts: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
+    """The lines of its history."""
+    result = played(acts, **load)
     assert not result.violations, result.told
     directory = save(result, folder, "run")
     return [json.loads(line) for line in (directory.path / "history.jsonl").read_bytes().splitlines()]
@@ -189,6 +196,25 @@ def test_a_static_member_of_a_consumer_group_comes_back_unnoticed_and_nobody_tak
     ]  # fmt: skip
     assert not events(lines, "lost")
     assert set(received(lines)) == sent(lines)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_consumer_group_that_does_not_wait_for_the_owner_of_a_partition_has_two(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Member 0 does not poll when member 1 comes back: it keeps what it has, and its heartbeats go on."""
+    if not waits:
+        monkeypatch.setattr(Reconciliation, "may_have", lambda *_: True)
+    result = played([[3.0, 1, LEAVE, 300, 0], [3.3, 0, PAUSE, 1700, 0]], group_protocol="consumer")
+    assert result.judgement is not None
+    assert {found.anomaly for found in result.judgement.findings} == (set() if waits else {"dual-ownership"})
+
+
+def test_brokers_without_consumer_groups_are_no_place_for_their_members() -> None:
+    broker = {"group.coordinator.rebalance.protocols": "classic"}
+    result = played([], group_protocol="consumer", broker=broker)
+    assert result.verdict == "unknown"
+    assert "no member can join the group: UNSUPPORTED_VERSION" in (result.trouble or "")
 
 
 def test_brokers_give_members_of_consumer_groups_up_when_the_load_says_so() -> None:
