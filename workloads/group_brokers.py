@@ -23,6 +23,13 @@ def suited_to_groups(nodes: int) -> dict[str, str]:
     return {**few, PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
 
 
+def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
+    """Settings that this load calls for: of consumer groups, brokers decide how long a session is."""
+    session_ms = table.get("session_timeout_ms", usual_ms)
+    asked = table.get("group_protocol") == "consumer" and isinstance(session_ms, int)
+    return sessions_of(session_ms) if asked else {}
+
+
 def sessions_of(session_ms: int) -> dict[str, str]:
     """Settings for consumer groups whose members are given up after so long; heartbeats come five times in it."""
     beat_ms = max(min(session_ms // 5, LONGEST_BEAT_MS), 1)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import drawn_of_groups, sessions_of, suited_to_groups
+from workloads.group_brokers import drawn_of_groups, sessions_asked_by, suited_to_groups
 from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
@@ -107,10 +107,8 @@ class GroupsLoad(Scenario):
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """As `Scenario.suited_brokers`: sessions of consumer groups are the brokers' to set."""
-        session_ms = table.get("session_timeout_ms", cls.model_fields["session_timeout_ms"].default)
-        asked = table.get("group_protocol") == "consumer" and isinstance(session_ms, int)
-        return sessions_of(session_ms) if asked else {}
+        """As `Scenario.suited_brokers`."""
+        return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
 
     @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:

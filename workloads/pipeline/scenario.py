@@ -10,7 +10,7 @@ from pydantic import Field
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import drawn_of_groups, suited_to_groups
+from workloads.group_brokers import drawn_of_groups, sessions_asked_by, suited_to_groups
 from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.pipeline import steps
@@ -57,6 +57,9 @@ class PipelineLoad(Scenario):
     partitions: int = Field(4, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
     instances: int = Field(2, ge=1, le=16, description="Instances of the pipeline, members of one group.")
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic", description="How members and coordinator agree; consumer: KIP-848."
+    )
     generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
     transaction_timeout_ms: int = Field(
         4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
@@ -106,6 +109,11 @@ class PipelineLoad(Scenario):
     def brokers(cls, nodes: int) -> dict[str, str]:
         """As `Scenario.brokers`."""
         return {**brokers.suited(nodes), **suited_to_groups(nodes)}
+
+    @classmethod
+    def suited_brokers(cls, table: Table) -> dict[str, str]:
+        """As `Scenario.suited_brokers`."""
+        return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
 
     @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
@@ -188,6 +196,7 @@ class PipelineLoad(Scenario):
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
             max_poll_interval_ms=self.max_poll_interval_ms,
+            protocol=self.group_protocol,
         )
         consumer = ConsumerSettings(isolation=1, max_wait_ms=100)
         client = self.client_settings()

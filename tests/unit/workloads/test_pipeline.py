@@ -26,9 +26,11 @@ LOAD = {
 def told(steps: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
     """The lines of the history of a run without faults in which instances do this."""
     inputs = [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(8) for part in range(2)]
+    table = {**LOAD, **load}
+    settings = {**PipelineLoad.brokers(3), **PipelineLoad.suited_brokers(table)}
     plan = make_plan({
-        "seed": 5, "runtime": "sim", "time_s": 9, "faults": [], "workload": {**LOAD, **load},
-        "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": PipelineLoad.brokers(3)},
+        "seed": 5, "runtime": "sim", "time_s": 9, "faults": [], "workload": table,
+        "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": settings},
     })  # fmt: skip
     result = simulate(plan)
     assert not result.violations, result.told
@@ -65,8 +67,14 @@ def test_each_input_is_seen_as_one_output_wherever_an_instance_stops(do: str, ge
     assert lost[:1] == ([] if do == ABORT else ["crash"])
 
 
-def test_offsets_are_committed_in_the_transaction_of_their_outputs_and_nowhere_else(tmp_path: Path) -> None:
-    lines = told([[3.0, 1, LEAVE, 1000, 0], [5.0, 0, PAUSE, 2600, 0]], tmp_path)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_are_committed_in_the_transaction_of_their_outputs_and_nowhere_else(
+    protocol: str, tmp_path: Path
+) -> None:
+    lines = told([[3.0, 1, LEAVE, 1000, 0], [5.0, 0, PAUSE, 2600, 0]], tmp_path, group_protocol=protocol)
+    assert {each for line in lines if line["e"] == "p" and (each := line["settings"].get("group_protocol"))} == {
+        protocol,
+    }  # fmt: skip
     commits = [line for line in lines if line["e"] == "i" and line["f"] == "commit"]
     txns = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "txn"}
     assert commits

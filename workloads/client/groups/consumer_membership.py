@@ -1,5 +1,4 @@
-"""What a member of a consumer group knows, what its next heartbeat says, and what each answer means for it (KIP-848).
-Pure.
+"""What a member of a consumer group knows, what its next heartbeat says, and what answers mean (P6, KIP-848). Pure.
 
 `ConsumerMember` is its edge: it sends what this says, and brings back the answers. The coordinator assigns. A member
 gives up what is no more its own, says so in its next heartbeat, and gets what others have given up in an answer.
