@@ -11,7 +11,8 @@ from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, looked_for, not_run
 from checkers.findings import Finding
-from checkers.history.tables import Partition, PlayedFault, Process
+from checkers.history import conversion, seal
+from checkers.history.tables import History, Partition, PlayedFault, Process
 from checkers.metrics import Limits
 from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
@@ -64,7 +65,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the converted history says without its large tables. Empty where it could not be read."""
+    """What the history says without its large tables. Empty where it could not be read."""
 
     run: str = ""
     """As its header names it."""
@@ -79,8 +80,6 @@ class _Kept:
 
 def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     """Adds to `troubles` and `notes`. Raises nothing."""
-    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
-
     try:
         told = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
@@ -96,6 +95,18 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, told.read_inside, whole, told.seals)
 
 
+def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
+    """As `_kept`, of a history that was parsed and never left memory."""
+    unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
+    troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
+    notes += seal.notes(history.ends, history.torn_bytes)
+    whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)
+    read_inside = history.read_inside
+    return _Kept(
+        history.run, history.partitions, history.processes, history.outcomes, read_inside, whole, history.seals
+    )
+
+
 def read_case(
     run_dir: Path,
     findings: Sequence[Finding] | None,
@@ -103,10 +114,12 @@ def read_case(
     expect: str,
     troubles: list[str],
     workload: Workload,
+    history: History | None = None,
 ) -> Case:
-    """What `run_dir` holds, beside what an analysis found. Adds to `troubles` what cannot be read or does not fit."""
-    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
+    """What `run_dir` holds, beside what an analysis found. Adds to `troubles` what cannot be read or does not fit.
 
+    history: its history, where it is in memory; None: the converted one is read.
+    """
     notes: list[str] = []
     plan = None
     try:
@@ -116,7 +129,7 @@ def read_case(
     told = run_facts.read(run_dir)
     faults, trouble = conversion.read_faults(run_dir)
     unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, told.info, notes)
-    kept = _kept(run_dir, troubles, notes)
+    kept = _kept(run_dir, troubles, notes) if history is None else _in_memory(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
     changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
     other_plan = plan.of_another_run(run) if plan else []

@@ -29,6 +29,7 @@ from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
+from checkers.history.tables import History
 from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
@@ -260,16 +261,17 @@ def judge(
     troubles: Sequence[str] = (),
     shaken: Sequence[str] = (),
     workload: Workload | None = None,
+    history: History | None = None,
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
     `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
     "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
-    `shaken`: as `Case.shaken`.
+    `shaken`: as `Case.shaken`. `history`: as in `read_case`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
-    case = read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload())
+    case = read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload(), history)
     verdict = decide(replace(case, shaken=tuple(shaken)))
     _write(run_dir, verdict)
     return verdict

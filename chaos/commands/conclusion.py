@@ -9,7 +9,8 @@ from chaos.runs.directory import RunDirectory
 from chaos.runs.progress import Progress
 from chaos.screen import console
 from chaos.toolchain.extras import lacking
-from chaos.typed import here
+from chaos.typed import here, typed
+from checkers.history.conversion import convert_once
 from reports.junit import write_junit
 from reports.terminal import summary
 
@@ -17,22 +18,28 @@ EXIT_CODES = {"valid": 0, "invalid": 1}
 UNKNOWN = 2
 
 
-def conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None) -> int:
+def conclude(
+    directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None, always_page: bool = True
+) -> int:
     """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict.
 
-    progress: shows that the report is being made.
+    progress: shows that the report is being made. always_page: render the report of a valid run, too; else what makes
+    it is said.
     """
     verdict = json.loads(directory.verdict.read_text())
     out = console()
+    page = always_page or verdict["verdict"] != "valid"
     try:
         with ExitStack() as shown:
             if progress is not None:
                 shown.enter_context(progress.shown())
                 shown.enter_context(progress.phase("report"))
             write_junit(directory.path)
-            from reports.page import render  # without its libraries there is a verdict all the same
+            if page:
+                from reports.page import render  # without its libraries there is a verdict all the same
 
-            render(directory.path)
+                convert_once(directory.path)
+                render(directory.path)
     except ModuleNotFoundError as missing:
         out.print(f"no report: {lacking(missing.name or '') or missing}")
     except Exception as error:  # whatever it is, the verdict stands, and is said
@@ -42,4 +49,6 @@ def conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | N
 
         prune_data(directory, verdict)
     summary(directory.path, out, here)
+    if not page:
+        out.print(f"report: {typed('report', directory.path)} draws it", markup=False, soft_wrap=True)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

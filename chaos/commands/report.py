@@ -50,11 +50,13 @@ def command(run: Path | None, nightly: Path | None, nights: int | None, since: o
 
 def _of_run(run: Path) -> int:
     from chaos.typed import here
+    from checkers.history.conversion import convert_once
     from reports.junit import write_junit
     from reports.page import render
     from reports.terminal import summary
 
     path = RunDirectory.open(run).path
+    convert_once(path)
     render(path)
     write_junit(path)
     summary(path, console(), here)

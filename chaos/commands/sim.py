@@ -25,6 +25,8 @@ from chaos.typed import here
 from workloads.registry import DEFAULT, SCENARIOS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from chaos.runs.batch import Order, Seeded
@@ -56,7 +58,7 @@ def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | 
         "Workload": workload_options(simulated=True),
         "Limits": LIMITS,
         "Batch": ("jobs", "most_unknown"),
-        "Judging and files": ("all_violations", "spark", "root", "label"),
+        "Judging and files": ("all_violations", "spark", "page", "root", "label"),
     },
     epilog="""\b
 Examples:
@@ -77,6 +79,7 @@ lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage."""
 @click.option("--jobs", type=click.IntRange(1, 64), help="Number of processes of a batch. [default: one for each CPU]")
 @click.option("--mutant", metavar="ID", shell_complete=completions.mutants, help="Plant a known bug first.")
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
+@click.option("--page", is_flag=True, help="Of one seed: draw the report of a valid run, too.")
 @click.option(
     "--max-unknown",
     "most_unknown",
@@ -105,6 +108,7 @@ def command(
     jobs: int | None,
     mutant: str | None,
     spark: bool,
+    page: bool,
     all_violations: bool,
     most_unknown: float,
     root: Path,
@@ -117,11 +121,11 @@ def command(
     looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, with a lighter
     load (of appends 7 records a second) unless --rate says otherwise; a batch is a swarm.
     """
-    from chaos.runs.batch import Order
-
     _check(plan_file, seeds, swarm, mutant, flags)
     writable(root)
     if seeds is not None:
+        from chaos.runs.batch import Order
+
         order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"])
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
@@ -131,7 +135,7 @@ def command(
         plan = _drawn(flags, mutant) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
-    return _single(plan, mutant, not all_violations, root, spark, label)
+    return _single(plan, mutant, not all_violations, partial(_conclude, page=page, spark=spark), root, label)
 
 
 def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
@@ -166,8 +170,10 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 # -------------------------------------------------------------------------------------------------------- one seed
 
 
-def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spark: bool, label: str) -> int:
-
+def _single(
+    plan: Plan, mutant: str | None, stop_at_first: bool, conclude: Callable[[Path, Console], int], root: Path, label: str
+) -> int:
+    """Exit code of one seed. conclude: given the run directory, says the verdict and gives the code."""
     from chaos.runs.saved import repeat_of, save
     from chaos.runs.simulation import simulate
 
@@ -178,8 +184,8 @@ def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spa
         result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
         _say_result(say, result, time.monotonic() - began)
         repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
-        directory = save(result, root, repeat, label=label)
-    return _conclude(directory.path, say, spark)
+        directory = save(result, root, repeat, label=label, tables=False)
+    return conclude(directory.path, say)
 
 
 def _say_result(say: Console, result: SimResult, took_s: float) -> None:
@@ -196,14 +202,14 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
         say.print(f"  {line}", markup=False)
 
 
-def _conclude(path: Path, say: Console, spark: bool) -> int:
-    """The page and the table, and Spark's word where it is asked for."""
+def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
+    """The table, the page if something was found or it is asked for, and Spark's word where that is asked for."""
     from chaos.commands.conclusion import conclude
     from chaos.runs.directory import RunDirectory
 
     if spark:
         _spark(path, say)
-    return conclude(RunDirectory(path), keep_data=True)
+    return conclude(RunDirectory(path), keep_data=True, always_page=page)
 
 
 def _spark(path: Path, say: Console) -> None:

@@ -13,21 +13,17 @@ from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import says
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
-from chaos.toolchain.extras import install
 from chaos.typed import lasting
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.anomalies.stuck import of_the_history
 from checkers.findings import to_json as findings_json
+from checkers.history.conversion import convert_once
 from checkers.in_memory import Judgement
 from checkers.verdict import FILE as VERDICT
 from checkers.verdict import FINDINGS, INVALID, METRICS, judge, written
 
 SERIES = "series.json"
-WITHOUT_FILES = (
-    "The replicas' files were not compared, and no Parquet was written: "
-    f"{install('spark')}, then `squall verify` does both."
-)
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
@@ -43,9 +39,10 @@ def save(
     *,
     latest: bool = True,
     label: str = "",
+    tables: bool = True,
 ) -> RunDirectory:
     """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it, or tells that of
-    the directory.
+    the directory. tables: write its history as Parquet as well, where pyarrow is installed; the verdict needs none.
 
     Its verdict may be graver than the result's: the replicas' files are compared as well, now that they are files.
     """
@@ -57,6 +54,8 @@ def save(
         info.update(trouble=None, stopped="the simulation was stopped at the first broken invariant")
     info.update(command=command if isinstance(command, str) else command(directory), simulated=_simulated(result))
     export({**files, INFO: _text(info)}, directory)
+    if tables and find_spec("pyarrow") is not None:
+        convert_once(directory.path)
     if result.judgement is not None:
         _write_judgement(directory.path, result, result.judgement)
     else:
@@ -79,14 +78,9 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
     """Write the findings as Spark would leave them, and the verdict, with the replicas' logs compared."""
-    with_files = find_spec("pyarrow") is not None
-    if with_files:
-        from checkers.history import conversion  # slow to import, and no business of a simulation
-
-        conversion.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))
-    if with_files and whole:
+    if whole:
         compare_run(path, judgement.history.partitions, judgement.history.run)
     # What run.json shows is read from there again.
     findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
@@ -97,11 +91,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     (path / SERIES).write_bytes(_text(judgement.series()))
     troubles = [*judgement.troubles]
     workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
-    if with_files:
-        verdict = judge(path, findings, metrics, troubles=troubles, workload=workload)
-    else:
-        verdict = replace(judgement.verdict, notes=(*judgement.verdict.notes, WITHOUT_FILES), workload=workload.figures)
-        (path / VERDICT).write_bytes(_text(written(path, verdict)))
+    verdict = judge(path, findings, metrics, troubles=troubles, workload=workload, history=judgement.history)
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)

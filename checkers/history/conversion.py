@@ -14,7 +14,6 @@ from typing import Any
 
 from checkers import nemesis_log
 from checkers.history import parser, seal
-from checkers.history.parquet import TableWriter, read_large, read_small, write_small
 from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
@@ -58,6 +57,8 @@ def convert(run_dir: Path) -> Conversion:
 
     A missing history.jsonl is an empty one, and a problem; a missing nemesis.jsonl is a run without faults.
     """
+    from checkers.history.parquet import write_small  # with pyarrow, which most of a simulation's runs never need
+
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
     (folder / CONVERSION).unlink(missing_ok=True)
@@ -91,6 +92,12 @@ def convert(run_dir: Path) -> Conversion:
     return conversion
 
 
+def convert_once(run_dir: Path) -> None:
+    """`convert`, unless it was done before, or there is no history."""
+    if (run_dir / parser.FILE).exists() and not (run_dir / FOLDER / CONVERSION).exists():
+        convert(run_dir)
+
+
 def read_conversion(run_dir: Path) -> Conversion:
     """What `convert` wrote. FileNotFoundError where it did not finish, ValueError where it is of another schema."""
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
@@ -120,6 +127,8 @@ def read_faults(run_dir: Path) -> tuple[list[PlayedFault], Problem | None]:
 
 def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFault]]:
     """The converted history in memory: for the reference finders. Without its `large` tables, for everything else."""
+    from checkers.history.parquet import read_large, read_small
+
     conversion = read_conversion(run_dir)
     history = History(
         run=conversion.run,
@@ -143,6 +152,8 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
 
 def _convert_history(path: Path, folder: Path) -> tuple[History, dict[str, int]]:
     """The rest of the history, and how many rows each large table has."""
+    from checkers.history.parquet import TableWriter
+
     reader = parser.Parser()
     kept = reader.history
     tables = {name: getattr(kept, name) for name in LARGE}
