@@ -170,6 +170,7 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 # -------------------------------------------------------------------------------------------------------- one seed
 
 
+@garbage_waits()  # around the imports, too: what they define stays
 def _single(
     plan: Plan, mutant: str | None, stop_at_first: bool, conclude: Callable[[Path, Console], int], root: Path, label: str
 ) -> int:
@@ -180,11 +181,10 @@ def _single(
     say = console(stderr=True)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {plan.how_many}, {plan.time_s:g} s of load")
     began = time.monotonic()
-    with garbage_waits():
-        result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
-        _say_result(say, result, time.monotonic() - began)
-        repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
-        directory = save(result, root, repeat, label=label, tables=False)
+    result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
+    _say_result(say, result, time.monotonic() - began)
+    repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
+    directory = save(result, root, repeat, label=label, tables=False)
     return conclude(directory.path, say)
 
 
