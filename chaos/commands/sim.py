@@ -122,6 +122,8 @@ def command(
     load (of appends 7 records a second) unless --rate says otherwise; a batch is a swarm.
     """
     _check(plan_file, seeds, swarm, mutant, flags)
+    if page and seeds is not None:
+        raise click.UsageError("--page draws the report of one seed: of a batch, failing runs have one")
     writable(root)
     if seeds is not None:
         from chaos.runs.batch import Order

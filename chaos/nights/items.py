@@ -137,6 +137,8 @@ def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item |
     if cell["runtime"] == EXTERNAL:
         arguments += ["--bootstrap", matrix.bootstrap]
     arguments += flags_of(cell)
+    if cell["runtime"] == "sim":
+        arguments.append("--page")  # a night's report and Allure link to the page of each run
     name = f"{slug(cell)}.{word}.seed{seed}"
     return Item(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name, runs.clients)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import resource
 import signal
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
 from chaos.mutants.swarm import drawn_plan
 from chaos.plans.plan import Plan, read_plan
 from chaos.runs.result import Failure, SimResult
-from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.runs.workers import forked
+from chaos.runtimes.sim.garbage import garbage_stays
 from chaos.typed import lasting
 
 CPU_LIMIT_S = 240
@@ -73,24 +72,22 @@ class Seeded:
 
 
 def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
-    """Results as they come. `jobs` processes; one: this one."""
-    tasks = ((order, seed) for seed in seeds)
-    if jobs == 1:
-        with garbage_waits():
-            yield from map(_one, tasks)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin) as pool:
-        yield from pool.imap_unordered(_one, tasks)
+    """Results as they come, of `jobs` processes at a time. Each is forked with all imports done, simulates up to
+    `workers.SHARE` seeds without collecting garbage, and ends.
+    """
+    from chaos.runs import simulation  # noqa: F401  # not for this process
+    from chaos.runtimes.sim.preload import load_what_comes_late
+
+    load_what_comes_late()
+    with garbage_stays():
+        yield from forked(partial(_one, order), seeds, jobs, _lost)
 
 
-def _begin() -> None:
-    """Ctrl-C is the parent's to handle, and garbage waits as in `garbage_waits`, to the end of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.disable()
+def _lost(seed: int, why: str) -> Seeded:
+    return Seeded(seed, "unknown", None, (), f"{why}, nobody knows of what", 0.0, 0.0, "")
 
 
-def _one(task: tuple[Order, int]) -> Seeded:
-    order, seed = task
+def _one(order: Order, seed: int) -> Seeded:
     try:
         result = limited(order.plan_of(seed), order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None

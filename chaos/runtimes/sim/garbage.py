@@ -1,12 +1,16 @@
-"""When a process that simulates collects garbage: between two simulations, never during one."""
+"""When a process that simulates collects garbage: between two simulations or not at all, never during one."""
 
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_simulated_before = False
+ROOM_MIB = 1024
+"""Of memory that a process may have filled before garbage that stays is collected nevertheless."""
+
+_simulated_before = _stays = False
 
 
 @contextmanager
@@ -25,13 +29,33 @@ def garbage_waits() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def garbage_stays() -> Iterator[None]:
+    """As `garbage_waits`, and between simulations too: for processes that end before memory runs out. They collect as
+    others do from `ROOM_MIB` on.
+    """
+    global _stays
+    before, _stays = _stays, True
+    try:
+        with garbage_waits():
+            yield
+    finally:
+        _stays = before
+
+
 def collect_what_was_left() -> None:
     """Collect the garbage of earlier simulations; called where one begins. Objects older than the first one are never
     searched.
     """
     global _simulated_before
     if _simulated_before:
-        gc.collect()
+        if not _stays or _most_mib() >= ROOM_MIB:
+            gc.collect()
     else:
         gc.freeze()
     _simulated_before = True
+
+
+def _most_mib() -> float:
+    """The most memory that this process ever had at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

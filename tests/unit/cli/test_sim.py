@@ -160,8 +160,38 @@ def test_the_printed_command_repeats_a_single_simulation_exactly(
     assert cli.run(words[1:]) == code
     again = json.loads((tmp_path / "elsewhere/runs/latest/run.json").read_text())
     assert again["simulated"]["digest"] == first["simulated"]["digest"]
-    assert html.escape(first["command"]) in (made / "report.html").read_text()
+    page = made / "report.html"
+    assert page.exists() == (code != 0)
+    if code == 0:
+        assert cli.run(["report", str(made)]) == 0
+    assert html.escape(first["command"]) in page.read_text()
     assert (first["command"] in (made / "junit.xml").read_text()) == (code != 0)
+
+
+def test_a_valid_simulation_says_what_draws_its_page_and_page_draws_it_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["sim", "--seed", "3", "--time", "5"]) == 0
+    made = (tmp_path / "runs/latest").resolve()
+    assert not (made / "report.html").exists()
+    said = re.search(r"^report: (.*) draws it$", capsys.readouterr().out, re.MULTILINE)
+    assert said is not None
+    _, *words = shlex.split(said[1])
+    assert cli.run(words) == 0
+    drawn = (made / "report.html").read_text()
+    assert "VALID" in drawn.upper()
+    assert cli.run(["sim", "--seed", "3", "--time", "5", "--page"]) == 0
+    at_once = (tmp_path / "runs/latest/report.html").read_text()
+    assert "draws it" not in capsys.readouterr().out
+    # All that the page has of the history is on both.
+    assert at_once.count("<svg") == drawn.count("<svg")
+    assert (made / "history/records.parquet").exists()
+
+
+def test_a_batch_draws_no_page_of_what_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["sim", "--seeds", "0..2", "--page"]) == 3
+    assert "--page" in capsys.readouterr().err
 
 
 def test_one_moment_is_one_number_in_banner_verdict_story_and_page(

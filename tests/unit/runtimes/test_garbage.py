@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from chaos.runtimes.sim import garbage
-from chaos.runtimes.sim.garbage import collect_what_was_left, garbage_waits
+from chaos.runtimes.sim.garbage import collect_what_was_left, garbage_stays, garbage_waits
 
 
 class Cycle:
@@ -49,3 +49,17 @@ def test_what_one_simulation_left_is_gone_when_the_next_one_has_begun(monkeypatc
         assert left() is not None
         collect_what_was_left()
         assert left() is None
+
+
+@pytest.mark.parametrize(("most_mib", "stays"), [(500.0, True), (2000.0, False)])
+def test_it_stays_where_the_process_ends_soon_unless_it_fills_the_memory(
+    most_mib: float, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "_simulated_before", True)
+    monkeypatch.setattr(garbage, "_most_mib", lambda: most_mib)
+    with garbage_stays():
+        left = weakref.ref(Cycle())
+        collect_what_was_left()
+        assert (left() is not None) is stays
+    collect_what_was_left()
+    assert left() is None

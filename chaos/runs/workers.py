@@ -1,0 +1,117 @@
+"""Processes that work side by side, forked from this one: what it has imported, they have.
+
+A worker gets its share of the tasks with the fork, sends each result through a pipe, and ends. So nothing needs a queue
+or a thread, memory that nobody collects goes with its process, and a worker that dies takes one task with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Generic, TypeVar
+
+from chaos.interrupts import ENDING
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+SHARE = 25
+"""Tasks of one process at most."""
+FAILED = 1
+
+
+@dataclass(slots=True)
+class _Worker(Generic[Task]):
+    pid: int
+    tasks: deque[Task]
+    """Those without a result yet, in the order of the work."""
+
+
+def forked(
+    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int, died: Callable[[Task, str], Result]
+) -> Iterator[Result]:
+    """The result of `work` for each task, as they come, from at most `jobs` processes at a time.
+
+    What `work` raises ends its process. died: gives the result of a task whose process ended; told why, in words. The
+    other tasks of that process go to another one. If the iteration ends early, so do the processes.
+    """
+    left = deque(tasks)
+    workers: dict[Connection, _Worker[Task]] = {}
+    try:
+        while left or workers:
+            while left and len(workers) < jobs:
+                # Ever smaller ones: towards the end nobody waits long for the last process.
+                count = min(SHARE, max(1, len(left) // (2 * jobs)) if jobs > 1 else len(left))
+                share = deque(left.popleft() for _ in range(count))
+                results, pid = _fork(work, share, [*workers])
+                workers[results] = _Worker(pid, share)
+            for ready in wait([*workers]):
+                assert isinstance(ready, Connection)
+                try:
+                    result = ready.recv()
+                except EOFError:
+                    worker = workers.pop(ready)
+                    why = _ended(ready, worker.pid)
+                    if worker.tasks:
+                        yield died(worker.tasks.popleft(), why)
+                        left.extendleft(reversed(worker.tasks))
+                else:
+                    workers[ready].tasks.popleft()
+                    yield result
+    finally:
+        for results, worker in workers.items():
+            os.kill(worker.pid, signal.SIGKILL)
+            _ended(results, worker.pid)
+
+
+def _fork(
+    work: Callable[[Task], Result], share: Iterable[Task], others: Iterable[Connection]
+) -> tuple[Connection, int]:
+    """Start a process. others: results of those that run already, which are no business of this one."""
+    results, sent = Pipe(duplex=False)
+    with _held_back():
+        pid = os.fork()
+        if pid == 0:
+            code = FAILED
+            try:
+                # Ending is the parent's to order: one Ctrl-C in a terminal meets all of its processes.
+                for number in ENDING:
+                    signal.signal(number, signal.SIG_IGN)
+                for each in (results, *others):
+                    each.close()
+                for task in share:
+                    sent.send(work(task))
+                code = 0
+            except BrokenPipeError:
+                pass  # the parent is gone
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                # Not `sys.exit`: what the parent had not flushed, and what it does at its end, is the parent's.
+                os._exit(code)
+    sent.close()
+    return results, pid
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Inside, no signal to end arrives: a process just forked would take it for the parent's."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended(results: Connection, pid: int) -> str:
+    """Wait for a process that ends, and say how it did."""
+    results.close()
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return f"its process was ended by {signal.Signals(-code).name}" if code < 0 else f"its process ended with {code}"
