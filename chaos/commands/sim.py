@@ -174,9 +174,9 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 
 @garbage_waits()  # around the imports, too: what they define stays
 def _single(
-    plan: Plan, mutant: str | None, stop_at_first: bool, conclude: Callable[[Path, Console], int], root: Path, label: str
+    plan: Plan, mutant: str | None, stop_at_first: bool, end: Callable[[Path, Console], int], root: Path, label: str
 ) -> int:
-    """Exit code of one seed. conclude: given the run directory, says the verdict and gives the code."""
+    """Exit code of one seed. end: given the run directory, says the verdict and gives the code."""
     from chaos.runs.saved import repeat_of, save
     from chaos.runs.simulation import simulate
 
@@ -187,7 +187,7 @@ def _single(
     _say_result(say, result, time.monotonic() - began)
     repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
     directory = save(result, root, repeat, label=label, tables=False)
-    return conclude(directory.path, say)
+    return end(directory.path, say)
 
 
 def _say_result(say: Console, result: SimResult, took_s: float) -> None:
