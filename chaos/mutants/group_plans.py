@@ -59,10 +59,13 @@ def group_plan(
     load: Mapping[str, Any] = GROUPS_LOAD,
     settings: Mapping[str, str] | None = None,
     workload: Values | None = None,
+    to: Sequence[int] = (),
+    sends_s: float = 0.0,
     **plan: Any,
 ) -> Plan:
     """A small cluster under these acts of members, a record to one partition after the other, and these faults. The
-    load goes on for `time_s`.
+    load goes on for `time_s`. `to`: the partitions that get any records; empty: all. `sends_s`: records are sent for so
+    long; 0: all the time.
     """
     table = {**load, **(workload or {})}
     return hunt_plan(
@@ -71,20 +74,22 @@ def group_plan(
         settings={**COORDINATED, **OF_GROUPS, **(settings or {})},
         bare=True,
         workload=table,
-        operations=sorted([*records(seed, table, time_s), *(list(each) for each in acts)]),
+        operations=sorted([*records(seed, table, sends_s or time_s, to), *(list(each) for each in acts)]),
         time_s=time_s,
         **plan,
     )
 
 
-def records(seed: int, table: Mapping[str, Any], until_s: float) -> list[list[Any]]:
+def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[int]) -> list[list[Any]]:
     """What producers send, one partition after the other, with times that depend on the seed."""
+    to = to or range(table["partitions"])
     rng = Random(repr((seed, "hunt", "records")))
     found: list[list[Any]] = []
     interval_s = 1 / table["rate"]
     for number in range(int(until_s * table["rate"])):
         at_s = round((number + rng.random()) * interval_s, 3)
-        found.append([at_s, number % table["producers"], SEND, number % table["partitions"], BYTES])
+        if at_s < until_s:  # rounding may have brought it there
+            found.append([at_s, number % table["producers"], SEND, to[number % len(to)], BYTES])
     return found
 
 

@@ -49,12 +49,16 @@ from chaos.mutants import (
     m36_window_of_one,
     m37_answers_before_commit,
     m37b_stable_offset_off_by_one,
+    m38_offsets_materialize_late,
+    m40_not_unloaded,
     m41_offsets_expire_at_once,
     m45_duplicate_instance_unfenced,
+    m46_commits_what_it_prefetched,
     m47_followers_answer_epochs,
     m48_stable_offset_goes_back,
     m49_partitions_in_memory,
     m50_commit_told_as_failed,
+    m52_aborts_missed_by_groups,
     m53_batches_outlive_truncation,
     m54_offset_zero,
     m55_slow_readers_skip,
@@ -75,6 +79,9 @@ from chaos.mutants import (
     m71_checkpoint_ahead,
     m72_aborted_of_old_segments,
     m73_unstable_offsets_told,
+    m75_pending_offsets_in_memory,
+    m76_first_segment_alone,
+    m78_rebalance_waits_forever,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -127,12 +134,16 @@ _ALL: tuple[Mutant, ...] = (
     m36_window_of_one.MUTANT,
     m37_answers_before_commit.MUTANT,
     m37b_stable_offset_off_by_one.MUTANT,
+    m38_offsets_materialize_late.MUTANT,
+    m40_not_unloaded.MUTANT,
     m41_offsets_expire_at_once.MUTANT,
     m45_duplicate_instance_unfenced.MUTANT,
+    m46_commits_what_it_prefetched.MUTANT,
     m47_followers_answer_epochs.MUTANT,
     m48_stable_offset_goes_back.MUTANT,
     m49_partitions_in_memory.MUTANT,
     m50_commit_told_as_failed.MUTANT,
+    m52_aborts_missed_by_groups.MUTANT,
     m53_batches_outlive_truncation.MUTANT,
     m54_offset_zero.MUTANT,
     m55_slow_readers_skip.MUTANT,
@@ -153,6 +164,9 @@ _ALL: tuple[Mutant, ...] = (
     m71_checkpoint_ahead.MUTANT,
     m72_aborted_of_old_segments.MUTANT,
     m73_unstable_offsets_told.MUTANT,
+    m75_pending_offsets_in_memory.MUTANT,
+    m76_first_segment_alone.MUTANT,
+    m78_rebalance_waits_forever.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

@@ -9,9 +9,16 @@ from chaos.mutants import find, select
 from chaos.mutants.hunt import sound
 
 FOUND = {
+    "38": 0,
+    "40": 0,
     "41": 0,
     "45": 0,
+    "46": 0,
+    "52": 0,
     "73": 1,
+    "75": 0,
+    "76": 0,
+    "78": 0,
 }
 """Mutant to a seed whose plan shows it. What a seed comes to moves with the broker's timing: then the hunt names
 another one.

@@ -1,0 +1,55 @@
+"""KAFKA-17507: a marker is answered before the offsets of its transaction are the group's position.
+
+Kafka's coordinator put that off to another thread from 2.0 on. The next transaction of the same producer could begin
+meanwhile, and its offsets, which nobody had decided on, were then taken for those of the one before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.replicas.hosted import Hosted
+
+LATE_S = 0.3
+
+
+def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+    """Later, whatever has become pending by then."""
+    assert self._start_soon is not None
+    self._start_soon(_later, self, h, producer_id, commit, at)
+
+
+async def _later(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+    await self._env.sleep(LATE_S)
+    _SOUND(self, h, producer_id, commit, at)
+
+
+_SOUND = GroupCoordinator.transaction_ended
+
+
+def plan(seed: int) -> Plan:
+    """Transactions follow each other closely, and some are aborted."""
+    rng = draw(seed, "38")
+    acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), n % 2, ABORT) for n in range(6)]
+    return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"rate": 20})
+
+
+MUTANT = Mutant(
+    id="38",
+    name="offsets-materialize-late",
+    title="answers a marker before the offsets of its transaction count, and then counts what is pending by then",
+    source="KAFKA-17507",
+    replaces=(Replaced(GroupCoordinator, "transaction_ended", transaction_ended),),
+    expected=("uncommitted-offset", "eos-loss", "lost-position"),
+    faults=(),
+    plan=plan,
+    group=GROUPS,
+    load="pipeline",
+)

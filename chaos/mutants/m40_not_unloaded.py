@@ -1,0 +1,50 @@
+"""KAFKA-4362: a broker that has lost a partition of __consumer_offsets goes on as the coordinator of its groups.
+
+Members that had found it before were told that all was well. Those that found the new coordinator were a second group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replicas.coordinators import group_coordinator
+from broker.replicas.coordinators.coordinator_log import is_led_anew as _sound
+from chaos.mutants.group_plans import BYTES, GROUP, SEND, group_plan
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.replicas.coordinators.coordinator_log import L
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+
+def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:
+    """Nothing is unloaded before it is led again."""
+    return h.state.is_leader and _sound(replicas, h, shards, unload)
+
+
+def plan(seed: int) -> Plan:
+    """The coordinator dies and comes back: its successor resigns. One member has nothing to commit, so that it does not
+    notice.
+    """
+    rng = draw(seed, "40")
+    down = fault(rng.uniform(1.5, 2.5), rng.uniform(0.8, 1.2), "kill", GROUP)
+    early = [[0.3, 0, SEND, 1, BYTES]]
+    return group_plan(seed, [down], early, time_s=10.0, settings=REBALANCING, workload={"partitions": 2}, to=(0,))
+
+
+MUTANT = Mutant(
+    id="40",
+    name="not-unloaded",
+    title="goes on as the coordinator of groups whose partition another broker leads",
+    source="KAFKA-4362",
+    replaces=(Replaced(group_coordinator, "is_led_anew", is_led_anew),),
+    expected=("dual-ownership",),
+    faults=("kill",),
+    plan=plan,
+    group=GROUPS,
+)

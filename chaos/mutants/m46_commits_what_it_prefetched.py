@@ -1,0 +1,47 @@
+"""KAFKA-2942, a bug of a client and not of a broker: it commits what it has fetched and its application has not got.
+
+The one planted bug of our own client: the checks must tell a consumer that skips from a broker that loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from chaos.mutants.group_plans import LEAVE, act, group_plan
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
+from workloads.subscriber import Subscriber
+
+
+async def commit(self: Subscriber, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+    """Up to where it has fetched."""
+    for part in self.reader.consumer._parts.values():
+        part.returned = part.position
+    return await _SOUND(self, why, only)
+
+
+_SOUND = Subscriber.commit
+
+
+def plan(seed: int) -> Plan:
+    """Members that commit by the clock go in good order, again and again."""
+    rng = draw(seed, "46")
+    acts = [act(1.5 + 0.7 * n + rng.uniform(0.0, 0.5), n % 2, LEAVE, 0.3) for n in range(6)]
+    workload = {"auto_commit": True, "rate": 40, "poll_pause_ms": 150}
+    return group_plan(seed, [], acts, time_s=6.0, workload=workload)
+
+
+MUTANT = Mutant(
+    id="46",
+    name="commits-what-it-prefetched",
+    title="is sound; its client commits what it has fetched before the application gets it",
+    source="KAFKA-2942",
+    replaces=(Replaced(Subscriber, "commit", commit),),
+    expected=("commit-ahead",),
+    faults=(),
+    plan=plan,
+    group=GROUPS,
+)

@@ -1,0 +1,47 @@
+"""Redpanda #10669, PR 10670 (2023): a group's part of an abort went to the wrong coordinator.
+
+What was pending stayed so, and the next transaction of the same producer that committed took it along.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.replicas.hosted import Hosted
+
+
+def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+    """Of commits alone."""
+    if commit:
+        _SOUND(self, h, producer_id, commit, at)
+
+
+_SOUND = GroupCoordinator.transaction_ended
+
+
+def plan(seed: int) -> Plan:
+    """An instance that has several partitions aborts a transaction; those of the others go on."""
+    rng = draw(seed, "52")
+    acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), 0, ABORT) for n in range(6)]
+    return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"instances": 1, "partitions": 4})
+
+
+MUTANT = Mutant(
+    id="52",
+    name="aborts-missed-by-groups",
+    title="leaves the offsets of an aborted transaction pending, and counts them with the next commit of its producer",
+    source="Redpanda #10669, PR 10670 (2023)",
+    replaces=(Replaced(GroupCoordinator, "transaction_ended", transaction_ended),),
+    expected=("uncommitted-offset", "eos-loss", "stuck-group", "stuck-consumer"),
+    faults=(),
+    plan=plan,
+    group=GROUPS,
+    load="pipeline",
+)

@@ -1,0 +1,51 @@
+"""Redpanda #6326, PR 6785 (2022): the offsets of an open transaction are known to the coordinator's memory alone.
+
+When another coordinator took over, offsets were gone that it had acknowledged, and the transaction committed without
+them.
+"""
+
+from __future__ import annotations
+
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
+from chaos.mutants.group_plans import PIPELINE, PIPELINE_LOAD, act, group_plan
+from chaos.mutants.hunt_plans import Values, draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def _serve(self: GroupCoordinator, shard: HostedGroups) -> None:
+    """Without what is pending in the log."""
+    shard.machine.ledger.pending.clear()
+    _SOUND(self, shard)
+
+
+_SOUND = GroupCoordinator._serve
+
+
+def plan(seed: int) -> Plan:
+    """An instance crashes once it has committed, and the coordinator dies while the markers of that are late."""
+    rng = draw(seed, "75")
+    at_s = rng.uniform(1.5, 2.0)
+    late: Values = {"act": "delay", "api": "WriteTxnMarkers", "delay_ms": 2500, "count": 0, "side": "both"}
+    faults = [
+        fault(at_s, 1.5, "protocol", "all", **late),
+        fault(at_s + rng.uniform(0.7, 0.9), 2.0, "kill", PIPELINE),
+    ]
+    crash = act(at_s + 0.1, 0, "crash ended", 0.2)
+    settings = {"transaction.state.log.num.partitions": "3"}
+    workload = {"instances": 1}
+    return group_plan(seed, faults, [crash], time_s=7.0, load=PIPELINE_LOAD, settings=settings, workload=workload)
+
+
+MUTANT = Mutant(
+    id="75",
+    name="pending-offsets-in-memory",
+    title="forgets the offsets of open transactions when another coordinator takes over",
+    source="Redpanda #6326, PR 6785 (2022)",
+    replaces=(Replaced(GroupCoordinator, "_serve", _serve),),
+    expected=("lost-position", "eos-duplicate"),
+    faults=("protocol", "kill"),
+    plan=plan,
+    group=GROUPS,
+    load="pipeline",
+)
