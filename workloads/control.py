@@ -105,6 +105,7 @@ class Handle:
         """Its next process becomes a zombie: it stands still inside a transaction, until `wake`."""
         found = self._haunts[who] = Haunt()
         self.bell()
+        self._tell()
         return found
 
     def wake(self, who: int) -> None:
@@ -125,6 +126,10 @@ class Handle:
     def is_haunted(self) -> bool:
         """Whether a zombie stands still whose successor has done nothing yet: it should not wait for anything."""
         return any(haunt.zombie >= 0 and not haunt.transactions for haunt in self._haunts.values())
+
+    async def summoned(self, end: trio.Event) -> None:
+        """Until its next process is to become a zombie, or all is over."""
+        await self._until(lambda: self.wanted is not None, end)
 
     def took_over(self, process: int) -> None:
         """A process of this client has got the transactional id."""
@@ -195,8 +200,8 @@ class Controls:
     desk: Desk | None = None
     """None: of a load that nobody records."""
 
-    def __init__(self, producers: int, readers: int, transactional: int = 0) -> None:
-        """`transactional`: so many of the producers, the first ones, have a transactional id."""
+    def __init__(self, producers: int, readers: int, zombies: Sequence[int] = ()) -> None:
+        """`zombies`: numbers of the producers of which zombies can be made."""
         self.producers = [Handle(f"producer {number}") for number in range(producers)]
-        self.transactional = self.producers[:transactional]
+        self.zombies = tuple(zombies)
         self.readers = [Handle(f"reader {number}") for number in range(readers)]

@@ -79,17 +79,12 @@ class Traffic(NamedTuple):
     """Produce requests on a connection that wait for their answer."""
     mean_bytes: float
     """Of a record's value."""
-    transactional_ids: tuple[str, ...] = ()
-    """Of its producers, the first ones, in order: zombies can be made of these."""
+    ids: tuple[str, ...] = ()
+    """All transactional ids; none: it has no transactions."""
+    zombies: tuple[int, ...] = ()
+    """Numbers of the producers of which zombies can be made: each has a transactional id."""
     groups: tuple[str, ...] = ()
     """The consumer groups that it has."""
-    member_ids: tuple[str, ...] = ()
-    """Transactional ids of members of its groups: more of them, of which no zombies can be made."""
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """All transactional ids; none: it has no transactions."""
-        return *self.transactional_ids, *self.member_ids
 
 
 class SwarmGround(NamedTuple):

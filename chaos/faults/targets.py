@@ -57,8 +57,8 @@ class Clients(NamedTuple):
 
     producers: int
     readers: int
-    transactional: int
-    """So many of the producers, the first ones, have a transactional id."""
+    zombies: Sequence[int]
+    """Numbers of the producers of which zombies can be made."""
 
 
 class Coordinated(NamedTuple):
@@ -189,17 +189,18 @@ def check_feasible(
 
 
 def check_clients(target: str, clients: Clients, here: str, *, transactional: bool) -> None:
-    """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one with a transactional
-    id is meant.
+    """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one of which a zombie can
+    be made is meant.
     """
     kind, argument = check_target(here, target)
     if kind not in CLIENT_TARGETS:
         return
-    have = clients.readers if kind == "reader" else clients.transactional if transactional else clients.producers
-    if argument and int(argument) >= have:
-        whose = " with a transactional id" if transactional and kind == "producer" else ""
-        named = f"{kind}:0" if have == 1 else f"{kind}:0 to {kind}:{have - 1}"
-        raise FaultError(f"{here}: there is no {target}: the workload has {named if have else f'no {kind}'}{whose}")
+    zombie = transactional and kind == "producer"
+    have = clients.zombies if zombie else range(clients.readers if kind == "reader" else clients.producers)
+    if argument and int(argument) not in have:
+        named = "" if not have else f"{kind}:{have[0]}" if len(have) == 1 else f"{kind}:{have[0]} to {kind}:{have[-1]}"
+        whose = " with a transactional id" if zombie else ""
+        raise FaultError(f"{here}: there is no {target}: the workload has {named or f'no {kind}'}{whose}")
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:

@@ -181,9 +181,8 @@ def _of_fault(
 def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
     """What is wrong with a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
-    ids = len(traffic.transactional_ids)
-    transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and ids > 0
-    clients = Clients(traffic.producers, traffic.readers, ids)
+    transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
+    clients = Clients(traffic.producers, traffic.readers, traffic.zombies)
     return _refused(check_clients, planned.target, clients, here, transactional=transactional)
 
 
@@ -213,7 +212,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         replicas,
         plan.upgrade_to,
         transactional=bool(traffic.ids),
-        zombies=bool(traffic.transactional_ids),
+        zombies=bool(traffic.zombies),
         groups=bool(traffic.groups),
     )
     if why := kind.refuse(fault.params, setting):

@@ -79,7 +79,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     if kinds is None:
         drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
         drawn += tuple(name for name in KINDS if bare.upgrade_to and _needs_second_version(name))
-        drawn += () if external else of_transactions(bare.workload.traffic().transactional_ids)
+        drawn += () if external else of_transactions(bare.workload.traffic().zombies)
         try:
             faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s, count=count)
         except FaultError:

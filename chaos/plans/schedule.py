@@ -27,9 +27,9 @@ QUIET_END_S = 3.0
 """No fault lasts into the last seconds of the load: the history should show the recovery."""
 
 
-def of_transactions(ids: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that are drawn without being asked for where a workload has these transactional ids."""
-    return tuple(kind.name for kind in KINDS.values() if ids and Trait.NEEDS_TRANSACTIONS in kind.traits)
+def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
+    """The kinds that are drawn without being asked for where zombies can be made of these producers of a workload."""
+    return tuple(kind.name for kind in KINDS.values() if zombies and Trait.NEEDS_TRANSACTIONS in kind.traits)
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     `workload`: None: the seed draws it.
     """
     values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
-    late = bool(SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic().transactional_ids)
+    traffic = SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic()
+    late = bool(traffic.ids) and not traffic.groups
     share, scenes = (LATE_SHARE, LATE_SCENES) if late else (SCENE_SHARE, SCENES)
     if rng_for(seed, "swarm", "scene").random() < share and time_s is None:
         rng = rng_for(seed, "swarm", "the scene")
@@ -77,6 +78,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
     replicas, traffic = load.replication_factor, load.traffic()
+    if not traffic.zombies:
+        kinds = tuple(name for name in kinds if name not in of_transactions((0,)))
     names = Coordinated(traffic.ids, traffic.groups)
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
@@ -187,7 +190,7 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
     """Kinds for transactional producers only, of some seeds. Other workloads' seeds keep their plans."""
-    found = of_transactions(scenario().traffic().transactional_ids)  # type: ignore[call-arg]
+    found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 
 

@@ -332,7 +332,7 @@ class Run:
             recorder=recorder,
             counters=counters,
             stop=trio.Event(),
-            controls=Controls(traffic.producers, traffic.readers, len(traffic.transactional_ids)),
+            controls=Controls(traffic.producers, traffic.readers, traffic.zombies),
             envs=self.env,
             acknowledged=self._eyes.acknowledged if self._eyes else None,
             operations=of_the_run(self.plan),

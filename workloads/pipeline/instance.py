@@ -2,12 +2,13 @@
 
 One recorded process after the other, all with the same transactional id. Each poll that brings something is a
 transaction: an output for each input, the offsets, the end. A process whose transaction came to an unknown end is never
-used again.
+used again. A zombie stands still inside its only transaction, heartbeats included, so that its group gives away what it
+owned; its successor takes over its transactional id meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -25,6 +26,7 @@ from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
 from workloads.client.settings import ProducerSettings
 from workloads.client.transactions import NotDone, Transactions
+from workloads.control import Haunt
 from workloads.group_notes import Identity as Member
 from workloads.group_progress import Agenda, Progress
 from workloads.pipeline.steps import ABORT, ENDED, ENDING, LEAVE, OFFSETS, PAUSE, POLLED, SENT, Step, transactional_id
@@ -81,19 +83,34 @@ class Instance:
     async def run(self) -> None:
         """Until readers may end, and the last transaction has ended."""
         pause_s = SUCCESSOR_PAUSE_S
-        while not self._end.is_set():
-            self._absent_s = 0.0
-            done = await self._mortal()
-            pause_s = SUCCESSOR_PAUSE_S if done else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
-            await self._rest(self._absent_s or pause_s)
+        async with trio.open_nursery() as nursery:
+            while not self._end.is_set():
+                self._absent_s = 0.0
+                if (haunt := self._handle.wanted) is not None:
+                    done = await nursery.start(self._haunting, haunt)
+                else:
+                    done = await self._mortal()
+                pause_s = SUCCESSOR_PAUSE_S if done else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
+                with self._env.timeout(self._absent_s or pause_s):
+                    await self._end.wait()
 
-    async def _mortal(self) -> bool:
-        """One process, which may be made to crash. Whether it committed anything."""
+    async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[bool]) -> None:
+        """One process that becomes a zombie. From when it stands still its successor lives beside it."""
+        await self._mortal(haunt, lambda: task_status.started(True))
+        haunt.over = True
+        if haunt.zombie < 0:
+            task_status.started(False)  # it never came to stand still
+
+    async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> bool:
+        """One process, which may be made to crash. Whether it committed anything.
+
+        follow: called when the zombie that it is to become stands still.
+        """
         scope = trio.CancelScope()
-        life = _Life(self._env, self._around, self._settings, self._number, self._progress)
+        life = _Life(self._env, self._around, self._settings, self._number, self._progress, zombie=haunt is not None)
         self._handle.began(life.process, scope)
         with scope:
-            await life.run(partial(self._live, life))
+            await life.run(partial(self._live, life) if haunt is None else partial(self._haunt, life, haunt, follow))
         self._handle.over(scope)
         life.over = True
         if scope.cancelled_caught or life.crashed:
@@ -103,15 +120,30 @@ class Instance:
         self._around.recorder.flush()
         return life.committed > 0
 
+    async def _haunt(self, life: _Life, haunt: Haunt, follow: Callable[[], None]) -> None:
+        if not await life.begin():
+            return
+        self._handle.took_over(life.process)
+
+        async def still() -> None:
+            follow()
+            await self._handle.stand_still(haunt, life.process, self._end)
+
+        await life.haunt(haunt, still, self._end)
+        await self._leave(life)
+
     async def _live(self, life: _Life) -> None:
         if not await life.begin():
             return
+        self._handle.took_over(life.process)
         due: Step | None = None
-        while not life.is_over and not self._end.is_set():
+        while not life.is_over and not self._end.is_set() and self._handle.wanted is None:
             await self._handle.going(self._end)
             now = self._env.mono()
             self._agenda.skip(now)
-            if due is None and self._agenda.due_at <= now:
+            # The successor of a zombie waits for nothing, and does not go before it has done a transaction.
+            haunted = self._handle.is_haunted
+            if due is None and self._agenda.due_at <= now and not haunted:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
                 await self._rest(due.number / 1000)
@@ -121,12 +153,18 @@ class Instance:
                 break
             else:
                 self._handle.done += 1
+                ended = life.ended
                 try:
                     due = None if await life.transform(due) else due
                 except _Crash:
                     assert due is not None
                     life.crashed, self._absent_s = True, max(due.number, 1) / 1000
                     return
+                if life.ended > ended:
+                    self._handle.ended_one()
+        await self._leave(life)
+
+    async def _leave(self, life: _Life) -> None:
         if life.subscriber.out:
             life.subscriber.member.hear()
         else:
@@ -134,15 +172,23 @@ class Instance:
                 await life.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
+        """For so long, but no longer than until a zombie is wanted, or all is over."""
         with self._env.timeout(for_s):
-            await self._end.wait()
+            await self._handle.summoned(self._end)
 
 
 class _Life:
     """One process of an instance."""
 
     def __init__(
-        self, env: Env, around: Surroundings, settings: InstanceSettings, number: int, progress: Progress
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: InstanceSettings,
+        number: int,
+        progress: Progress,
+        *,
+        zombie: bool,
     ) -> None:
         self._env, self._settings = env, settings
         self._recorder, self._counters, self._acknowledged = around.recorder, around.counters, around.acknowledged
@@ -153,6 +199,7 @@ class _Life:
             "request_timeout_ms": client_settings.request_timeout_ms,
             "generation": settings.generation,
             "member": number,
+            **({"zombie": True} if zombie else {}),
         }
         self.process = self._recorder.process("producer", VERSION, about, zone=zone.name)
         self.subscriber = Subscriber(env, zone, self._recorder, self._counters, settings.subscriber, progress.moved)
@@ -176,6 +223,8 @@ class _Life:
         """Outputs without an outcome yet."""
         self.committed = 0
         """Transactions."""
+        self.ended = 0
+        """Transactions that came to the end that it asked for."""
         self.crashed = self.over = self._finished = False
 
     @property
@@ -246,6 +295,7 @@ class _Life:
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
         self._falls(due, ENDED)
+        self.ended += ended.status is Status.OK
         self._finished = ended.status is not Status.OK or bool(self._producer.retired)
         if how == "commit" and not self._finished:
             self.committed += 1
@@ -255,12 +305,98 @@ class _Life:
     async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[Status]) -> None:
         """An output for each input. Raises NotDone."""
         for place, source in inputs:
-            output = self._settings.outputs[place[1] % len(self._settings.outputs)]
+            output = self._output(place)
             await self._producer.enlist(output)
             if self._producer.retired:
                 break
             self._send(txn, output, source, outcomes)
         await self._producer.flushed()
+
+    def _output(self, place: Place) -> Place:
+        return self._settings.outputs[place[1] % len(self._settings.outputs)]
+
+    # --------------------------------------------------------------------------------------------------- zombies
+
+    async def haunt(self, haunt: Haunt, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
+        """A zombie's only transaction: it writes its first output, stands still, and then goes on as if nothing had
+        happened. `still`: stands still until it is woken. `end`: nothing is waited for any more.
+
+        No input gets two outputs. Whoever has been replaced asks for a commit, whatever comes of the rest. Else it is
+        an application as any other: it asks for an abort where not all was done.
+        """
+        gathered = await self._gather(end)
+        if gathered is None:
+            return
+        inputs, at, who = gathered
+        recorder, identity, outcomes = self._recorder, self._producer.identity, list[Status]()
+        txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
+        stood = whole = False
+        try:
+            # All that generation V1 has to ask for, so that nobody but partitions and groups fences what comes later.
+            for place, _ in inputs:
+                await self._producer.enlist(self._output(place))
+            await self._transactions.add_offsets(self.subscriber.member.coordination.group)
+            self._send(txn, self._output(inputs[0][0]), inputs[0][1], outcomes)
+            await self._producer.flushed()
+            if stood := outcomes == [Status.OK]:
+                self.subscriber.member.halt(still=True)
+                await still()
+                whole = await self._go_on(txn, haunt, inputs, outcomes, at, who)
+        except NotDone as failure:
+            await self._producer.flushed()
+            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            return
+        how = "commit" if stood and (whole or haunt.successor >= 0) else "abort"
+        recorder.ask_end(self.process, txn, how)
+        recorder.flush()
+        if stood:
+            haunt.tries(end=True)
+        ended = await self._producer.end(commit=how == "commit")
+        haunt.told.append(f"end {ended.error or 'ok'}")
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
+        recorder.flush()
+
+    async def _gather(self, end: trio.Event) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
+        """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
+        None where it shall not go on.
+        """
+        inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), Sender()
+        while not self.is_over and not end.is_set():
+            polled = await self.subscriber.poll()
+            who = self.subscriber.member.who
+            if inputs and who != read_as:
+                self.subscriber.rewind()
+                inputs, at = [], {}
+                continue
+            read_as = who
+            inputs += [(got.place, value) for got in polled.fetched for value in _values(got)]
+            at |= {got.place: got.position for got in polled.fetched if got.records}
+            if len(inputs) > 1 and who.generation >= 0:
+                return inputs, at, who
+        return None
+
+    async def _go_on(
+        self,
+        txn: int,
+        haunt: Haunt,
+        inputs: Sequence[tuple[Place, int]],
+        outcomes: list[Status],
+        at: Mapping[Place, int],
+        who: Sender,
+    ) -> bool:
+        """What a zombie does once it is awake, but for the end: outputs of all other inputs, and the offsets. Whether
+        all was done.
+        """
+        for place, source in inputs[1:]:
+            if self._producer.retired:
+                break
+            haunt.tries()
+            self._send(txn, self._output(place), source, outcomes)
+            await self._producer.flushed()
+            haunt.told.append(f"send {outcomes[-1].name.lower()}")
+        offsets = await self._commit_offsets(txn, at, who)
+        haunt.told.append(f"offsets {offsets.error or 'ok'}")
+        return outcomes == [Status.OK] * len(inputs) and offsets.status is Status.OK
 
     async def _commit_offsets(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
         """Raises NotDone."""

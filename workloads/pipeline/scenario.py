@@ -101,9 +101,16 @@ class PipelineLoad(Scenario):
             settings.acks,
             settings.max_in_flight,
             self.record_bytes,
-            groups=(GROUP,),
-            member_ids=tuple(map(transactional_id, range(self.instances))),
+            tuple(map(transactional_id, range(self.instances))),
+            self._zombies(),
+            (GROUP,),
         )
+
+    def _zombies(self) -> tuple[int, ...]:
+        """An instance that owns no partition has no transaction in which it could stand still."""
+        if self.instances > self.partitions:
+            return ()
+        return tuple(range(self.producers, self.producers + self.instances))
 
     @classmethod
     def brokers(cls, nodes: int) -> dict[str, str]:

@@ -105,6 +105,7 @@ class TransactionsLoad(Scenario):
             settings.max_in_flight,
             self.record_bytes,
             tuple(map(transactional_id, range(self.producers))),
+            tuple(range(self.producers)),
         )
 
     @classmethod
@@ -212,7 +213,7 @@ class TransactionsLoad(Scenario):
             self.transaction_timeout_ms,
             self.generation,
             self.draw(),
-            self.traffic().transactional_ids,
+            self.traffic().ids,
             self.level,
         )
         async with trio.open_nursery() as nursery:

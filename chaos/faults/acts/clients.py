@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chaos.faults.kind import Trait
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved, check_target
@@ -14,8 +16,9 @@ def handle_of(stage: Stage, p: Played) -> Handle:
     if stage.clients is None:
         raise Unresolved("there is no workload")
     all_of, whose = stage.clients.producers if kind == "producer" else stage.clients.readers, ""
+    numbers: Sequence[int] = range(len(all_of))
     if Trait.NEEDS_TRANSACTIONS in p.fault.traits:
-        all_of, whose = stage.clients.transactional, " with a transactional id"
-    if number and int(number) >= len(all_of):
-        raise Unresolved(f"there is no {kind} {number}{whose}: the workload has {len(all_of)}")
-    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)
+        numbers, whose = stage.clients.zombies, " with a transactional id"
+    if number and int(number) not in numbers:
+        raise Unresolved(f"there is no {kind} {number}{whose}: the workload has {len(numbers)}")
+    return all_of[int(number) if number else stage.rng(p, "target").choice(numbers)]

@@ -55,11 +55,11 @@ def _seen(haunt: Haunt) -> dict[str, object]:
 
 
 def refuse(params: Params, setting: Setting) -> str:
-    """Only transactional ids are taken over."""
+    """Only transactional ids are taken over, and only who has something to write stands still inside a transaction."""
     if setting.zombies:
         return ""
     if setting.transactional:
-        return "the workload's transactional producers are members of a group, and no zombie takes over a member"
+        return "the workload has fewer partitions than instances, and one that owns none has no transaction to stand in"
     return "the workload has no transactional producers"
 
 

@@ -14,6 +14,8 @@ from chaos.plans.schedule import DEFAULT_KINDS
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import SimResult
 from chaos.runs.simulation import simulate
+from checkers.history.tables import FAIL
+from workloads.registry import SCENARIOS
 
 LOAD = {"name": "transactions", "rate": 4, "producers": 2, "partitions": 2, "aborts": 0.0}
 
@@ -104,3 +106,67 @@ def test_seeds_draw_zombies_for_transactional_producers_and_nobody_else() -> Non
     assert not any(
         "zombie" in {fault.action for fault in swarm_plan(seed, workload="appends").faults} for seed in range(40)
     )
+
+
+PIPELINE = {"name": "pipeline", "rate": 4, "partitions": 2, "poll_pause_ms": 200, "churn": 0}
+
+
+def haunted_pipeline(generation: int, *targets: str) -> SimResult:
+    """A run of a pipeline with a zombie of each of these instances, one after the other."""
+    faults = [
+        {"at_s": 1.0 + 9.0 * number, "duration_s": 1.5, "action": "zombie", "target": target}
+        for number, target in enumerate(targets)
+    ]
+    cluster = {"nodes": 3, "settings": SCENARIOS["pipeline"].brokers(3)}
+    values = {"runtime": "sim", "seed": 3, "time_s": 2.0 + 9.0 * len(targets), "cluster": cluster}
+    workload = {**PIPELINE, "generation": generation}
+    return simulate(make_plan({**values, "workload": workload, "faults": faults}), stop_at_first=False)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_zombie_of_a_pipeline_writes_nothing_and_commits_nothing_and_its_group_does_not_know_it(
+    generation: int,
+) -> None:
+    result = haunted_pipeline(generation, "producer:1", "producer:2")
+    assert result.verdict == "valid", result.told
+    assert len(evidence(result)) == 2
+    for seen in evidence(result):
+        assert seen["sends"] == seen["ends"] == 1
+        assert seen["told"][:2] == ["send fail", "offsets INVALID_PRODUCER_EPOCH"]
+        assert seen["told"][2] in ("end PRODUCER_FENCED", "end INVALID_PRODUCER_EPOCH")
+    lines = [json.loads(line) for line in result.papers()["history.jsonl"].splitlines()]
+    for seen in evidence(result):
+        own = [line for line in lines if line.get("p") == seen["zombie"]]
+        (commit,) = (line["op"] for line in own if line["e"] == "i" and line["f"] == "commit")
+        assert [line["st"] for line in lines if line["e"] == "c" and line["op"] == commit] == [FAIL]
+        # It says goodbye to a group that has given it up.
+        assert [line["err"] for line in own if line["e"] == "x" and line["kind"] == "left"] == ["UNKNOWN_MEMBER_ID"]
+
+
+def test_a_zombie_of_a_pipeline_that_brokers_let_in_makes_an_output_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions look neither at epochs nor at sequence numbers: the successor's commit makes the zombie's output
+    visible, and that input has an output of the successor's, too.
+    """
+    came: list[int] = [0]
+
+    def unknown(rules: Any, entry: Producer, header: BatchHeader) -> None:
+        came[0] = header.base_sequence
+
+    monkeypatch.setattr(ProducerRules, "known_batch", unknown)
+    monkeypatch.setattr(ProducerRules, "expected_sequence", lambda rules, entry, epoch: came[0])
+    monkeypatch.setattr(ProducerRules, "is_fenced", lambda rules, entry, epoch: False)
+    monkeypatch.setattr(ProducerRules, "is_verified", lambda rules, asked, epoch: True)
+    result = haunted_pipeline(1, "producer:1")
+    assert evidence(result)[0]["told"][0] == "send ok"
+    assert result.judgement is not None
+    assert {"zombie-write", "eos-duplicate"} <= {finding.anomaly for finding in result.judgement.findings}
+
+
+def test_an_instance_that_may_own_nothing_is_made_no_zombie() -> None:
+    fault = {"at_s": 1, "duration_s": 1, "action": "zombie", "target": "producer"}
+    with pytest.raises(PlanError, match="fewer partitions than instances"):
+        make_plan({"runtime": "sim", "workload": {**PIPELINE, "instances": 3}, "faults": [fault]})
+    with pytest.raises(PlanError, match="no producer:0: the workload has producer:1 to producer:2 with"):
+        make_plan({"runtime": "sim", "workload": PIPELINE, "faults": [{**fault, "target": "producer:0"}]})
+    plans = [swarm_plan(seed, workload="pipeline") for seed in range(60)]
+    assert 4 <= sum("zombie" in {fault.action for fault in plan.faults} for plan in plans) <= 30
