@@ -111,23 +111,24 @@ def test_seeds_draw_zombies_for_transactional_producers_and_nobody_else() -> Non
 PIPELINE = {"name": "pipeline", "rate": 4, "partitions": 2, "poll_pause_ms": 200, "churn": 0}
 
 
-def haunted_pipeline(generation: int, *targets: str) -> SimResult:
+def haunted_pipeline(generation: int, protocol: str, *targets: str) -> SimResult:
     """A run of a pipeline with a zombie of each of these instances, one after the other."""
     faults = [
         {"at_s": 1.0 + 9.0 * number, "duration_s": 1.5, "action": "zombie", "target": target}
         for number, target in enumerate(targets)
     ]
-    cluster = {"nodes": 3, "settings": SCENARIOS["pipeline"].brokers(3)}
+    workload = {**PIPELINE, "generation": generation, "group_protocol": protocol}
+    scenario = SCENARIOS["pipeline"]
+    cluster = {"nodes": 3, "settings": {**scenario.brokers(3), **scenario.suited_brokers(workload)}}
     values = {"runtime": "sim", "seed": 3, "time_s": 2.0 + 9.0 * len(targets), "cluster": cluster}
-    workload = {**PIPELINE, "generation": generation}
     return simulate(make_plan({**values, "workload": workload, "faults": faults}), stop_at_first=False)
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize(("generation", "protocol"), [(1, "classic"), (2, "classic"), (2, "consumer")])
 def test_a_zombie_of_a_pipeline_writes_nothing_and_commits_nothing_and_its_group_does_not_know_it(
-    generation: int,
+    generation: int, protocol: str
 ) -> None:
-    result = haunted_pipeline(generation, "producer:1", "producer:2")
+    result = haunted_pipeline(generation, protocol, "producer:1", "producer:2")
     assert result.verdict == "valid", result.told
     assert len(evidence(result)) == 2
     for seen in evidence(result):
@@ -156,7 +157,7 @@ def test_a_zombie_of_a_pipeline_that_brokers_let_in_makes_an_output_twice(monkey
     monkeypatch.setattr(ProducerRules, "expected_sequence", lambda rules, entry, epoch: came[0])
     monkeypatch.setattr(ProducerRules, "is_fenced", lambda rules, entry, epoch: False)
     monkeypatch.setattr(ProducerRules, "is_verified", lambda rules, asked, epoch: True)
-    result = haunted_pipeline(1, "producer:1")
+    result = haunted_pipeline(1, "classic", "producer:1")
     assert evidence(result)[0]["told"][0] == "send ok"
     assert result.judgement is not None
     assert {"zombie-write", "eos-duplicate"} <= {finding.anomaly for finding in result.judgement.findings}
