@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from workloads.control import Haunt
 
 STANDS_WITHIN_S = 30.0
-"""Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members of
-a group rebalance for it twice, and other faults may hit their coordinator meanwhile.
+"""Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members
+of a group rebalance for it twice, and other faults may hit their coordinator meanwhile.
 """
 OVER_WITHIN_S = 15.0
 """Until a zombie that was woken has done all that it tries. Its requests may wait for a coordinator."""
