@@ -168,6 +168,8 @@ class ConsumerMember:
         wait_s = self.core.interval_ms / 1000
         while not self.core.out:
             await self._wake.wait(wait_s)
+            # Woken and cancelled at once: its connections may have ended already.
+            await trio.lowlevel.checkpoint_if_cancelled()
             wait_s = self.core.interval_ms / 1000
             joins = self.core.generation == NO_GENERATION
             if self._halted or self._left or (joins and self._may_join != self.core.life):
