@@ -10,8 +10,10 @@ from chaos.mutants.hunt import sound
 
 FOUND = {
     "38": 0,
+    "39": 0,
     "40": 0,
     "41": 0,
+    "44": 0,
     "45": 0,
     "46": 0,
     "52": 0,

@@ -1,0 +1,61 @@
+"""KAFKA-10614, KAFKA-18137: what a broker unloads when it resigns are the groups that it has loaded since.
+
+In Kafka loads and unloads ran in the order in which threads took them. A broker that resigned and was elected again a
+moment later removed the groups after it had loaded them, and served the partition without them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.shard import Shard
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from chaos.mutants.group_plans import GROUP, group_plan
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.replicas.hosted import Hosted
+
+LATE_S = 3.0
+
+
+def role_changed(self: GroupCoordinator, h: Hosted) -> None:
+    """As ever; but once a broker has resigned, groups are removed again a while later, whatever epoch they are of."""
+    if h.state.index in self.shards and not h.state.is_leader:
+        assert self._start_soon is not None
+        self._start_soon(_unload_late, self, h.state.index)
+    _SOUND(self, h)
+
+
+async def _unload_late(self: GroupCoordinator, index: int) -> None:
+    await self._env.sleep(LATE_S)
+    shard = self.shards.get(index)
+    if shard is not None:
+        shard.machine = Shard(self._settings, self.topics)
+
+
+_SOUND = GroupCoordinator.role_changed
+
+
+def plan(seed: int) -> Plan:
+    """The coordinator dies, its successor resigns when it is back, and is elected again when it dies once more."""
+    rng = draw(seed, "39")
+    first_s = rng.uniform(1.5, 2.0)
+    again_s = first_s + rng.uniform(3.2, 3.8)
+    faults = [fault(first_s, 1.0, "kill", GROUP), fault(again_s, 3.0, "kill", GROUP)]
+    return group_plan(seed, faults, [], time_s=again_s + 4.0, settings=REBALANCING)
+
+
+MUTANT = Mutant(
+    id="39",
+    name="unloads-out-of-order",
+    title="removes the groups of a partition that it lost and leads again, after it has loaded them",
+    source="KAFKA-10614, KAFKA-18137",
+    replaces=(Replaced(GroupCoordinator, "role_changed", role_changed),),
+    expected=("lost-position", "dual-ownership", "commit-ahead"),
+    faults=("kill",),
+    plan=plan,
+    group=GROUPS,
+)
