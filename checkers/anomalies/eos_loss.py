@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.eos_duplicate import EOS
-from checkers.anomalies.group_positions import Place, positions_of
+from checkers.anomalies.group_positions import Place, Positions, positions_of
 from checkers.anomalies.outputs import outputs_of
 from checkers.findings import Witness
+from checkers.history.group_tables import GroupCommit
 from checkers.history.tables import LATE_END, POLL, History
 
 ANOMALIES = (
     Anomaly(
         "eos-loss",
         Family.GROUPS,
-        "consume-transform-produce: the commit of a position behind an input was acknowledged, and no read_committed "
-        "reader ever got an output of it, although one read all partitions of the outputs after that to their ends",
+        "consume-transform-produce: the commit of a position behind an input was acknowledged, or a coordinator "
+        "reported that position, and no read_committed reader ever got an output of it, although one read all "
+        "partitions of the outputs after that to their ends",
         source=EOS,
         other="the position that was committed",
         needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS),
@@ -27,17 +29,15 @@ ANOMALIES = (
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """By the furthest acknowledged position of each partition, and the inputs that final reads show below it."""
+    """By the furthest position of each partition that is known to be committed, and the inputs that final reads show
+    below it.
+    """
     history = seen.history
     positions, outputs = seen.view(positions_of), seen.view(outputs_of)
-    judged, inputs = _judged_until(history), _inputs(history)
+    judged, inputs = judged_until(history), _inputs(history)
     partitions = {partition.part: partition for partition in history.partitions}
     for place in positions.places:
-        known = [
-            (commit.off, -commit.op, commit)
-            for commit in place.commits
-            if 0 <= positions.known_at(commit) <= judged.get(place.group, -1)
-        ]
+        known = [(commit.off, -commit.op, commit) for commit in _known(positions, place, judged.get(place.group, -1))]
         if not known or not place.holds or place.reset or partitions[place.part].compacted:
             continue
         last = max(known)[-1]
@@ -50,11 +50,22 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("eos-loss", evidence, place.part, off, val, -1, last.proc, last.off)
 
 
+def _known(positions: Positions, place: Place, until: int) -> Iterator[GroupCommit]:
+    """Commits that by then were acknowledged, or may have made a position that a coordinator reported by then. So a
+    commit counts, too, whose answer nobody lived to hear.
+    """
+    reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
+    for commit in place.commits:
+        acknowledged = 0 <= positions.known_at(commit) <= until
+        if acknowledged or any(positions.may_stand(commit, each.off, each.t1) for each in reported):
+            yield commit
+
+
 def _begun(place: Place) -> int:
     return place.begins_at(max(hold.t0 for hold in place.holds))
 
 
-def _judged_until(history: History) -> dict[int, int]:
+def judged_until(history: History) -> dict[int, int]:
     """Group -> when a read_committed reader began that read all partitions of all topics of its outputs to their ends.
 
     Of a group whose outputs may be removed nothing is judged.

@@ -12,10 +12,16 @@ with topics as (select distinct o.`group` grp, p.topic from outputs o join parti
 judged as (
   select t.grp, min(p.committed_t0) until from topics t join partitions p on p.topic = t.topic
   group by t.grp having not max(p.compacted or p.deletable or p.deleted)),
-furthest as (
-  select c.grp, c.part, max(struct(c.off, -c.op, c.proc)) last
-  from group_commits c join judged j on j.grp = c.grp
-  where c.since >= 0 and c.since <= j.until group by c.grp, c.part),
+known as (
+  select c.grp, c.part, c.off, c.op, c.proc from group_commits c join judged j on j.grp = c.grp
+  where c.since >= 0 and c.since <= j.until
+  union all
+  select c.grp, c.part, c.off, c.op, c.proc
+  from fetches f join judged j on j.grp = f.`group` and f.t1 <= j.until
+  join group_commits c on c.grp = f.`group` and c.part = f.part and c.off = f.off and c.t0 <= f.t1 and c.st <> 1
+  where f.off >= 0
+    and (c.late_commit or c.txn < 0 or not (c.never_commits or c.te < 0 or c.te > f.t1))),
+furthest as (select grp, part, max(struct(off, -op, proc)) last from known group by grp, part),
 began as (
   select grp, part, max(struct(t0, lowest)) last from group_holds group by grp, part),
 inputs as (
@@ -42,5 +48,5 @@ def query(history: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.eos_loss`."""
     if not history.outputs:
         return []
-    views = ("outputs", "made", "twice", "group_commits", "group_holds", "records", "txn_values", "partitions")
-    return [Select(SQL, views)]
+    of_groups = ("outputs", "made", "twice", "group_commits", "group_holds", "fetches")
+    return [Select(SQL, (*of_groups, "records", "txn_values", "partitions"))]

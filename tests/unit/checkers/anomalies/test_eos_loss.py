@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import INFO
+from checkers.history.tables import INFO, OK
 from tests.support.histories.builder import GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory
@@ -82,6 +82,48 @@ def _() -> GroupHistory:
         h.final([(0, value)], isolation=isolation)
         h.final([] if isolation else [(0, output.val)], part=1, end=2, position=2, isolation=isolation)
     return h
+
+
+def _unheard(*, reported: bool = True, late: bool = False, asked: bool = True) -> GroupHistory:
+    """A commit whose answer nobody lived to hear. `reported`: a coordinator was asked; `late`: only after the final
+    reads had begun. `asked`: it was no part of a transaction whose end nobody had asked for.
+    """
+    h = GroupHistory(2)
+    value = h.sent(h.producer(), 0)
+    member, other = h.pipe(commits="before"), h.member()
+    if not asked:
+        h.initialised(member)
+    h.assigned(member, {0: 0}, begun="reset")
+    h.commit(member, {0: 1}, st=-1 if asked else OK, txn=None if asked else h.begin(member))
+    if reported and not late:
+        h.fetched(other, {0: 1})
+    made = h.output(member, value + 1, 1, 0)
+    for isolation in (0, 1):
+        h.final([(0, value)], isolation=isolation)
+        h.final([(0, made.val)], part=1, isolation=isolation)
+    if late:
+        h.fetched(other, {0: 1})
+    return h
+
+
+@CASES.case("nobody heard the answer to the commit, and a coordinator reported its position", FOUND)
+def _() -> GroupHistory:
+    return _unheard()
+
+
+@CASES.case("of a commit whose answer nobody heard nobody reported the position")
+def _() -> GroupHistory:
+    return _unheard(reported=False)
+
+
+@CASES.case("the position was reported after the final reads had begun: its output may be newer than they are")
+def _() -> GroupHistory:
+    return _unheard(late=True)
+
+
+@CASES.case("a pending offset was reported: that is another anomaly", ("uncommitted-offset", ""))
+def _() -> GroupHistory:
+    return _unheard(asked=False)
 
 
 @CASES.case("every input below the committed position has an output")
