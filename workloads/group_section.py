@@ -23,10 +23,8 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
     groups = {name: each for name, each in figures.items() if isinstance(each, Mapping)}
     if not groups:
         return None
-    # A workload has one group. Another one is told in words and figures, and has no lanes.
-    first = next(iter(groups.values()))
     sentence = " ".join(_sentence(name, each) for name, each in groups.items())
-    return Section("Consumer groups", sentence, _strip(first), [_rebalances(groups)])
+    return Section("Consumer groups", sentence, strip_of(groups), [rebalances_of(groups)])
 
 
 def _sentence(name: str, group: Mapping[str, Any]) -> str:
@@ -50,20 +48,32 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _strip(group: Mapping[str, Any]) -> Strip | None:
-    held = [each for member in group["members"] for each in member["held"]]
+def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
+    """The members of all groups; None where nobody held anything. Of several groups the lane of the generations has the
+    group's name.
+    """
+    held = [each for group in groups.values() for member in group["members"] for each in member["held"]]
     if not held:
         return None
-    begin_s = min(each["from_s"] for each in (*held, *group["began"]))
+    begun = [each["from_s"] for group in groups.values() for each in group["began"]]
+    begin_s = min([each["from_s"] for each in held] + begun)
     end_s = max(each["to_s"] for each in held)
-    began = [(each["from_s"], f"generation {each['generation']}: {each['from_s']:.2f} s") for each in group["began"]]
-    generations = [Span(at_s, at_s + MARK_S, "neutral", title) for at_s, title in began]
-    members = group["members"][:MOST_LANES]
-    lanes = [Lane("generations", generations)]
-    lanes += [Lane(f"process {each['process']}", list(_spans(each["held"]))) for each in members]
-    left_out = len(group["members"]) - len(members)
+    lanes, left_out = list[Lane](), 0
+    for name, group in groups.items():
+        members = group["members"][: MOST_LANES // len(groups)]
+        left_out += len(group["members"]) - len(members)
+        first, whose = ("generations", "") if len(groups) == 1 else (name, f"{name}, ")
+        lanes.append(Lane(first, list(_generations(group))))
+        lanes += [Lane(f"{whose}process {each['process']}", list(_spans(each["held"]))) for each in members]
+    caption = CAPTION if len(groups) == 1 else CAPTION.replace("The first lane", "The first lane of each group")
     more = f" {_count(left_out, 'later process has', 'later processes have')} no lane." if left_out else ""
-    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, CAPTION + more)
+    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more)
+
+
+def _generations(group: Mapping[str, Any]) -> Iterator[Span]:
+    for each in group["began"]:
+        at_s = each["from_s"]
+        yield Span(at_s, at_s + MARK_S, "neutral", f"generation {each['generation']}: {at_s:.2f} s")
 
 
 def _spans(held: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
@@ -74,7 +84,8 @@ def _spans(held: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
             yield Span(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
 
 
-def _rebalances(groups: Mapping[str, Mapping[str, Any]]) -> Rows:
+def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """By the fault that began last before them."""
     rows = [
         (name, _fault(each), f"{each['count']:,}")
         for name, group in groups.items()

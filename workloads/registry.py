@@ -13,6 +13,7 @@ FOLDERS = (
     "workloads.transactions",
     "workloads.groups",
     "workloads.pipeline",
+    "workloads.semantics",
     "workloads.command",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""

@@ -35,7 +35,7 @@ IDLE_S = 0.1
 AUTO, MANUAL, ON_REVOCATION, ON_CLOSE = "auto", "manual", "revoke", "close"
 
 Moved = Callable[[Mapping[Place, int]], None]
-"""Takes where polls and assignments leave a reader."""
+"""Takes where assignments leave a reader, and its polls, if nobody else has to deal with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SubscriberSettings:
     commit_limit_ms: int
     """For how long a commit is tried."""
     commits: bool = True
-    """It commits; else somebody commits for it, in transactions."""
+    """It commits; else somebody commits for it, and says when what its polls returned is dealt with."""
 
 
 class Subscriber:
@@ -125,7 +125,8 @@ class Subscriber:
         polled = await self.reader.poll("poll", POLL_LIMIT_S)
         for event in polled.events:
             await recover(self.reader, event)
-        self._moved({each.place: each.position for each in polled.fetched})
+        if self._settings.commits:
+            self._moved({each.place: each.position for each in polled.fetched})
         return polled
 
     async def commit_if_due(self) -> None:

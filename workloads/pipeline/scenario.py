@@ -1,10 +1,15 @@
-"""The workload `pipeline`: its settings, what is drawn, and how it runs."""
+"""The workload `pipeline`: its settings, what is drawn, and how it runs.
+
+`InstancesLoad` is all of it that holds for any number of applications side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from itertools import tee
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -29,34 +34,47 @@ from workloads.scenario import (
 from workloads.transactions import brokers
 
 if TYPE_CHECKING:
+    import trio
+
     from broker.env import Env
     from checkers.history.tables import History, PlayedFault
     from workloads.agenda import Agenda as Records
     from workloads.client.cluster import Address, Place
     from workloads.counters import Counters
     from workloads.final_reads import FinalRead
-    from workloads.group_progress import Agenda
-    from workloads.pipeline.instance import InstanceSettings
+    from workloads.pipeline.instance import Lives
+    from workloads.pipeline.life import InstanceSettings
     from workloads.recorder import Recorder
     from workloads.section import Section
 
-INPUT, OUTPUT, GROUP = "pipeline-in-0", "pipeline-out-0", "squall-pipeline"
+
+class Application(NamedTuple):
+    """Instances that are one group, read the input, and write to an output of their own."""
+
+    group: str
+    output: str
+    """A topic, with as many partitions as the input."""
+    transactional: bool
 
 
-class PipelineLoad(Scenario):
-    """Load and clients. One reader beside the instances reads inputs and outputs, at read_committed."""
+class InstancesLoad(Scenario):
+    """Load and clients of applications that read, transform and write. What one instance does, the instance of that
+    number of each other application does at the same time. One reader beside them reads inputs and outputs, at
+    read_committed.
+    """
 
+    INPUT: ClassVar[str]
+    APPLICATIONS: ClassVar[tuple[Application, ...]]
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Step
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
 
-    name: Literal["pipeline"] = "pipeline"
     rate: int = Field(20, ge=1, le=1000, description="Records a second, all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(4, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
-    instances: int = Field(2, ge=1, le=16, description="Instances of the pipeline, members of one group.")
+    instances: int = Field(2, ge=1, le=16, description="Instances of each application, members of one group.")
     group_protocol: Literal["classic", "consumer"] = Field(
         "classic", description="How members and coordinator agree; consumer: KIP-848."
     )
@@ -81,36 +99,43 @@ class PipelineLoad(Scenario):
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
         common = (self.partitions, self.replication_factor, self.topic_configs())
-        return NewTopic(INPUT, *common), NewTopic(OUTPUT, *common)
+        names = (self.INPUT, *(each.output for each in self.APPLICATIONS))
+        return tuple(NewTopic(name, *common) for name in names)
 
     def inputs(self) -> list[Place]:
         """The partitions of the input."""
-        return [place for place in self.places() if place[0] == INPUT]
-
-    def outputs(self) -> list[Place]:
-        """The partitions of the output."""
-        return [place for place in self.places() if place[0] == OUTPUT]
+        return [place for place in self.places() if place[0] == self.INPUT]
 
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`. Instances come behind the producers of inputs."""
-        settings = self.producer_settings()
+        """As `Scenario.traffic`. Instances come behind the producers of inputs, one application after the other."""
+        settings, applications = self.producer_settings(), self.APPLICATIONS
+        writing = any(each.transactional for each in applications)
         return Traffic(
-            self.producers + self.instances,
+            self.producers + self.instances * len(applications),
             1,
-            self.rate * 2,
+            self.rate * (1 + len(applications)),
             settings.acks,
             settings.max_in_flight,
             self.record_bytes,
-            tuple(map(transactional_id, range(self.instances))),
+            tuple(map(transactional_id, range(self.instances if writing else 0))),
             self._zombies(),
-            (GROUP,),
+            tuple(each.group for each in applications),
         )
 
     def _zombies(self) -> tuple[int, ...]:
         """An instance that owns no partition has no transaction in which it could stand still."""
         if self.instances > self.partitions:
             return ()
-        return tuple(range(self.producers, self.producers + self.instances))
+        return tuple(
+            self._handle(index, number)
+            for index, application in enumerate(self.APPLICATIONS)
+            if application.transactional
+            for number in range(self.instances)
+        )
+
+    def _handle(self, application: int, instance: int) -> int:
+        """The number of an instance among the producers."""
+        return self.producers + application * self.instances + instance
 
     @classmethod
     def brokers(cls, nodes: int) -> dict[str, str]:
@@ -139,7 +164,7 @@ class PipelineLoad(Scenario):
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Of each producer, and of each instance but for its transactional id."""
+        """Of each producer, and of each instance but for a transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def draw(self) -> Draw:
@@ -173,7 +198,7 @@ class PipelineLoad(Scenario):
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
-            "name": "pipeline",
+            "name": cls.model_fields["name"].default,
             "replication_factor": replicas,
             "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
             "rate": rng.choice((2, 4, 6)),
@@ -189,16 +214,21 @@ class PipelineLoad(Scenario):
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
-    def instance_settings(self) -> InstanceSettings:
-        """Of each instance."""
+    @classmethod
+    @abstractmethod
+    def lives(cls, application: Application) -> Lives:
+        """What the processes of its instances are."""
+
+    def instance_settings(self, application: Application) -> InstanceSettings:
+        """Of each of its instances."""
         from workloads.client.groups.membership import MemberSettings
         from workloads.client.settings import ConsumerSettings
-        from workloads.pipeline.instance import InstanceSettings
+        from workloads.pipeline.life import InstanceSettings
         from workloads.subscriber import SubscriberSettings
 
         member = MemberSettings(
-            GROUP,
-            (INPUT,),
+            application.group,
+            (self.INPUT,),
             ("cooperative-sticky",),
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
@@ -211,7 +241,7 @@ class PipelineLoad(Scenario):
         return InstanceSettings(
             subscriber,
             self.producer_settings(),
-            self.outputs(),
+            [place for place in self.places() if place[0] == application.output],
             self.transaction_timeout_ms,
             self.generation,
             self.record_bytes,
@@ -221,8 +251,6 @@ class PipelineLoad(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.group_progress import Progress
-        from workloads.pipeline.instance import Instance
         from workloads.sender import Sender, SenderSettings
         from workloads.tail import tail
         from workloads.topics import make_topics
@@ -230,17 +258,11 @@ class PipelineLoad(Scenario):
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
-        sending = SenderSettings(needs.producer, self.client_settings(), [INPUT], needs.max_record_bytes)
-        progress = Progress(around, self.inputs())
+        sending = SenderSettings(needs.producer, self.client_settings(), [self.INPUT], needs.max_record_bytes)
         async with trio.open_nursery() as nursery:
             read = partial(tail, around, self.client_settings(), 0, self.places(), 1, self.poll_pause_ms)
             nursery.start_soon(read)
-            for number in range(self.instances):
-                handle = self.producers + number
-                env = around.own(f"producer-{handle}")
-                agenda = self._steps(env, around, number, began)
-                instance = Instance(env, around, self.instance_settings(), number, handle, agenda, progress)
-                nursery.start_soon(instance.run)
+            self._start(nursery, around, began)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
@@ -248,6 +270,67 @@ class PipelineLoad(Scenario):
                     producing.start_soon(sender.run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
+
+    def _start(self, nursery: trio.Nursery, around: Surroundings, began: float) -> None:
+        """Start all instances."""
+        from workloads.group_progress import Agenda, Progress
+        from workloads.pipeline.instance import Instance
+
+        alike = [tee(self._steps(around, number), len(self.APPLICATIONS)) for number in range(self.instances)]
+        for index, application in enumerate(self.APPLICATIONS):
+            progress, settings = Progress(around, self.inputs()), self.instance_settings(application)
+            for number in range(self.instances):
+                handle = self._handle(index, number)
+                agenda = Agenda(alike[number][index], began, late=around.operations is not None)
+                env, lives = around.own(f"producer-{handle}"), self.lives(application)
+                nursery.start_soon(Instance(env, around, lives, settings, number, handle, agenda, progress).run)
+
+    def _steps(self, around: Surroundings, number: int) -> Iterator[Step]:
+        """What the instances of this number are to do."""
+        given = around.operations
+        if given is None:
+            rng = around.own(f"producer-{self.producers + number}").rng
+            return self.draw().steps(rng, number, 0.0, float("inf"))
+        return iter(sorted(each for each in given if each.do != SEND and each.who == number))
+
+    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
+        """What one producer has to hand over."""
+        from workloads.agenda import Drawn, Given, Handover
+        from workloads.sender import TICK_S
+
+        if around.operations is None:
+            sizes = (self.record_bytes, self.record_bytes)
+            return Drawn(env, self.inputs(), sizes, self.producers / self.rate, TICK_S)
+        mine = [each for each in around.operations if each.do == SEND]
+        given = [Handover(each.at_s, each.who, self.INPUT, each.number, each.bytes) for each in mine]
+        return Given(given, number, began)
+
+    async def final_reads(
+        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+    ) -> list[FinalRead]:
+        """As `Scenario.final_reads`, and asks where the groups stand."""
+        from workloads.group_standing import ask_where_it_stands
+
+        client = self.client_settings()
+        for each in self.APPLICATIONS:
+            await ask_where_it_stands(env, bootstrap, recorder, client, each.group, self.inputs(), limit_s, zone)
+        return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
+
+
+class PipelineLoad(InstancesLoad):
+    """One application, which commits in transactions."""
+
+    INPUT: ClassVar[str] = "pipeline-in-0"
+    APPLICATIONS: ClassVar[tuple[Application, ...]] = (Application("squall-pipeline", "pipeline-out-0", True),)
+
+    name: Literal["pipeline"] = "pipeline"
+
+    @classmethod
+    def lives(cls, application: Application) -> Lives:
+        """As `InstancesLoad.lives`."""
+        from workloads.pipeline.transactional import TransactionalLife
+
+        return TransactionalLife
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""
@@ -259,35 +342,3 @@ class PipelineLoad(Scenario):
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
         """As `Scenario.section`."""
         return section_of(figures)
-
-    def _steps(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Step]:
-        """What one instance is to do."""
-        from workloads.group_progress import Agenda
-
-        given = around.operations
-        if given is None:
-            coming = self.draw().steps(env.rng, number, 0.0, float("inf"))
-        else:
-            coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
-        return Agenda(coming, began, late=given is not None)
-
-    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
-        """What one producer has to hand over."""
-        from workloads.agenda import Drawn, Given, Handover
-        from workloads.sender import TICK_S
-
-        if around.operations is None:
-            sizes = (self.record_bytes, self.record_bytes)
-            return Drawn(env, self.inputs(), sizes, self.producers / self.rate, TICK_S)
-        mine = [each for each in around.operations if each.do == SEND]
-        return Given([Handover(each.at_s, each.who, INPUT, each.number, each.bytes) for each in mine], number, began)
-
-    async def final_reads(
-        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
-    ) -> list[FinalRead]:
-        """As `Scenario.final_reads`, and asks where the group stands."""
-        from workloads.group_standing import ask_where_it_stands
-
-        client = self.client_settings()
-        await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.inputs(), limit_s, zone)
-        return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)

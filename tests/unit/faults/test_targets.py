@@ -222,7 +222,8 @@ def test_a_name_is_that_of_a_transactional_id_or_of_a_group_and_never_of_both() 
         for name in SCENARIOS
         if name != "command"  # which is nothing without a command
     ]
-    assert {name for load in loads for name in load.groups} == {"squall-group", "squall-pipeline"}
+    semantics = {f"squall-{name}" for name in ("at-most-once", "at-least-once", "exactly-once")}
+    assert {name for load in loads for name in load.groups} == {"squall-group", "squall-pipeline", *semantics}
     assert not [load for load in loads if {*load.ids} & {*load.groups}]
 
 

@@ -1,0 +1,55 @@
+"""What became of the inputs of applications that read, transform and write: how many were lost, how many doubled.
+
+Never a finding by itself: `eos-loss` and `eos-duplicate` are, where what a configuration promises forbids them. The
+counts are theirs, taken by the reference finders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checkers.anomalies import eos_duplicate, eos_loss
+from checkers.anomalies.anomaly import Seen
+from checkers.anomalies.outputs import outputs_of
+from checkers.findings import Witness
+from checkers.history.tables import History
+
+
+def measure_outputs(history: History) -> dict[str, Any]:
+    """By the group's name, as plain JSON; empty where nobody made outputs.
+
+    - `inputs`: records that any reader got of the partitions that the group read; `outputs`: different records that
+      read_committed readers got of what it made of them.
+    - `lost`: inputs without an output, although the group's position is behind them; null where no final read could
+      show that. `doubled`: inputs with more than one output, and `further`: outputs beyond the first of each.
+    - `waiting`: inputs without an output that the group would still read; null where `lost` is.
+    """
+    seen = Seen(history)
+    outputs, judged = seen.view(outputs_of), eos_loss.judged_until(history)
+    group_of = {each.proc: str(each.settings.get("group", "")) for each in history.processes}
+    lost = _by_group(eos_loss.find(seen), group_of)
+    further = _by_group(eos_duplicate.find(seen), group_of)
+    found = {}
+    for group in sorted({output.group for output in history.outputs.rows()}):
+        name = history.names[group]
+        parts = {hold.part for hold in history.holds.rows() if hold.group == group}
+        inputs = [val for val, places in outputs.places.items() if any(part in parts for part, _ in places)]
+        made = [sum(each.off >= 0 for each in outputs.made.get((group, src), ())) for src in inputs]
+        gone = len(lost.get(name, ())) if judged.get(group, -1) >= 0 else None
+        found[name] = {
+            "inputs": len(inputs),
+            "outputs": sum(made),
+            "lost": gone,
+            "doubled": len({each.other for each in further.get(name, ())}),
+            "further": len(further.get(name, ())),
+            "waiting": None if gone is None else made.count(0) - gone,
+        }
+    return found
+
+
+def _by_group(witnesses: Iterable[Witness], group_of: Mapping[int, str]) -> dict[str, list[Witness]]:
+    found: dict[str, list[Witness]] = {}
+    for each in witnesses:
+        found.setdefault(group_of[each.proc], []).append(each)
+    return found

@@ -1,0 +1,196 @@
+"""One process of an instance: what it reads as a member of its group, and what it writes for that.
+
+When and how it commits where it stands is left to those that are made of this: they decide what becomes of an input
+when the process is gone in between.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import trio
+
+from broker.env import Env
+from workloads import payload
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import VERSION
+from workloads.client.consumer import Fetched
+from workloads.client.groups.offsets import Sender
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ProducerSettings
+from workloads.group_progress import Progress
+from workloads.pipeline.steps import POLLED, Step
+from workloads.scenario import Surroundings
+from workloads.subscriber import Subscriber, SubscriberSettings, about_member
+
+KEYS = 64
+COMMIT_LIMIT_S = 5.0
+"""Offsets are tried to be committed for so long."""
+LAST_WORD_S = 0.0005
+"""Who is gone while a request is on its way has so long to hand it over."""
+
+
+class Crash(Exception):
+    """The process is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSettings:
+    """Of all instances of an application."""
+
+    subscriber: SubscriberSettings
+    producer: ProducerSettings
+    outputs: Sequence[Place]
+    """Where they write: an input's partition says where."""
+    transaction_timeout_ms: int
+    generation: int
+    """The newest generation of transactions that they speak, 1 or 2."""
+    record_bytes: int
+
+
+class Life(ABC):
+    """One process. `commits`, as `checkers.guarantees` names it: when it commits where it stands."""
+
+    commits: str
+
+    def __init__(
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: InstanceSettings,
+        number: int,
+        progress: Progress,
+        about: Mapping[str, object],
+        *,
+        zombie: bool,
+    ) -> None:
+        """about: what the history says of it beyond its client's settings. zombie: it is to become one."""
+        self._env, self._settings = env, settings
+        self._recorder, self._counters, self._acknowledged = around.recorder, around.counters, around.acknowledged
+        zone, client_settings = around.zone(number), settings.subscriber.client
+        told = {
+            **asdict(settings.producer),
+            **about_member(settings.subscriber),
+            "request_timeout_ms": client_settings.request_timeout_ms,
+            "commits": self.commits,
+            "member": number,
+            **about,
+            **({"zombie": True} if zombie else {}),
+        }
+        self._progress = progress
+        self.process = self._recorder.process("producer", VERSION, told, zone=zone.name)
+        self.subscriber = Subscriber(env, zone, self._recorder, self._counters, settings.subscriber, progress.moved)
+        self.subscriber.declare("producer", {}, self.process)
+        progress.begins(self.process)
+        self._client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
+        self._client.track(topic for topic, _ in settings.outputs)
+        flush = self._recorder.flush
+        self._writer = Producer(self._client, settings.producer, before_send=flush, after_outcomes=flush)
+        self._sequence = 0
+        self.open = 0
+        """Outputs without an outcome yet."""
+        self.committed = 0
+        """Polls whose records are dealt with."""
+        self.ended = 0
+        """Transactions that came to the end that it asked for."""
+        self.crashed = self.over = self._finished = False
+
+    @property
+    def is_over(self) -> bool:
+        """It cannot go on, or shall not."""
+        return self._finished or bool(self.subscriber.out)
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """While its connections live."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.subscriber.run)
+            await nursery.start(self._client.run)
+            await nursery.start(self._writer.run)
+            await live()
+            nursery.cancel_scope.cancel()
+
+    async def begin(self) -> bool:
+        """Before its first poll. False where it cannot begin."""
+        return True
+
+    async def transform(self, due: Step | None) -> bool:
+        """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
+        polled = await self.subscriber.poll()
+        inputs = [(got.place, value) for got in polled.fetched for value in values_of(got)]
+        at = {got.place: got.position for got in polled.fetched if got.records}
+        # As whom it has read this. By the time of the commit it may be nobody, and whom nobody knows nobody fences.
+        who = self.subscriber.member.who
+        if not at or who.generation < 0:
+            return False
+        self._falls(due, POLLED)
+        await self._deal_with(inputs, at, who, due)
+        return True
+
+    @abstractmethod
+    async def _deal_with(
+        self, inputs: Sequence[tuple[Place, int]], at: Mapping[Place, int], who: Sender, due: Step | None
+    ) -> None:
+        """An output for each input, and the commit of the positions `at` behind them, as `who`."""
+
+    # ---------------------------------------------------------------------------------------------------- parts
+
+    def _dealt_with(self, at: Mapping[Place, int]) -> None:
+        """Nothing below these positions is left to be done."""
+        self.committed += 1
+        self._progress.moved(at)
+
+    def _falls(self, due: Step | None, step: str) -> None:
+        if is_crash(due, step):
+            raise Crash
+
+    def _output(self, place: Place) -> Place:
+        """Where an output goes whose input stands there."""
+        return self._settings.outputs[place[1] % len(self._settings.outputs)]
+
+    def _send(self, place: Place, source: int, outcomes: list[Status], txn: int = -1) -> None:
+        part, sequence = self._recorder.partitions[place], self._sequence
+        self._sequence += 1
+        key = f"{self.process}-{sequence % KEYS}"
+        encoded, value = key.encode(), payload.value_of(self.process, sequence)
+        content, digest = payload.make(value, encoded, (), self._settings.record_bytes)
+        size = self._settings.record_bytes
+        op = self._recorder.invoke_send(self.process, part, value, key, digest, size, txn=txn, source=source)
+        self._counters.sent += 1
+        self.open += 1
+        ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
+        self._writer.send(*place, encoded, content, [], self._env.wall_ms(), ended)
+
+    def _ended(
+        self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
+    ) -> None:
+        if self.over or self.crashed:
+            return  # nobody is there any more who could be told
+        outcomes.append(outcome.status)
+        self.open -= 1
+        if outcome.status is Status.OK:
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self._counters.acknowledge(part, handed_over, self._env.mono())
+            if self._acknowledged is not None:
+                self._acknowledged(*self._recorder.place(part), outcome.offset, value)
+            return
+        self._recorder.send_not_ok(op, outcome.status, outcome.error)
+        if outcome.status is Status.INFO:
+            self._counters.info += 1
+        else:
+            self._counters.failed += 1
+
+
+def is_crash(due: Step | None, step: str) -> bool:
+    """Whether that is what is due, and the process is gone behind that step."""
+    return due is not None and due.do == f"crash {step}"
+
+
+def values_of(fetched: Fetched) -> list[int]:
+    """What verified of one partition's records."""
+    told = [payload.verify(value, key, headers) for _, _, key, value, headers in fetched.records]
+    return [value for value, _ in told if value >= 0]

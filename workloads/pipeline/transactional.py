@@ -1,0 +1,223 @@
+"""A process that writes in transactions, and commits its offsets there (exactly once).
+
+Each poll that brings something is a transaction: an output for each input, the offsets, the end. A process whose
+transaction came to an unknown end is never used again. A zombie stands still inside its only transaction, heartbeats
+included, so that its group gives away what it owned; its successor takes over its transactional id meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+import trio
+
+from broker.env import Env
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd, Sender
+from workloads.client.groups.txn_offsets import commit_in_transaction
+from workloads.client.outcomes import Status
+from workloads.client.transactions import NotDone, Transactions
+from workloads.control import Haunt
+from workloads.group_notes import Identity as Member
+from workloads.group_progress import Progress
+from workloads.pipeline.life import COMMIT_LIMIT_S, LAST_WORD_S, Crash, InstanceSettings, Life, is_crash, values_of
+from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step, transactional_id
+from workloads.scenario import Surroundings
+from workloads.transactions.own import OwnProducer
+
+
+class TransactionalLife(Life):
+    """One process. Its successors have the same transactional id."""
+
+    commits = "transaction"
+
+    def __init__(
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: InstanceSettings,
+        number: int,
+        progress: Progress,
+        *,
+        zombie: bool,
+    ) -> None:
+        producer = replace(settings.producer, transactional_id=transactional_id(number))
+        own = replace(settings, producer=producer)
+        super().__init__(env, around, own, number, progress, {"generation": settings.generation}, zombie=zombie)
+        self._transactions = Transactions(
+            self._client,
+            producer.transactional_id,
+            settings.transaction_timeout_ms,
+            producer.delivery_timeout_ms / 1000,
+            generation=settings.generation,
+        )
+        self._producer = OwnProducer(self._writer, self._transactions)
+
+    async def begin(self) -> bool:
+        """Take over the transactional id, which ends what its predecessor left open. False where it was not given."""
+        began_ns = self._recorder.now_ns()
+        try:
+            identity = await self._producer.init()
+        except NotDone:
+            return False
+        self._recorder.initialised(self.process, self._producer.id, began_ns, *identity)
+        return True
+
+    async def _deal_with(
+        self, inputs: Sequence[tuple[Place, int]], at: Mapping[Place, int], who: Sender, due: Step | None
+    ) -> None:
+        recorder, identity = self._recorder, self._producer.identity
+        txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
+        outcomes: list[Status] = []
+        whole = False
+        try:
+            await self._write(txn, inputs, outcomes)
+            self._falls(due, SENT)
+            if outcomes == [Status.OK] * len(inputs):
+                end = await self._commit_offsets(txn, at, who)
+                whole = end.status is Status.OK
+        except NotDone as failure:
+            await self._producer.flushed()
+            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            self._finished = True
+            return
+        self._falls(due, OFFSETS)
+        how = "commit" if whole and (due is None or due.do != ABORT) else "abort"
+        recorder.ask_end(self.process, txn, how)
+        recorder.flush()
+        if is_crash(due, ENDING):
+            # It asks, and does not live to hear the answer.
+            with self._env.timeout(LAST_WORD_S):
+                await self._producer.end(commit=how == "commit")
+            raise Crash
+        ended = await self._producer.end(commit=how == "commit")
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
+        recorder.flush()
+        self._falls(due, ENDED)
+        self.ended += ended.status is Status.OK
+        self._finished = ended.status is not Status.OK or bool(self._producer.retired)
+        if how == "commit" and not self._finished:
+            self._dealt_with(at)
+        elif not self._finished:
+            self.subscriber.rewind()
+
+    async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[Status]) -> None:
+        """An output for each input. Raises NotDone."""
+        for place, source in inputs:
+            output = self._output(place)
+            await self._producer.enlist(output)
+            if self._producer.retired:
+                break
+            self._send(output, source, outcomes, txn)
+        await self._producer.flushed()
+
+    # --------------------------------------------------------------------------------------------------- zombies
+
+    async def haunt(self, haunt: Haunt, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
+        """A zombie's only transaction: it writes its first output, stands still, and then goes on as if nothing had
+        happened. `still`: stands still until it is woken. `end`: nothing is waited for any more.
+
+        No input gets two outputs. Whoever has been replaced asks for a commit, whatever comes of the rest. Else it is
+        an application as any other: it asks for an abort where not all was done.
+        """
+        gathered = await self._gather(end)
+        if gathered is None:
+            return
+        inputs, at, who = gathered
+        recorder, identity, outcomes = self._recorder, self._producer.identity, list[Status]()
+        txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
+        stood = whole = False
+        try:
+            # All that generation V1 has to ask for, so that nobody but partitions and groups fences what comes later.
+            for place, _ in inputs:
+                await self._producer.enlist(self._output(place))
+            await self._transactions.add_offsets(self.subscriber.member.coordination.group)
+            self._send(self._output(inputs[0][0]), inputs[0][1], outcomes, txn)
+            await self._producer.flushed()
+            if stood := outcomes == [Status.OK]:
+                self.subscriber.member.halt(still=True)
+                await still()
+                whole = await self._go_on(txn, haunt, inputs, outcomes, at, who)
+        except NotDone as failure:
+            await self._producer.flushed()
+            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            return
+        how = "commit" if stood and (whole or haunt.successor >= 0) else "abort"
+        recorder.ask_end(self.process, txn, how)
+        recorder.flush()
+        if stood:
+            haunt.tries(end=True)
+        ended = await self._producer.end(commit=how == "commit")
+        haunt.told.append(f"end {ended.error or 'ok'}")
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
+        recorder.flush()
+
+    async def _gather(self, end: trio.Event) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
+        """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
+        None where it shall not go on.
+        """
+        inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), Sender()
+        while not self.is_over and not end.is_set():
+            polled = await self.subscriber.poll()
+            who = self.subscriber.member.who
+            if inputs and who != read_as:
+                self.subscriber.rewind()
+                inputs, at = [], {}
+                continue
+            read_as = who
+            inputs += [(got.place, value) for got in polled.fetched for value in values_of(got)]
+            at |= {got.place: got.position for got in polled.fetched if got.records}
+            if len(inputs) > 1 and who.generation >= 0:
+                return inputs, at, who
+        return None
+
+    async def _go_on(
+        self,
+        txn: int,
+        haunt: Haunt,
+        inputs: Sequence[tuple[Place, int]],
+        outcomes: list[Status],
+        at: Mapping[Place, int],
+        who: Sender,
+    ) -> bool:
+        """What a zombie does once it is awake, but for the end: outputs of all other inputs, and the offsets. Whether
+        all was done.
+        """
+        for place, source in inputs[1:]:
+            if self._producer.retired:
+                break
+            haunt.tries()
+            self._send(self._output(place), source, outcomes, txn)
+            await self._producer.flushed()
+            haunt.told.append(f"send {outcomes[-1].name.lower()}")
+        offsets = await self._commit_offsets(txn, at, who)
+        haunt.told.append(f"offsets {offsets.error or 'ok'}")
+        return outcomes == [Status.OK] * len(inputs) and offsets.status is Status.OK
+
+    async def _commit_offsets(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """Raises NotDone."""
+        subscriber, identity = self.subscriber, self._producer.identity
+        op = subscriber.notes.begin_commit(
+            Member(who.member_id, who.generation), at, "manual", txn=txn, producer=identity
+        )
+        self._recorder.flush()
+        try:
+            await self._transactions.add_offsets(subscriber.member.coordination.group)
+        except NotDone as failure:
+            subscriber.notes.committed(op, Status.FAIL, failure.name, {})
+            raise
+        end = await commit_in_transaction(
+            subscriber.member.coordination,
+            self._producer.id,
+            identity,
+            who,
+            at,
+            COMMIT_LIMIT_S,
+            v2=self._transactions.v2,
+        )
+        subscriber.notes.committed(op, end.status, end.error, {})
+        self._recorder.flush()
+        if subscriber.member.who == who:
+            subscriber.member.heed(end.code)
+        return end

@@ -1,0 +1,57 @@
+"""The workload `semantics`: three applications side by side, and what each lost and doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from workloads.pipeline.scenario import Application, InstancesLoad
+from workloads.semantics.section import section_of
+
+if TYPE_CHECKING:
+    from checkers.history.tables import History, PlayedFault
+    from workloads.pipeline.instance import Lives
+    from workloads.section import Section
+
+AT_MOST_ONCE = Application("squall-at-most-once", "at-most-once-0", False)
+AT_LEAST_ONCE = Application("squall-at-least-once", "at-least-once-0", False)
+EXACTLY_ONCE = Application("squall-exactly-once", "exactly-once-0", True)
+
+
+class SemanticsLoad(InstancesLoad):
+    """Each application differs from the others only in when it commits where it stands."""
+
+    INPUT: ClassVar[str] = "semantics-in-0"
+    APPLICATIONS: ClassVar[tuple[Application, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+
+    name: Literal["semantics"] = "semantics"
+    churn: int = Field(
+        40, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+    )
+
+    @classmethod
+    def lives(cls, application: Application) -> Lives:
+        """As `InstancesLoad.lives`."""
+        from workloads.pipeline.transactional import TransactionalLife
+        from workloads.semantics.plain import AtLeastOnce, AtMostOnce
+
+        return {AT_MOST_ONCE: AtMostOnce, AT_LEAST_ONCE: AtLeastOnce, EXACTLY_ONCE: TransactionalLife}[application]
+
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+        """As `Scenario.measured`."""
+        from checkers.measured_groups import measure_groups
+        from checkers.measured_outputs import measure_outputs
+
+        found = history()
+        made, groups = measure_outputs(found), measure_groups(found, faults)
+        names = {"at most once": AT_MOST_ONCE, "at least once": AT_LEAST_ONCE, "exactly once": EXACTLY_ONCE}
+        told = {name: made[each.group] for name, each in names.items() if each.group in made}
+        theirs = {name: groups[each.group] for name, each in names.items() if each.group in groups}
+        return {"applications": told, "groups": theirs} if told else {}
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """As `Scenario.section`."""
+        return section_of(figures)

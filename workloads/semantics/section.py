@@ -1,0 +1,50 @@
+"""What each application promises, lost and doubled, as page and terminal show it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workloads.group_section import rebalances_of, strip_of
+from workloads.section import Rows, Section
+
+FORBIDDEN = {"at most once": ("doubled",), "at least once": ("lost",), "exactly once": ("lost", "doubled")}
+"""What an application promises never to do to an input."""
+PROMISES = {"at most once": "nothing doubled", "at least once": "nothing lost", "exactly once": "neither"}
+COLUMNS = ("application", "promises", ">inputs", ">outputs", ">lost", ">doubled", ">waiting", "kept")
+
+
+def section_of(figures: Mapping[str, Any]) -> Section | None:
+    """The section of these figures; None where there are none. KeyError, TypeError for what is none of
+    `SemanticsLoad.measured`.
+    """
+    applications: Mapping[str, Mapping[str, Any]] = figures.get("applications", {})
+    if not applications:
+        return None
+    rows = [_row(name, each) for name, each in applications.items()]
+    table = Rows("Inputs that were lost and doubled, by when an application commits", COLUMNS, rows)
+    groups = {name: figures["groups"][name] for name in applications if name in figures["groups"]}
+    sentence = " ".join(_sentence(name, each) for name, each in applications.items())
+    return Section("Delivery semantics", sentence, strip_of(groups), [table, rebalances_of(groups)])
+
+
+def kept(name: str, application: Mapping[str, Any]) -> bool | None:
+    """Whether it did what it promises; None where no final read could show that."""
+    counts = [application[each] for each in FORBIDDEN[name]]
+    if any(counts):
+        return False
+    return None if None in counts else True
+
+
+def _row(name: str, application: Mapping[str, Any]) -> list[str]:
+    counts = [_count(application[each]) for each in ("inputs", "outputs", "lost", "doubled", "waiting")]
+    return [name, PROMISES[name], *counts, {True: "yes", False: "no", None: "not known"}[kept(name, application)]]
+
+
+def _sentence(name: str, application: Mapping[str, Any]) -> str:
+    lost, doubled = _count(application["lost"]), _count(application["doubled"])
+    return f"{name.capitalize()}: {lost} of {application['inputs']:,} inputs lost, {doubled} doubled."
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
