@@ -86,6 +86,8 @@ class Producer:
         self._producer_epoch = -1
         self._max_produce = ProduceRequest.MAX_VERSION
         self._in_flight: dict[int, int] = {}
+        self._unanswered: set[int] = set()
+        """Nodes that were sent something at acks=0 over a connection that has not been seen to be closed."""
         self._wake = client.env.signal()
         self._room = Bell()
         self._look_at_ms: int | None = None
@@ -233,8 +235,18 @@ class Producer:
             progress = False
             for node_id, lanes in self._by_leader(now_ms).items():
                 connection = self._client.connection(node_id)
-                if connection is not None and self._takes_more(connection):
+                if connection is None:
+                    self._learn_of_refusal(node_id)
+                elif self._takes_more(connection):
                     progress |= self._send_some(connection, lanes, now_ms)
+                    if self.settings.acks == 0:
+                        self._unanswered.add(node_id)
+
+    def _learn_of_refusal(self, node_id: int) -> None:
+        """A broker that does not lead answers a send at acks=0 by closing the connection: who leads is asked anew."""
+        if node_id in self._unanswered:
+            self._unanswered.remove(node_id)
+            self._client.refresh_soon()
 
     def _by_leader(self, now_ms: int) -> dict[int, list[Lane]]:
         found: dict[int, list[Lane]] = {}

@@ -364,6 +364,26 @@ async def test_acks_0_is_ok_without_an_offset_once_the_link_has_it(clock: MockCl
         assert log_values(cluster) == [0]
 
 
+async def test_acks_0_learns_of_another_leader_from_the_connection_that_the_broker_closed(clock: MockClock) -> None:
+    """Brokers have no other way to refuse it; until metadata is too old everything sent would be lost."""
+    cluster = FakeCluster()
+    cluster.script.append(
+        lambda seen: (
+            Break() if seen.api_key == ApiKey.PRODUCE and cluster.partitions["t", 0].leader != seen.node else None
+        )
+    )
+    async with producing(cluster, ProducerSettings(idempotence=False, acks=0)) as rig:
+        rig.send()
+        await rig.settled()
+        cluster.move("t", 0, 2)
+        for _ in range(10):
+            rig.send()
+            await trio.sleep(0.1)
+        arrived = log_values(cluster)
+        assert arrived[0] == 0 and arrived[-1] == 10
+        assert len(arrived) >= 8, "what was sent before the connection was seen to be closed is lost"
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_every_codec_arrives_as_it_was_sent(codec: str, clock: MockClock) -> None:
     cluster = FakeCluster()
