@@ -1,0 +1,53 @@
+"""KAFKA-13636: old offsets of a group that is just rebalancing are removed, though its members read those partitions.
+
+While a group rebalances nobody knows its subscriptions, and Kafka took that for a group that has none.
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.groups.rules import is_expired
+from broker.coordinators.groups.shard import Shard
+from broker.coordinators.groups.values import OffsetWritten, State, Written
+from chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def _expired(self: Shard, group_id: str, wall_ms: int) -> list[Written]:
+    """In a rebalance no topic is spared."""
+    if self.state_of(group_id) not in (State.PREPARING, State.COMPLETING):
+        return _SOUND(self, group_id, wall_ms)
+    known = self.ledger.offsets.get(group_id, {})
+    retention_ms = self.settings.retention_ms
+    gone = [where for where, committed in known.items() if is_expired(committed, None, retention_ms, wall_ms)]
+    return [OffsetWritten(group_id, where, None) for where in gone]
+
+
+_SOUND = Shard._expired
+
+
+def plan(seed: int) -> Plan:
+    """The last commits are old, by a clock two minutes ahead. A member goes, and the rebalance waits
+    for another one that stands still.
+    """
+    rng = draw(seed, "41b")
+    at_s = rng.uniform(2.0, 2.5)
+    ahead = fault(at_s, 2.5, "clock", GROUP, offset_ms=120_000)
+    goes_s = at_s + rng.uniform(0.4, 0.6)
+    acts = [act(goes_s - 0.1, 1, HALT, 1.2), act(goes_s, 0, LEAVE, 3.0)]
+    settings = {"offsets.retention.check.interval.ms": "200", "offsets.retention.minutes": "1"}
+    return group_plan(seed, [ahead], acts, time_s=6.0, settings=settings, workload={"members": 3}, sends_s=1.8)
+
+
+MUTANT = Mutant(
+    id="41b",
+    name="offsets-expire-in-rebalances",
+    title="removes the old offsets of a group that is rebalancing",
+    source="KAFKA-13636",
+    replaces=(Replaced(Shard, "_expired", _expired),),
+    expected=("lost-position",),
+    faults=("clock",),
+    plan=plan,
+    group=GROUPS,
+)
