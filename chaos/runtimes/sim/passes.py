@@ -104,7 +104,7 @@ def lean_run(
         yield from _passes(runner)
     except trio.TrioInternalError:
         raise
-    except BaseException as error:
+    except Exception as error:  # not a signal, which fails nothing
         raise trio.TrioInternalError("a pass of the simulation's loop failed") from error
     finally:
         runner.close()

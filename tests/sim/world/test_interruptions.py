@@ -11,10 +11,31 @@ import trio
 from broker.node import Node
 from chaos.plans.plan import Plan
 from chaos.runs.simulation import simulate
+from chaos.runtimes.sim import passes
 
 
 def raise_out_of_nowhere(number: int, frame: Any) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def test_a_signal_between_two_tasks_ends_the_simulation_and_is_no_failure_of_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listen, heard = passes._listen, []
+
+    def interrupted(*args: Any) -> None:
+        heard.append(args)
+        if len(heard) == 3:
+            signal.raise_signal(signal.SIGTERM)
+        listen(*args)
+
+    monkeypatch.setattr(passes, "_listen", interrupted)
+    before = signal.signal(signal.SIGTERM, raise_out_of_nowhere)
+    try:
+        with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+            simulate(Plan(seed=1, time_s=2.0))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_signal_that_hits_a_broker_ends_the_simulation_and_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
