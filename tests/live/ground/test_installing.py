@@ -58,11 +58,12 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
     done = installed.squall("sim", "--seed", "7")
     assert done.returncode == 0, done.stderr
     assert "VALID" in done.stdout
-    assert "pip install 'squall[spark]'" in done.stdout
+    assert "squall report" in done.stdout, "which says what draws the page"
     lossy = installed.squall("sim", "--seed", "1", "--acks", "1", "--min-isr", "1", "--faults", "kill,partition",
                              "--expect", "safe")  # fmt: skip
     assert lossy.returncode == 1, lossy.stdout + lossy.stderr
     assert "lost-write" in lossy.stdout
+    assert "pip install 'squall[spark]'" in lossy.stdout, "whose page could not be drawn"
     assert "repeat: squall sim --plan" in lossy.stdout
     assert installed.squall("sim", "--seeds", "0..3", "--jobs", "1").returncode == 0
 
