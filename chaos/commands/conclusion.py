@@ -41,9 +41,9 @@ def conclude(
                 convert_once(directory.path)
                 render(directory.path)
     except ModuleNotFoundError as missing:
-        out.print(f"no report: {lacking(missing.name or '') or missing}")
+        out.print(f"no report: {lacking(missing.name or '') or missing}", markup=False, soft_wrap=True)
     except Exception as error:  # whatever it is, the verdict stands, and is said
-        out.print(f"the report could not be rendered: {type(error).__name__}: {error}")
+        out.print(f"the report could not be rendered: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
     if not keep_data:
         from chaos.runs.judgement import prune_data
 

@@ -138,7 +138,8 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     directory.write_info(run.info)
     with suppress(Refused):
         directory.reserve()
-    say.print(f"[bold]trouble:[/] {run.info['trouble']}")
+    say.print("[bold]trouble:[/]", end=" ")
+    say.print(str(run.info["trouble"]), markup=False)
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
