@@ -2,7 +2,8 @@
 
 Order of a start: logs are recovered, the quorum and the listeners come up, the broker registers, its image catches up
 with its own registration, replicas are taken up, and only then does it ask to be unfenced. A controlled shutdown goes
-the other way: leaderships move away, everything is flushed, and the marker of a clean stop is written last.
+the other way: leaderships move away, a voter stays while others that stop need it, everything is flushed, and the
+marker of a clean stop is written last.
 """
 
 from __future__ import annotations
@@ -246,6 +247,7 @@ class Node:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(give_up_alone)
             left.append(await membership.controlled_shutdown(SHUTDOWN_PATIENCE_S))
+            await self.control.outlast()
             nursery.cancel_scope.cancel()
         return bool(left and left[0])
 

@@ -254,5 +254,10 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
     def command(self, data_plane: DataPlane) -> None:
         """Give orders from now on. The first ones bring about everything decided so far."""
 
+    async def outlast(self) -> None:
+        """This broker was let go: wait while others that stop need what this node does for the control plane. May be
+        cancelled.
+        """
+
     async def leave(self) -> None:
         """Take part no more: when this returns the plane's files are not touched again."""

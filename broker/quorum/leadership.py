@@ -66,6 +66,15 @@ class Leadership:
         heard = sorted([now_ms, *(replica.fetched_ms for replica in self.voters.values())], reverse=True)
         return heard[self._settings.majority - 1]
 
+    def is_known(self, high_watermark: int, now_ms: int) -> bool:
+        """Every other voter that still fetches waits here for more than this high watermark."""
+        for voter, replica in self.voters.items():
+            waiting = self.parked.get(voter)
+            knows = waiting is not None and waiting.fetch.high_watermark >= high_watermark
+            if not knows and now_ms - replica.fetched_ms <= self._settings.fetch_max_wait_ms:
+                return False
+        return True
+
     def successors(self) -> tuple[int, ...]:
         """The other voters, those with the longest logs first."""
         return tuple(sorted(self.voters, key=lambda voter: (-self.voters[voter].end_offset, voter)))

@@ -111,6 +111,11 @@ class Raft:
         leadership = self.seat.leadership
         return now_ms - leadership.majority_heard_ms(now_ms) if leadership is not None else 0
 
+    def is_known(self, now_ms: int) -> bool:
+        """Whether all voters that fetch from this node know what is committed; also True where it does not lead."""
+        leadership = self.seat.leadership
+        return leadership is None or leadership.is_known(self.high_watermark, now_ms)
+
     @property
     def wants_sync(self) -> bool:
         """True while the log holds what is not known to be durable."""

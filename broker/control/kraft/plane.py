@@ -9,6 +9,7 @@ from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.control.forwarder import Forwarder, open_envelope
 from broker.control.kraft.bootstrap_file import formatted_records
 from broker.control.kraft.controller_service import ControllerService
+from broker.control.kraft.departure import Departure
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from broker.control.kraft.snapshotter import Snapshotter
 from broker.control.lifecycle import BrokerLifecycle
@@ -79,6 +80,7 @@ class KraftPlane:
         self.forwarder = Forwarder(env, config, peers, self.service, lambda: self.quorum.leader_id)
         self.quorum.on_leader = self.forwarder.controller_moved
         self.forward = self.forwarder.forward
+        self.departure = Departure(env, config.node_id, self.quorum.voters, feed)
         self._own = OwnRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
         self.lifecycle: BrokerLifecycle | None = None
         """Set once this broker begins to join."""
@@ -167,6 +169,11 @@ class KraftPlane:
             data_plane.obey(orders_of(self.feed.image, delta, self._config.node_id))
 
         self.feed.follow(changed, caught_up=True)
+
+    async def outlast(self) -> None:
+        """See `port.ControlPlane`."""
+        await self.departure.due()
+        await self.quorum.known()
 
     async def leave(self) -> None:
         """See `port.ControlPlane`."""

@@ -105,3 +105,33 @@ async def test_the_leaderships_are_gone_before_the_broker_is(autojump_clock: Any
         assert all(stopped not in cluster.partition(TOPIC, n).isr for n in range(PARTITIONS))
         await cluster.until(lambda: cluster.nodes[stopped].scope is None)
         await finish(nursery, *loads)
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("apart_s", [0.0, 0.05])
+async def test_where_all_stop_at_once_each_is_let_go(autojump_clock: Any, first: int, apart_s: float) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery)
+        await cluster.start()
+        assert await surely(admin.create_topics, await cluster.client(), [admin.NewTopic(TOPIC, PARTITIONS, 3, {})])
+        asked = trio.current_time()
+        for node_id in sorted(cluster.nodes, key=lambda node_id: (node_id - first) % 3):
+            cluster.nodes[node_id].stop_event.set()
+            await trio.sleep(apart_s)
+        await cluster.until(lambda: all(node.scope is None for node in cluster.nodes.values()))
+        assert trio.current_time() - asked < 3 * apart_s + LONGEST_S
+        assert [node.env.events("node_stopped") for node in cluster.nodes.values()] == 3 * [[{"controlled": True}]]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_stops_alone_waits_for_nobody(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery)
+        await cluster.start()
+        for node_id in (1, 2):
+            asked = trio.current_time()
+            await cluster.stop(node_id)
+            assert cluster.nodes[node_id].env.events("node_stopped") == [{"controlled": True}]
+            assert trio.current_time() - asked < LONGEST_S, "also where the majority ends with it"
+            await cluster.until(lambda: cluster.controller() is not None or len(cluster.running()) == 1)
+        nursery.cancel_scope.cancel()

@@ -230,5 +230,8 @@ class ScriptedPlane:
         ]
         self._control.tell(self._node_id, *orders)
 
+    async def outlast(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()

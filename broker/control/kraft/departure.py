@@ -1,0 +1,55 @@
+"""When a voter that the controller has let go may end.
+
+Kafka's advice is to stop brokers first and controllers last, because a broker can stop only while the quorum commits
+it. Whoever stops all nodes at once cannot keep that order where each node is both. So the nodes keep it: a node that
+the controller has let go is no broker any more, but it stays as a voter while others need it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.cluster.feed import ImageFeed
+    from broker.cluster.image import ClusterImage
+    from broker.env import Env
+
+LAST_CHANCE_S = 0.5
+"""For so long a voter that would take the majority with it waits for others to say that they stop as well."""
+
+
+def somebody_stops(image: ClusterImage, node_id: int) -> bool:
+    """Whether another broker is on its way out, and not let go yet."""
+    others = (broker for broker in image.brokers.values() if broker.id != node_id)
+    return any(broker.in_controlled_shutdown and not broker.fenced for broker in others)
+
+
+def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
+    """Whether other brokers serve, and the voters among them are no majority without this node."""
+    serving = {broker.id for broker in image.brokers.values() if not broker.fenced and broker.id != node_id}
+    staying = [voter for voter in voters if voter in serving]
+    return bool(serving) and node_id in voters and len(staying) < len(voters) // 2 + 1
+
+
+class Departure:
+    """One node's leave of the quorum."""
+
+    def __init__(self, env: Env, node_id: int, voters: Sequence[int], feed: ImageFeed) -> None:
+        self._env, self._node_id, self._voters, self._feed = env, node_id, voters, feed
+        self._changed = env.signal()
+        feed.follow(lambda delta: self._changed.set() if delta.brokers else None)
+
+    async def due(self) -> None:
+        """Wait until nobody who stops needs this voter. Unbounded if a broker that stops is never let go."""
+        if self._node_id not in self._voters:
+            return
+        begun = self._env.mono()
+        while True:
+            image, left_s = self._feed.image, begun + LAST_CHANCE_S - self._env.mono()
+            awaited = left_s > 0 and takes_majority(image, self._node_id, self._voters)
+            if not awaited and not somebody_stops(image, self._node_id):
+                return
+            await self._changed.wait(left_s if left_s > 0 else inf)
