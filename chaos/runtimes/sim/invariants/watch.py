@@ -388,6 +388,8 @@ class Watch:
 
     def _died(self, seen: _Node) -> None:
         """The last that is seen of an incarnation, and what its disk has left."""
+        # It may have decided in the moment that it died in, and committed by that decision.
+        self._image_moved(seen, {})
         for replica in seen.replicas:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 sight.follow(replica.copy, replica.log, seen.sim.disk)

@@ -56,6 +56,21 @@ def test_a_sound_life_with_a_kill_and_an_election_breaks_nothing() -> None:
     assert committed(world) == 6
 
 
+def test_what_a_node_decided_and_committed_in_the_moment_that_it_died_in_is_known() -> None:
+    world = replicated(min_isr=1)
+    world.nodes[1].write()
+    world.look()
+    assert committed(world) == 5
+    world.decide(isr=(1,))
+    world.nodes[1].learn()
+    world.nodes[1].kill()
+    world.look()
+    assert committed(world) == 6
+    world.nodes[2].hosted.log.increment_log_start(2)
+    world.look()
+    assert world.names == []
+
+
 def test_segments_that_roll_are_read_on() -> None:
     world = replicated(30, segment_bytes=200)
     assert len(world.nodes[1].hosted.log.segments) > 3
