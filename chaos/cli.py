@@ -6,8 +6,6 @@ import difflib
 import gc
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -15,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
+from chaos.garbage import garbage_waits
 from chaos.interrupts import as_ctrl_c
 from chaos.toolchain.extras import lacking
 
@@ -70,18 +69,6 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 """
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Inside, no garbage is collected: what modules define stays, and searching it costs an eighth of loading them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Commands(click.Group):
     """A group whose members are imported on first use."""
 
@@ -97,7 +84,7 @@ class Commands(click.Group):
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}"
             raise click.UsageError(f"there is no command {cmd_name!r}: {meant}", ctx)
-        with _no_collection():
+        with garbage_waits():  # what modules define stays, and searching it costs an eighth of loading them
             command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
         return command

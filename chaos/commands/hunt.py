@@ -14,13 +14,13 @@ import click
 from rich.table import Table
 
 from chaos.commands import completions
+from chaos.garbage import garbage_waits
 from chaos.mutants import find, select
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants.mutant import ON_DISKS
 from chaos.mutants.swarm import drawn_plan
 from chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
 from chaos.plans.plan import Plan
-from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaos.commands import completions
-from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.garbage import garbage_waits
 from chaos.screen import console
 from chaos.typed import lasting, typed
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaos.commands import completions
-from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.garbage import garbage_waits
 from chaos.screen import console
 from chaos.typed import lasting, typed
 

@@ -17,9 +17,9 @@ from chaos.commands import completions
 from chaos.commands.grouped import Grouped
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.faults.kind import FaultError
+from chaos.garbage import garbage_waits
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.runs.directory import writable
-from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console, in_words, live_line
 from chaos.typed import here
 from workloads.registry import DEFAULT, SCENARIOS

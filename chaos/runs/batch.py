@@ -12,11 +12,11 @@ from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
+from chaos.garbage import garbage_stays
 from chaos.mutants.swarm import drawn_plan
 from chaos.plans.plan import Plan, read_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.workers import forked
-from chaos.runtimes.sim.garbage import garbage_stays
 from chaos.typed import lasting
 
 CPU_LIMIT_S = 240

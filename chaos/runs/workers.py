@@ -55,7 +55,7 @@ def forked(
                 assert isinstance(ready, Connection)
                 try:
                     result = ready.recv()
-                except EOFError:
+                except (EOFError, OSError):  # an OSError where it ended in the middle of a result
                     worker = workers.pop(ready)
                     why = _ended(ready, worker.pid)
                     if worker.tasks:

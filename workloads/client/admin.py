@@ -157,7 +157,7 @@ async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, st
 async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
     """Group -> its state, of those that the asked broker coordinates and knows, whichever protocol they speak.
 
-    None while it loads any group. Raises RequestFailed, UnsupportedApi.
+    Empty while it loads any group. Raises RequestFailed, UnsupportedApi.
     """
     if not groups:
         return {}

@@ -65,9 +65,9 @@ class Life(ABC):
         settings: InstanceSettings,
         number: int,
         progress: Progress,
-        about: Mapping[str, object],
         *,
         zombie: bool,
+        **about: object,
     ) -> None:
         """about: what the history says of it beyond its client's settings. zombie: it is to become one."""
         self._env, self._settings = env, settings

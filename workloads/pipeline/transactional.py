@@ -44,7 +44,7 @@ class TransactionalLife(Life):
     ) -> None:
         producer = replace(settings.producer, transactional_id=transactional_id(number))
         own = replace(settings, producer=producer)
-        super().__init__(env, around, own, number, progress, {"generation": settings.generation}, zombie=zombie)
+        super().__init__(env, around, own, number, progress, zombie=zombie, generation=settings.generation)
         self._transactions = Transactions(
             self._client,
             producer.transactional_id,

@@ -9,15 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from broker.env import Env
 from workloads.client.cluster import Place
 from workloads.client.groups.offsets import CommitEnd, Sender, commit
 from workloads.client.outcomes import Status
 from workloads.group_notes import Identity
-from workloads.group_progress import Progress
-from workloads.pipeline.life import COMMIT_LIMIT_S, LAST_WORD_S, Crash, InstanceSettings, Life, is_crash
+from workloads.pipeline.life import COMMIT_LIMIT_S, LAST_WORD_S, Crash, Life, is_crash
 from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step
-from workloads.scenario import Surroundings
 
 Inputs = Sequence[tuple[Place, int]]
 """Where each stands, and its value."""
@@ -25,18 +22,6 @@ Inputs = Sequence[tuple[Place, int]]
 
 class PlainLife(Life):
     """Its producer is idempotent, so that no request of its own writes an output twice."""
-
-    def __init__(
-        self,
-        env: Env,
-        around: Surroundings,
-        settings: InstanceSettings,
-        number: int,
-        progress: Progress,
-        *,
-        zombie: bool,
-    ) -> None:
-        super().__init__(env, around, settings, number, progress, {}, zombie=zombie)
 
     @abstractmethod
     async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None: ...

@@ -37,7 +37,12 @@ class SemanticsLoad(InstancesLoad):
         from workloads.pipeline.transactional import TransactionalLife
         from workloads.semantics.plain import AtLeastOnce, AtMostOnce
 
-        return {AT_MOST_ONCE: AtMostOnce, AT_LEAST_ONCE: AtLeastOnce, EXACTLY_ONCE: TransactionalLife}[application]
+        found: dict[Application, Lives] = {
+            AT_MOST_ONCE: AtMostOnce,
+            AT_LEAST_ONCE: AtLeastOnce,
+            EXACTLY_ONCE: TransactionalLife,
+        }
+        return found[application]
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""

@@ -20,7 +20,7 @@ import trio
 import trio._core._run as _trio_run
 from outcome import Value
 
-from chaos.runtimes.sim.garbage import collect_what_was_left, garbage_waits
+from chaos.garbage import collect_what_was_left, garbage_waits
 from chaos.runtimes.sim.passes import lean_trio
 
 FINAL_EVENTS = 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,13 @@ def raise_out_of_nowhere(number: int, frame: Any) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
+@pytest.fixture(autouse=True)
+def _sigterm_interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, raise_out_of_nowhere)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 def test_a_signal_between_two_tasks_ends_the_simulation_and_is_no_failure_of_its_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -30,12 +38,8 @@ def test_a_signal_between_two_tasks_ends_the_simulation_and_is_no_failure_of_its
         listen(*args)
 
     monkeypatch.setattr(passes, "_listen", interrupted)
-    before = signal.signal(signal.SIGTERM, raise_out_of_nowhere)
-    try:
-        with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
-            simulate(Plan(seed=1, time_s=2.0))
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+        simulate(Plan(seed=1, time_s=2.0))
 
 
 def test_a_signal_that_hits_a_broker_ends_the_simulation_and_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +57,6 @@ def test_a_signal_that_hits_a_broker_ends_the_simulation_and_no_broker(monkeypat
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Node, "run", interrupted)
-    before = signal.signal(signal.SIGTERM, raise_out_of_nowhere)
-    try:
-        with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
-            simulate(Plan(seed=1, time_s=2.0))
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+        simulate(Plan(seed=1, time_s=2.0))
     assert hit

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -45,6 +46,19 @@ def test_a_process_that_is_killed_takes_one_task_with_it_and_the_others_are_done
     found = dict(forked(kills_itself_at_two, range(6), 1, died))
     assert found.pop(2) == "its process was ended by SIGKILL"
     assert found == dict.fromkeys([0, 1, 3, 4, 5], "done")
+
+
+def test_a_process_that_ends_in_the_middle_of_a_result_is_told_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn(self: Connection, result: tuple[int, str]) -> None:
+        whole(self, result)
+        if result[0] == 1:
+            os.write(self.fileno(), (1000).to_bytes(4, "big") + b"the first of a thousand bytes")
+            os._exit(7)
+
+    whole = Connection.send
+    monkeypatch.setattr(Connection, "send", torn)
+    found = dict(forked(lambda task: (task, "done"), range(4), 1, died))
+    assert found == {0: "done", 1: "done", 2: "its process ended with 7", 3: "done"}
 
 
 def raises_at_one(task: int) -> tuple[int, str]:

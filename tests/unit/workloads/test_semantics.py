@@ -83,13 +83,18 @@ def application(lost: int | None, doubled: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "lost", "doubled", "promise"),
     [
-        (MOST, 7, 0, True), (MOST, 0, 1, False), (MOST, None, 0, True),
+        (MOST, 7, 0, True), (MOST, 0, 1, False), (MOST, None, 0, None),
         (LEAST, 0, 7, True), (LEAST, 1, 0, False), (LEAST, None, 7, None),
         (EXACTLY, 0, 0, True), (EXACTLY, 1, 0, False), (EXACTLY, None, 1, False), (EXACTLY, None, 0, None),
     ],
 )  # fmt: skip
 def test_a_promise_is_kept_broken_or_not_known(name: str, lost: int | None, doubled: int, promise: bool | None) -> None:
     assert kept(name, application(lost, doubled)) is promise
+
+
+@pytest.mark.parametrize("name", [MOST, LEAST, EXACTLY])
+def test_an_application_that_had_no_input_has_shown_nothing(name: str) -> None:
+    assert kept(name, {**application(0, 0), "inputs": 0}) is None
 
 
 def test_the_section_has_a_row_for_each_application() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos.runtimes.sim import garbage
-from chaos.runtimes.sim.garbage import collect_what_was_left, garbage_stays, garbage_waits
+from chaos import garbage
+from chaos.garbage import collect_what_was_left, garbage_stays, garbage_waits
 
 
 class Cycle:
