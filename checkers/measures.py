@@ -130,13 +130,15 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
 
 
 def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) -> Iterator[Measure]:
-    """Progress is an answer with records, or one that says that there are none to be had.
+    """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
+    otherwise of the same leader epoch before: in one epoch, ends only go forward.
 
     From healing, or from when the reader began, until it was last heard of. A producer that polls in its transactions
     does that when it has some, and nobody waits for it.
     """
     if healed < 0:
         return
+    knows = _ends_of_epochs(told)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
     points: dict[tuple[int, int], list[int]] = {}
     for each in told:
@@ -145,13 +147,32 @@ def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) ->
         times = points.setdefault((each.proc, each.part), [each.t0])
         times[0] = min(times[0], each.t0)
         limit = each.lso if each.iso == 1 else each.hw
-        if each.st == OK and (each.records or each.position >= limit):
+        if each.st == OK and (each.records or (each.position >= limit and not knows(each))):
             times.append(each.t1)
     for (proc, part), (began, *progress) in points.items():
         begin = max(began, healed)
         times = sorted([begin, *(t for t in progress if t > begin), last[proc]])
         if last[proc] > begin:
             yield Measure(READER_GAP, proc, part, _longest(list(zip(times, times[1:], strict=False))))
+
+
+def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:
+    """A function of an answer: whether somebody had been told, before it was asked for, of an end beyond its position,
+    by the same leader epoch. Ends are last stable offsets for readers at read_committed.
+    """
+    ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    for each in told:
+        for iso, end in enumerate((each.hw, each.lso)):
+            if each.epoch >= 0 and end >= 0:
+                ends.setdefault((each.part, each.epoch, iso), []).append((end, each.t1))
+    first_known = {key: _first_known(known) for key, known in ends.items()}
+
+    def at(each: Told) -> bool:
+        first = first_known.get((each.part, each.epoch, each.iso))
+        since = first(each.position) if first is not None else None
+        return since is not None and since <= each.t0
+
+    return at
 
 
 def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Measure]:

@@ -133,9 +133,22 @@ READERS = """
   select 1, proc, part, explode(concat(array(begin, last_t), filter(progress, t -> t > begin)))
   from (
     select proc, part, greatest(min(t0), {healed}) begin, try_element_at({last_heard}, proc) last_t,
-           collect_list(if(st = 0 and t1 > {healed} and (records > 0 or position >= if(iso = 1, lso, hw)),
+           collect_list(if(st = 0 and t1 > {healed} and (records > 0 or ended and coalesce(known > t0, true)),
                            t1, null)) progress
-    from told where kind <> 3 and final = 0 group by proc, part)
+    from (
+      select *, min(t) over (
+                  partition by part, epoch, iso order by off desc range between unbounded preceding and 1 preceding)
+                known
+      from (
+        select part, epoch, st, t0, t1, records, inline(array(
+                 named_struct('proc', proc, 'iso', iso, 'off', position, 'ended', position >= if(iso = 1, lso, hw),
+                              'polled', kind <> 3 and final = 0, 't', null),
+                 named_struct('proc', proc, 'iso', 0, 'off', hw, 'ended', false, 'polled', false,
+                              't', if(epoch >= 0 and hw >= 0, t1, null)),
+                 named_struct('proc', proc, 'iso', 1, 'off', lso, 'ended', false, 'polled', false,
+                              't', if(epoch >= 0 and lso >= 0, t1, null))))
+        from told))
+    where polled group by proc, part)
   where begin < last_t"""
 
 _HEALED = "if(reader = 0, 'healed gap', 'reader gap')"

@@ -30,7 +30,7 @@ from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.fetched import Damage, read_records
 from workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
-from workloads.client.reading_session import LOST, ReadingSession
+from workloads.client.reading_session import LOST, Bounds, ReadingSession
 from workloads.client.settings import ConsumerSettings
 
 FETCH_OLDEST = 4
@@ -249,11 +249,11 @@ class Consumer:
             response = decode_fetch_response(body, 0, asked.version)
         if self._asked.get(asked.node_id) is asked:
             del self._asked[asked.node_id]
-        session = self._sessions[asked.node_id]
+        session, may_omit = self._sessions[asked.node_id], False
         if failure is not None or response.error != ErrorCode.NONE:
             session.restart()
         else:
-            session.answered(response.session_id)
+            may_omit = session.answered(response.session_id)
         if failure is not None:
             self._polled.errors.append(ReadError(None, failure.why))
             self._client.refresh_soon()
@@ -263,12 +263,28 @@ class Consumer:
             for place in asked.positions:
                 self._not_now(place, response.error)
         else:
+            omitted = dict(asked.positions)
             for topic, parts in response.topics:
                 by_id = asked.version >= FETCH_TOPIC_IDS_FROM
                 name = asked.names.get(bytes(topic)) if by_id else bytes(topic).decode()
                 for told in parts:
-                    self._take_in((name or "", told.index), told, response, asked)
+                    place = (name or "", told.index)
+                    omitted.pop(place, None)
+                    bounds = Bounds(told.high_watermark, told.last_stable_offset, told.log_start_offset)
+                    session.told(place, bounds if told.error == ErrorCode.NONE else None)
+                    self._take_in(place, told, response, asked)
+            for place in omitted if may_omit else ():
+                self._stands_still(place, session.unchanged(place), asked)
         self._wake.set()
+
+    def _stands_still(self, place: Place, bounds: Bounds | None, asked: _Asked) -> None:
+        """An answer of the session has left this partition out: that is how a broker says that nothing is new there."""
+        part = self._parts.get(place)
+        position, epoch = asked.positions[place]
+        if bounds is None or part is None or part.position != position or part.resting:
+            return
+        part.leader_epoch, part.failures = epoch, 0
+        self._polled.fetched.append(Fetched(place, position, *bounds, epoch, [], []))
 
     def _take_in(self, place: Place, told: FetchPartOut, response: FetchOut, asked: _Asked) -> None:
         part = self._parts.get(place)

@@ -22,6 +22,14 @@ Asked = tuple[int, int, bytes]
 """Position, current leader epoch, topic id."""
 
 
+class Bounds(NamedTuple):
+    """What a broker said of a partition: high watermark, last stable offset and log start."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
 class Named(NamedTuple):
     """What a request says."""
 
@@ -41,11 +49,13 @@ class ReadingSession:
         self._id = 0
         self._epoch = INITIAL_EPOCH
         self._asked: dict[Place, Asked] = {}
+        self._told: dict[Place, Bounds] = {}
 
     def restart(self) -> None:
         """The next request names every partition, and opens a session in the place of this one."""
         self._epoch = INITIAL_EPOCH
         self._asked = {}
+        self._told = {}
 
     def name(self, wanted: Mapping[Place, Asked]) -> Named:
         """What the broker does not know yet of what is to be read now."""
@@ -54,11 +64,30 @@ class ReadingSession:
         before, self._asked = self._asked, dict(wanted)
         news = {place: asked for place, asked in wanted.items() if before.get(place) != asked}
         forgotten = {place: asked[2] for place, asked in before.items() if place not in wanted}
+        for place in forgotten:
+            self._told.pop(place, None)
         return Named(self._id, self._epoch, news, forgotten)
 
-    def answered(self, session_id: int) -> None:
-        """The broker has answered with a session's id, or with 0: it has no room for one."""
+    def answered(self, session_id: int) -> bool:
+        """The broker has answered with a session's id, or with 0: it has no room for one. True where the answer may
+        leave out what stands still: it is one to an incremental request of this session.
+        """
         if session_id and (self._epoch == INITIAL_EPOCH or session_id == self._id):
+            incremental = self._epoch != INITIAL_EPOCH
             self._id, self._epoch = session_id, next_epoch(self._epoch)
-        else:
-            self.restart()
+            return incremental
+        self.restart()
+        return False
+
+    def told(self, place: Place, bounds: Bounds | None) -> None:
+        """What an answer that belongs to the session said of a partition; None: an error."""
+        if bounds is None:
+            self._told.pop(place, None)
+        elif self._epoch != INITIAL_EPOCH:
+            self._told[place] = bounds
+
+    def unchanged(self, place: Place) -> Bounds | None:
+        """What an answer to an incremental request means for a partition that it leaves out: what the broker said of it
+        last still holds, and it has nothing for this reader (KIP-227). None where the session was told nothing of it.
+        """
+        return self._told.get(place)

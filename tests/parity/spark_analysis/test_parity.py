@@ -22,7 +22,7 @@ from spark_analysis.query import TooMany
 from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
-from tests.support.histories.nemesis_lines import NEMESIS
+from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 
@@ -156,3 +156,21 @@ def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSessi
     kept, faults = conversion.load(tmp_path)
     waited = {each.a for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
     assert waited == {reader}
+
+
+def test_both_know_who_was_told_of_an_end_that_others_had_heard_to_be_passed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    h = HistoryBuilder()
+    readers = [h.reader(isolation=isolation) for isolation in (0, 1)]
+    other = h.reader()
+    for hw, lso, epoch in ((3, 3, 0), (9, 3, 0), (9, 9, 0), (9, 9, 1), (3, 3, 1)):
+        h.now += 100 * MS
+        h.poll(other, [], at=hw, position=hw, hw=hw, lso=lso, epoch=epoch)
+        for reader in readers:
+            h.now += 100 * MS
+            h.poll(reader, [], at=3, position=3, hw=3, lso=3, epoch=0)
+    compared(spark, tmp_path, h.lines(), fault_line(began_ms=1, ended_ms=2))
+    kept, faults = conversion.load(tmp_path)
+    waited = {each.a: each.numbers for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
+    assert waited[readers[0]][0] > waited[readers[1]][0] > 300 * MS, "stable ends are known later"

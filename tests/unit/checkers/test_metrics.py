@@ -155,6 +155,39 @@ def test_a_reader_at_the_end_is_not_stuck() -> None:
     assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(100 * MS, 200 * MS)]
 
 
+def test_a_reader_that_is_told_of_an_end_that_others_know_to_be_passed_is_stuck() -> None:
+    h = HistoryBuilder()
+    reader, other = h.reader(), h.reader()
+    poll_at(h, reader, 160, 3, 3)
+    poll_at(h, other, 190, 9, 9)
+    for ms in (200, 300, 400):
+        poll_at(h, reader, ms, 3, 3)
+    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (240 * MS, 160 * MS)
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_another_leader_epoch_may_have_lost_what_an_earlier_one_told_of(isolation: int) -> None:
+    h = HistoryBuilder()
+    reader, other = h.reader(isolation=isolation), h.reader()
+    poll_at(h, reader, 160, 3, 3)
+    poll_at(h, other, 190, 9, 9)
+    for ms in (200, 300, 400):
+        h.now = (ms - 2) * MS
+        h.poll(reader, [], at=3, position=3, hw=3, epoch=1)
+    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (100 * MS, 200 * MS)
+
+
+def test_what_is_not_stable_is_no_business_of_a_read_committed_reader() -> None:
+    h = HistoryBuilder()
+    reader, other = h.reader(isolation=1), h.reader()
+    h.now = 158 * MS
+    h.poll(other, [], at=9, position=9, hw=9, lso=3)
+    for ms in (200, 300, 400):
+        h.now = (ms - 2) * MS
+        h.poll(reader, [], at=3, position=3, hw=9, lso=3)
+    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (100 * MS, 200 * MS)
+
+
 def test_a_reader_without_answers_is_stuck_until_it_was_last_heard_of() -> None:
     h = HistoryBuilder()
     reader = h.reader()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from workloads.client.reading_session import Named, ReadingSession
+from workloads.client.reading_session import Bounds, Named, ReadingSession
 
 ID = bytes(16)
 A, B = ("t", 0), ("t", 1)
@@ -39,3 +39,36 @@ def test_after_a_session_was_lost_the_next_request_opens_another_in_its_place() 
     session.name({A: (5, 1, ID)})
     session.restart()
     assert session.name({A: (5, 1, ID)}) == Named(42, INITIAL_EPOCH, {A: (5, 1, ID)}, {})
+
+
+def test_what_an_incremental_answer_leaves_out_is_as_it_was_told_last() -> None:
+    session = ReadingSession(wanted=True)
+    session.name({A: (5, 1, ID), B: (7, 1, ID)})
+    assert not session.answered(42), "the first answer names everything"
+    session.told(A, Bounds(5, 5, 0))
+    session.told(B, Bounds(9, 8, 2))
+    session.name({A: (5, 1, ID), B: (7, 1, ID)})
+    assert session.answered(42)
+    session.told(A, None)
+    assert (session.unchanged(A), session.unchanged(B)) == (None, Bounds(9, 8, 2)), "an error says nothing of an end"
+    session.name({A: (5, 1, ID)})
+    session.name({A: (5, 1, ID), B: (7, 1, ID)})
+    assert session.unchanged(B) is None, "the session had forgotten it"
+
+
+def test_nothing_is_known_of_what_another_session_was_told() -> None:
+    session = ReadingSession(wanted=True)
+    session.name({A: (5, 1, ID)})
+    session.answered(42)
+    session.told(A, Bounds(5, 5, 0))
+    session.restart()
+    session.name({A: (5, 1, ID)})
+    assert (session.answered(43), session.unchanged(A)) == (False, None)
+
+
+def test_an_answer_without_a_session_leaves_nothing_out() -> None:
+    session = ReadingSession(wanted=False)
+    session.name({A: (5, 1, ID)})
+    assert not session.answered(0)
+    session.told(A, Bounds(5, 5, 0))
+    assert session.unchanged(A) is None
