@@ -64,13 +64,13 @@ def _epoch_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) ->
 
 def _durable_on(nodes: Iterable[Seen], known: Known, offset: int) -> tuple[int, ...]:
     """The nodes on whose disks a record is durable. What a node that is down has on its disk counts, because it was
-    flushed before anybody heard of it; and so does what a damaged one has.
+    flushed before anybody heard of it; and so does what a damaged one has. (At acks=1 that need not be committed.)
     """
     found = []
     for seen in nodes:
         replica = seen.places.get((known.topic_id, known.partition))
         if replica is None or seen.id in known.cluster.damaged:
-            if known.held_once(seen.id, offset + 1):
+            if known.held_once(seen.id, offset + 1) or known.has_uncommitted(seen.id, offset):
                 found.append(seen.id)
         elif durable_end(replica.log, seen.sim.disk) > offset:
             found.append(seen.id)

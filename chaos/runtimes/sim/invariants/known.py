@@ -210,6 +210,11 @@ class Known:
         lost = self.lost.get(node)
         return lost is not None and lost.upto >= end
 
+    def has_uncommitted(self, node: int, offset: int) -> bool:
+        """Whether a node's log, or the disk of a dead one, has a record at an offset that is not committed yet."""
+        copy = self.copies.get(node)
+        return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
+
     def is_excused(self, node: int) -> bool:
         """Whether a member of the ISR may lack what is committed: a power loss took it, and either the control plane
         does not know yet that this was another incarnation, or it is the last member, which nothing removes
