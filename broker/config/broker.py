@@ -251,6 +251,9 @@ class BrokerConfig:
     squall_connection_parked_max_requests: int = integer(1000, low=1)
     squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
     squall_record_validation_enable: bool = flag(False)
+    squall_controller_inherited_session: bool = flag(True)
+    """A new controller counts its predecessor's session from when that one last answered the quorum. Kafka begins all
+    sessions anew."""
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Of a transactional id that nobody has used before: otherwise the last epoch is 32,766 steps away."""
 

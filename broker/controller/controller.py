@@ -43,8 +43,12 @@ COMMANDS: dict[int, tuple[str, str]] = {
 By name, so that a node that is not the controller does not load what only the controller needs.
 """
 
+TICKS_PER_SESSION = 10
 UNCLEAN_CHECK_MS = 1000
 """How often leaderless partitions are looked at again: their topics' settings may have changed."""
+
+HEARTBEATS_OF_GRACE = 2
+"""So many heartbeats' time has the controller before this one to say that its broker lives."""
 
 
 _module = cache(import_module)
@@ -61,13 +65,24 @@ class Controller:
     """One term of an active controller. `image` becomes its own: it replays into it what is not committed yet."""
 
     def __init__(
-        self, image: ClusterImage, settings: ControllerSettings, rng: random.Random, next_offset: int, now_ms: int
+        self,
+        image: ClusterImage,
+        settings: ControllerSettings,
+        rng: random.Random,
+        next_offset: int,
+        now_ms: int,
+        predecessor: tuple[int, int] | None = None,
     ) -> None:
-        """`next_offset`: where the next record goes, behind what the quorum itself has written to the log."""
+        """`next_offset`: where the next record goes, behind what the quorum itself has written to the log.
+        `predecessor`: who led the quorum before, and when it last answered, if this node knows.
+        """
         self.image = image
         self.settings = settings
         self.next_offset = next_offset
         self.sessions = Sessions.fresh(settings.config.broker_session_timeout_ms, image, now_ms)
+        if predecessor is not None and settings.config.squall_controller_inherited_session:
+            grace_ms = HEARTBEATS_OF_GRACE * settings.config.broker_heartbeat_interval_ms
+            self.sessions.inherit(*predecessor, now_ms, grace_ms)
         self._rng = rng
         self._ticked_ms = now_ms
         self._unclean_ms = now_ms
@@ -92,8 +107,8 @@ class Controller:
     def tick(self, now_ms: int) -> Decision[Any]:
         """What time alone demands, one thing at a call: call again until there are no records.
 
-        Call at least ten times per session time-out. A gap of more than half of that means that this process stood
-        still: nobody could have been heard, so it counts against nobody.
+        Call it at `next_tick_ms`. A gap of more than half a session's time means that this process stood still: nobody
+        could have been heard, so it counts against nobody.
         """
         gap = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
@@ -108,6 +123,12 @@ class Controller:
             self._balanced_ms = now_ms
             decision = leaders.balance(command)
         return decision
+
+    def next_tick_ms(self, now_ms: int) -> int:
+        """When to call `tick` next: as soon as a session may be over, and ten times in each session's time."""
+        regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
+        end_ms = self.sessions.next_end_ms(self.image)
+        return regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))
 
     def _balance_due(self, now_ms: int) -> bool:
         config = self.settings.config

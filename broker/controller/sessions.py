@@ -1,8 +1,8 @@
 """Which brokers are alive, as the active controller sees it: when each last made contact and how far it has read.
 
 This is soft state, known to the active controller alone and never written down: a new controller begins by giving
-every broker a fresh session (R13). What follows from it, fencing and unfencing, is decided elsewhere and goes through
-the log.
+every broker a fresh session (R13), but for its predecessor, which it has heard as a voter. What follows from it,
+fencing and unfencing, is decided elsewhere and goes through the log.
 """
 
 from __future__ import annotations
@@ -60,6 +60,16 @@ class Sessions:
         if change.begins_shutdown:
             session.shutdown_offset = offset
 
+    def inherit(self, broker_id: int, heard_ms: int, now_ms: int, grace_ms: int) -> None:
+        """This broker led the quorum before, and last answered it at `heard_ms`: its session goes on from there, and
+        lasts at least `grace_ms` from now, so that a predecessor that lives has time to say so.
+        """
+        assert heard_ms <= now_ms, f"heard at {heard_ms}, and it is {now_ms}"
+        session = self.sessions.get(broker_id)
+        if session is not None:
+            earliest_ms = now_ms - self.timeout_ms + min(grace_ms, self.timeout_ms)
+            session.contact_ms = max(heard_ms, earliest_ms)
+
     def forgive(self, pause_ms: int, now_ms: int) -> None:
         """Count `pause_ms` against nobody: the controller itself was not running and could hear no heartbeat."""
         assert pause_ms >= 0
@@ -82,6 +92,11 @@ class Sessions:
             if not broker.fenced and not self.is_valid(image, broker.id, now_ms)
         ]
         return min(silent)[1] if silent else None
+
+    def next_end_ms(self, image: ClusterImage) -> int | None:
+        """The first millisecond at which a session that lasts now would be over; None where none lasts."""
+        lasting = (self.sessions[broker.id] for broker in image.brokers.values() if not broker.fenced)
+        return min((session.contact_ms + self.timeout_ms + 1 for session in lasting), default=None)
 
     def may_stop(self, image: ClusterImage, broker_id: int) -> bool:
         """True once every active broker has replayed the records that moved this one's leaderships away."""

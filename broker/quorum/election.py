@@ -53,6 +53,10 @@ class Tally:
         """True when this voter need not be asked any more in this round."""
         return voter in self._answers
 
+    def refused_by(self, voter: int) -> bool:
+        """True when this voter has said no."""
+        return self._answers.get(voter) is False
+
     @property
     def granting(self) -> tuple[int, ...]:
         """Those who granted, in the order of the voters."""

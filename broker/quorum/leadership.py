@@ -37,8 +37,20 @@ class Parked(NamedTuple):
 class Leadership:
     """A leader's view of its epoch. Gone when the epoch is."""
 
-    def __init__(self, settings: QuorumSettings, epoch: int, epoch_start_offset: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        settings: QuorumSettings,
+        epoch: int,
+        epoch_start_offset: int,
+        now_ms: int,
+        predecessor: tuple[int, int] | None = None,
+    ) -> None:
         self._settings = settings
+        self.predecessor = predecessor
+        """Who led before, and when it last answered this node; None where this node does not know.
+
+        Nobody led for long in between: what that one committed would be in this log, and so be its answer.
+        """
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
         """Offset of the leader-change record."""

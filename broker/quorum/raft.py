@@ -111,11 +111,6 @@ class Raft:
         leadership = self.seat.leadership
         return now_ms - leadership.majority_heard_ms(now_ms) if leadership is not None else 0
 
-    def is_known(self, now_ms: int) -> bool:
-        """Whether all voters that fetch from this node know what is committed; also True where it does not lead."""
-        leadership = self.seat.leadership
-        return leadership is None or leadership.is_known(self.high_watermark, now_ms)
-
     @property
     def wants_sync(self) -> bool:
         """True while the log holds what is not known to be durable."""
@@ -271,6 +266,8 @@ class Raft:
             if self.role is Role.PROSPECTIVE:
                 self.seat.become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
             self.seat.deadline_ms = now_ms + self._patience.for_votes(self.seat.is_fresh)
+        elif granted and self.seat.tally is None:  # Who would be elected gets a moment's head start to stand.
+            self.seat.deadline_ms = max(self.seat.deadline_ms, now_ms + self._settings.jitter_ms)
         self.seat.note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
@@ -279,8 +276,19 @@ class Raft:
         if (vote.last_epoch, vote.end_offset) < (self.log.last_epoch, self.log.end_offset):
             return False  # It may lack what is committed.
         if vote.pre_vote:
-            return not self._hears_leader(now_ms)
+            return not self._hears_leader(now_ms) and not self._comes_first(vote, candidate, now_ms)
         return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
+
+    def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
+        """Whether this node has just begun to ask for pre-votes as well, and has an equal log and the lower id.
+
+        Two that granted each other's would both begin an epoch, vote for themselves, and elect nobody in it.
+        """
+        tally = self.seat.tally if self.role is Role.PROSPECTIVE else None
+        if tally is None or tally.refused_by(candidate) or self.node_id > candidate:
+            return False
+        equal = (vote.last_epoch, vote.end_offset) == (self.log.last_epoch, self.log.end_offset)
+        return equal and now_ms < self.seat.began_ms + self._settings.jitter_ms
 
     def _hears_leader(self, now_ms: int) -> bool:
         return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
@@ -411,6 +419,7 @@ class Raft:
                 self._leader_gone(now_ms, self._patience.jitter())
             return False
         self._following.heard(sender, now_ms)
+        self.seat.heard = sender, now_ms
         self.seat.deadline_ms = now_ms + self._patience.to_fetch()
         self._patience.found_leader()
         self._outbox.due(sender, now_ms)
@@ -427,7 +436,7 @@ class Raft:
     # ------------------------------------------------------------------------------------------------------ elections
 
     def _open_round(self, now_ms: int) -> None:
-        self.seat.tally = Tally(self._settings)
+        self.seat.tally, self.seat.began_ms = Tally(self._settings), now_ms
         self._outbox.due_all(now_ms)
         self._close_round(self.seat.tally, now_ms)
 

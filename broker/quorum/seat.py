@@ -54,6 +54,10 @@ class Seat:
         """What must never be forgotten."""
         self.tally: Tally | None = None
         """The round of votes under way."""
+        self.began_ms = 0
+        """When the last round of votes began."""
+        self.heard: tuple[int, int] | None = None
+        """Which leader last answered this node, and when; None after this node led, or a restart."""
         self.successors: tuple[int, ...] = ()
         """Whom a leader that has resigned names, best log first."""
         self.outbox = Outbox(settings)
@@ -151,7 +155,8 @@ class Seat:
         self.patience.found_leader()
         # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
         start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
-        self.leadership = Leadership(self.settings, self.epoch, start, now_ms)
+        self.leadership = Leadership(self.settings, self.epoch, start, now_ms, self.heard)
+        self.heard = None
         self.outbox.due_all(now_ms)
 
     def become_resigned(self, leadership: Leadership, now_ms: int, why: str) -> None:

@@ -9,6 +9,7 @@ Nothing else runs between a decision and the append of its records, so the log o
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.controller.decision import Decision
     from broker.env import Env
-
-TICKS_PER_SESSION = 10
-"""How often in a session time-out the clock is looked at: a fault is noticed at most a tenth too late."""
 
 
 class LeadershipLost(Exception):
@@ -88,15 +86,17 @@ class ControllerService:
         """True while requests are decided here."""
         return self._controller is not None
 
-    def on_leadership(self, is_leader: bool, epoch: int) -> None:
-        """The quorum calls this when this node leads `epoch` and has replayed all before it, or leads no longer."""
+    def on_leadership(self, is_leader: bool, epoch: int, predecessor: tuple[int, int] | None = None) -> None:
+        """The quorum calls this when this node leads `epoch` and has replayed all before it, or leads no longer.
+        `predecessor`: who led before, and when it last answered, in ms of `env.mono()`, if this node knows.
+        """
         self._resign()
         if not is_leader:
             return
         settings = ControllerSettings(self._config, self._cluster_id)
         now_ms = self._now_ms()
         self._controller = Controller(
-            self._feed.image.clone(), settings, self._env.rng, self._quorum.end_offset, now_ms
+            self._feed.image.clone(), settings, self._env.rng, self._quorum.end_offset, now_ms, predecessor
         )
         self._epoch = epoch
         self._took_over.set()
@@ -112,9 +112,10 @@ class ControllerService:
         """Do what falls due with time (fence silent brokers, elect, balance) until cancelled."""
         task_status.started()
         while True:
-            if self._controller is None:
-                await self._took_over.wait()
-            await self._env.sleep(self._config.broker_session_timeout_ms / TICKS_PER_SESSION / 1000)
+            now_ms = self._now_ms()
+            left_ms = self._controller.next_tick_ms(now_ms) - now_ms if self._controller is not None else inf
+            if await self._took_over.wait(left_ms / 1000):
+                continue
             now_ms = self._now_ms()
             while self._controller is not None and self._write(self._controller.tick(now_ms), now_ms):
                 pass

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
     from broker.cluster.feed import ImageFeed
     from broker.cluster.image import ClusterImage
+    from broker.control.kraft.metadata_quorum import MetadataQuorum
     from broker.env import Env
 
 LAST_CHANCE_S = 0.5
 """For so long a voter that would take the majority with it waits for others to say that they stop as well."""
+
+LOOK_S = 0.01
+"""How often a leader looks whether the others know what is committed."""
 
 
 def somebody_stops(image: ClusterImage, node_id: int) -> bool:
@@ -37,19 +41,29 @@ def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> 
 class Departure:
     """One node's leave of the quorum."""
 
-    def __init__(self, env: Env, node_id: int, voters: Sequence[int], feed: ImageFeed) -> None:
-        self._env, self._node_id, self._voters, self._feed = env, node_id, voters, feed
+    def __init__(self, env: Env, node_id: int, quorum: MetadataQuorum, feed: ImageFeed) -> None:
+        self._env, self._node_id, self._quorum, self._feed = env, node_id, quorum, feed
         self._changed = env.signal()
         feed.follow(lambda delta: self._changed.set() if delta.brokers else None)
 
     async def due(self) -> None:
         """Wait until nobody who stops needs this voter. Unbounded if a broker that stops is never let go."""
-        if self._node_id not in self._voters:
+        voters = self._quorum.voters
+        if self._node_id not in voters:
             return
         begun = self._env.mono()
         while True:
             image, left_s = self._feed.image, begun + LAST_CHANCE_S - self._env.mono()
-            awaited = left_s > 0 and takes_majority(image, self._node_id, self._voters)
+            awaited = left_s > 0 and takes_majority(image, self._node_id, voters)
             if not awaited and not somebody_stops(image, self._node_id):
-                return
+                break
             await self._changed.wait(left_s if left_s > 0 else inf)
+        with self._env.timeout(LAST_CHANCE_S):
+            await self._told()
+
+    async def _told(self) -> None:
+        """Of a leader: until each voter that still fetches knows what is committed, so that it waits for nobody."""
+        while (leadership := self._quorum.leadership) is not None:
+            if leadership.is_known(self._quorum.high_watermark, int(self._env.mono() * 1000)):
+                return
+            await self._env.sleep(LOOK_S)

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """A parked Fetch would hold up the answers behind it on its link."""
 FAREWELL_S = 0.5
-KNOWN_S = 0.01
-"""How often a leader that wants to leave looks whether the others know what is committed."""
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
 
@@ -169,6 +167,11 @@ class MetadataQuorum:
         return self._raft.epoch
 
     @property
+    def leadership(self) -> Leadership | None:
+        """Set while this node leads: its view of its epoch."""
+        return self._raft.leadership
+
+    @property
     def is_leader(self) -> bool:
         """True while this node leads, for all it knows."""
         return self._raft.leadership is not None
@@ -248,12 +251,6 @@ class MetadataQuorum:
         with self._env.timeout(FAREWELL_S):
             while self._farewells:
                 await self._moved.wait()
-
-    async def known(self) -> None:
-        """Of a leader: wait until each voter that still fetches knows what is committed, at most half a second."""
-        with self._env.timeout(FAREWELL_S):
-            while not self._raft.is_known(self._now_ms()):
-                await self._env.sleep(KNOWN_S)
 
     async def leave(self) -> None:
         """Resign, and take part no more: after this returns, the log and the state file are not touched again."""

@@ -80,7 +80,7 @@ class KraftPlane:
         self.forwarder = Forwarder(env, config, peers, self.service, lambda: self.quorum.leader_id)
         self.quorum.on_leader = self.forwarder.controller_moved
         self.forward = self.forwarder.forward
-        self.departure = Departure(env, config.node_id, self.quorum.voters, feed)
+        self.departure = Departure(env, config.node_id, self.quorum, feed)
         self._own = OwnRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
         self.lifecycle: BrokerLifecycle | None = None
         """Set once this broker begins to join."""
@@ -91,7 +91,8 @@ class KraftPlane:
             check_supported(self.feed.image.features, "the cluster")
 
     def _leadership(self, is_leader: bool, epoch: int) -> None:
-        self.service.on_leadership(is_leader, epoch)
+        leadership = self.quorum.leadership
+        self.service.on_leadership(is_leader, epoch, leadership.predecessor if leadership is not None else None)
 
     # ------------------------------------------------------------------------------------------------- what is known
 
@@ -173,7 +174,6 @@ class KraftPlane:
     async def outlast(self) -> None:
         """See `port.ControlPlane`."""
         await self.departure.due()
-        await self.quorum.known()
 
     async def leave(self) -> None:
         """See `port.ControlPlane`."""

@@ -49,6 +49,20 @@ def test_a_fresh_cluster_elects_in_well_under_a_second() -> None:
         assert max(world.leaders) <= 2
 
 
+def test_a_leader_that_is_gone_is_succeeded_in_one_round_of_votes() -> None:
+    for seed in range(100):
+        world = World(seed, 3)
+        world.start()
+        assert world.run(20_000, until=world.converged)
+        gone = world.leader()
+        assert gone is not None
+        world.run(2000 + seed)
+        before = max(world.leaders)
+        gone.stop(lose_power=False)
+        world.run(3000, until=lambda before=before, world=world: max(world.leaders) > before)
+        assert max(world.leaders) == before + 1, f"seed {seed}: an epoch went by without a leader"
+
+
 # -------------------------------------------------------------------------------------------------------- planted bugs
 
 

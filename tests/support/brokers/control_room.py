@@ -85,11 +85,26 @@ class ControlRoom:
                 return written
             self.now_ms = min(self.now_ms + SESSION_MS // 10, end_ms)
 
-    def fail_over(self) -> None:
-        """Another controller becomes active on the same log."""
+    def fail_over(self, predecessor: tuple[int, int] | None = None) -> None:
+        """Another controller becomes active on the same log; `predecessor`: as for `Controller`."""
         image = self.rebuilt()
         # The new leader's first record is the quorum's own.
-        self.controller = Controller(image, self.settings, self.rng, self.controller.next_offset + 1, self.now_ms)
+        first = self.controller.next_offset + 1
+        self.controller = Controller(image, self.settings, self.rng, first, self.now_ms, predecessor)
+
+    def fenced_after(self, beating: tuple[int, ...], at_most_ms: int) -> dict[int, int]:
+        """Milliseconds until each broker was fenced, where the controller ticks when it asks for it."""
+        begun, beat_ms, found = self.now_ms, self.now_ms, dict[int, int]()
+        while self.now_ms < begun + at_most_ms:
+            while (decision := self.controller.tick(self.now_ms)).records:
+                found[decision.reply.id] = self.now_ms - begun
+                self.commit(decision)
+            if self.now_ms >= beat_ms:
+                beat_ms += SESSION_MS // 4
+                for broker_id in beating:
+                    self.beat(broker_id)
+            self.now_ms = min(self.controller.next_tick_ms(self.now_ms), beat_ms)
+        return found
 
     def rebuilt(self) -> ClusterImage:
         """The image that the log describes."""

@@ -242,6 +242,36 @@ def test_an_unfenced_broker_may_ask_to_be_fenced() -> None:
     assert (room.partition("t").leader, room.partition("t").isr) == (2, (2,))
 
 
+def test_a_session_ends_in_the_millisecond_in_which_it_ends() -> None:
+    room = ControlRoom()
+    room.now_ms += 1234
+    for broker_id in (1, 2, 3):
+        room.beat(broker_id)
+    assert room.fenced_after((1, 2), 2 * SESSION_MS) == {3: SESSION_MS + 1}
+
+
+def test_a_new_controller_goes_on_counting_the_session_of_the_one_before_it_and_of_nobody_else() -> None:
+    room = ControlRoom()
+    room.now_ms += 2500
+    room.fail_over(predecessor=(3, room.now_ms - 2100))
+    assert room.fenced_after((2,), 2 * SESSION_MS) == {3: SESSION_MS + 1 - 2100, 1: SESSION_MS + 1}
+
+
+def test_a_predecessor_that_lives_has_two_heartbeats_time_to_say_so() -> None:
+    room = ControlRoom(broker_heartbeat_interval_ms="2000")
+    room.now_ms += 10 * SESSION_MS
+    room.fail_over(predecessor=(3, room.now_ms - 5 * SESSION_MS))
+    assert room.fenced_after((1, 2), SESSION_MS) == {3: 4001}
+    room.fail_over(predecessor=(2, room.now_ms - 5 * SESSION_MS))
+    assert room.fenced_after((1, 2), SESSION_MS) == {}
+
+
+def test_as_with_kafka_every_session_begins_anew_with_a_new_controller() -> None:
+    room = ControlRoom(squall_controller_inherited_session="false")
+    room.fail_over(predecessor=(3, room.now_ms - 2100))
+    assert room.fenced_after((1, 2), 2 * SESSION_MS) == {3: SESSION_MS + 1}
+
+
 # ------------------------------------------------------------------------------------------------ controlled shutdown
 
 

@@ -8,6 +8,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.quorum.election import Role
 from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
+from broker.quorum.raft import Raft
 from broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, lead, ready, records, said, stand, tell
 
@@ -108,6 +109,66 @@ def test_pre_vote_is_refused_while_the_leader_is_heard() -> None:
     tell(voter, 1, records(voter, (1, 2, 2)), now_ms=10, ticket=request.ticket)
     assert not said(tell(voter, 2, vote(2, 2, 9, pre_vote=True), now_ms=1500), VoteReply)[0].granted
     assert said(tell(voter, 2, vote(2, 2, 9, pre_vote=True), now_ms=2010), VoteReply)[0].granted
+
+
+def prospective(node_id: int, end: int = 9) -> Raft:
+    """A follower of a dead leader 1, which asks for pre-votes."""
+    voter = core(node_id, state=QuorumState(epoch=2, leader_id=1), log=((2, 0),), end=end)
+    while voter.role is not Role.PROSPECTIVE:
+        voter.tick(voter.next_deadline_ms())
+    ready(voter)
+    return voter
+
+
+@pytest.mark.parametrize(("node_id", "grants"), [(2, False), (3, True)])
+def test_of_two_that_ask_for_pre_votes_at_once_the_lower_id_comes_first(node_id: int, grants: bool) -> None:
+    voter = prospective(node_id)
+    asked_ms = voter.seat.began_ms
+    assert said(tell(voter, 5 - node_id, vote(2, 2, 9, pre_vote=True), asked_ms), VoteReply)[0].granted is grants
+    later = tell(voter, 5 - node_id, vote(2, 2, 9, pre_vote=True), asked_ms + 150)
+    assert said(later, VoteReply)[0].granted, "it had its time"
+
+
+def test_who_was_refused_lets_the_other_come_first() -> None:
+    voter = core(2, state=QuorumState(epoch=2, leader_id=1), log=((2, 0),), end=9)
+    while voter.role is not Role.PROSPECTIVE:
+        voter.tick(voter.next_deadline_ms())
+    asked_3 = asked(ready(voter), 3)
+    tell(voter, 3, VoteReply(OK, 2, 1, granted=False), voter.seat.began_ms, ticket=asked_3.ticket)
+    assert said(tell(voter, 3, vote(2, 2, 9, pre_vote=True), voter.seat.began_ms), VoteReply)[0].granted
+
+
+def test_a_longer_log_comes_before_a_lower_id() -> None:
+    voter = prospective(2)
+    assert said(tell(voter, 3, vote(2, 2, 10, pre_vote=True), voter.seat.began_ms), VoteReply)[0].granted
+
+
+def test_who_grants_a_pre_vote_does_not_stand_in_the_next_moment() -> None:
+    voter = core(3, state=QuorumState(epoch=2, leader_id=1), log=((2, 0),), end=9)
+    last_ms = voter.seat.deadline_ms - 1
+    tell(voter, 2, vote(2, 2, 9, pre_vote=True), now_ms=last_ms)
+    voter.tick(last_ms + 149)
+    assert voter.role is Role.FOLLOWER
+    voter.tick(last_ms + 150)
+    assert voter.role is Role.PROSPECTIVE
+
+
+def test_a_leader_knows_whom_it_succeeds_and_when_that_one_last_answered() -> None:
+    voter = core(3, state=QuorumState(epoch=2, leader_id=1))
+    fetches = asked(ready(voter), 1)
+    tell(voter, 1, records(voter, (0, 9, 2)), now_ms=1234, ticket=fetches.ticket)
+    voter.synced(9, 0, 1234)
+    ready(voter)
+    lead(voter)
+    assert voter.leadership is not None
+    assert voter.leadership.predecessor == (1, 1234)
+
+
+def test_a_leader_that_heard_none_before_it_succeeds_nobody() -> None:
+    leader = core(1, state=QuorumState(epoch=2, leader_id=1))
+    lead(leader)
+    assert leader.leadership is not None
+    assert leader.leadership.predecessor is None
 
 
 def test_leader_refuses_pre_votes() -> None:
