@@ -130,6 +130,9 @@ class Client:
         if slot.connection is not None and not slot.connection.closed:
             return slot.connection
         slot.connection = None
+        if slot.failures:
+            # Somebody waits for a node that is gone: another one may lead by now. As long as they wait, ask.
+            self.refresh_soon()
         if not slot.connecting and self._nursery is not None:
             slot.connecting = True
             self._nursery.start_soon(self._fill_slot, node_id, slot)
@@ -212,8 +215,10 @@ class Client:
             except (RequestFailed, UnsupportedApi):
                 failures += 1
                 self._stale.set()
-            # At most one question in a back-off's time, however many errors call for it.
-            await self.env.sleep(self.backoff(max(1, failures)))
+            if failures % len(self._candidates()) == 0:
+                # At most one answer in a back-off's time, however many errors call for it. Who cannot be reached gives
+                # none: then another one is asked at once, as long as there are others.
+                await self.env.sleep(self.backoff(max(1, failures // len(self._candidates()))))
 
     async def _refresh(self) -> None:
         topics = [MetadataRequestTopic(name=topic) for topic in self._topics]
