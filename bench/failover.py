@@ -1,21 +1,34 @@
-"""How long after `kill -9` of a partition's leader the next acknowledgement comes.
+"""How long after `kill -9` of a partition's leader the next acknowledgement comes, and what the time goes into.
 
 The two cases are told apart, for they differ by seconds: a leader that is the active controller as well leaves a
-cluster without one, and whoever succeeds it gives every broker a fresh session before it fences the dead one.
+cluster without one. The steps are seen from outside, by whoever asks the brokers that live (`observer`): another
+controller, if the dead node was the controller; the dead node fenced; another leader. The rest is the client's part,
+for librdkafka and for our own client.
+
+`python -m bench.failover REV` compares this checkout with an earlier one, by turns.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.client import new_producer
-from bench.clusters import NODES, Cluster
+from bench.against import checkout
+from bench.client import first_ack, new_producer
+from bench.clusters import NODES, Cluster, Squall
+from bench.observer import Observer
+from bench.sheet import say
 from broker.protocol.errors import MalformedFrame
 from broker.real_env import RealEnv
 from workloads.client import admin
@@ -24,17 +37,37 @@ from workloads.client.connection import RequestFailed, UnsupportedApi
 
 RATE = 500
 PATIENCE_S = 60.0
+KINDS = {False: "failover of leader", True: "failover of leader and controller"}
+ELECTED = "s to another leader"
 
 
-def failover(cluster: Cluster, *, controller: bool) -> tuple[float, int]:
-    """`kill -9` of a leader under 500 records/s: (seconds to the next acknowledgement, records failed).
+def failover(cluster: Cluster, *, controller: bool) -> Mapping[str, float]:
+    """`kill -9` of a leader under 500 records/s: seconds from the kill to each step, and how many records failed.
 
     `controller`: whether that leader is to be the active controller too. On return the node is back and in sync.
+    RuntimeError if nothing was acknowledged any more.
     """
     active = active_controller(cluster)
     victim = active if controller else next(node for node in NODES if node != active)
     topic = f"f{time.monotonic_ns()}"
     _led_by(cluster, topic, victim)
+    brokers = {node: ("127.0.0.1", port) for node, port in cluster.ports.items()}
+    survivors = [address for node, address in brokers.items() if node != victim]
+    observer = Observer(list(brokers.values()), survivors, topic, victim)
+    observer.start()
+    try:
+        if not observer.ready.wait(PATIENCE_S):
+            raise RuntimeError(f"our client was acknowledged nothing within {PATIENCE_S:g} s")
+        killed, acks, failed = _load(cluster, topic, victim, observer)
+    finally:
+        observer.finish()
+        cluster.launch(victim)
+    _wait_in_sync(cluster, topic)
+    return steps(killed, observer, acks, failed, controller=controller)
+
+
+def _load(cluster: Cluster, topic: str, victim: int, observer: Observer) -> tuple[float, list[float], int]:
+    """When it was killed, and librdkafka's acknowledgements and failures, until both clients go on."""
     acks: list[float] = []
     failed: list[Any] = []
     producer = new_producer(cluster.bootstrap, idempotent=True)
@@ -53,15 +86,33 @@ def failover(cluster: Cluster, *, controller: bool) -> tuple[float, int]:
             killed = time.monotonic()
             cluster.kill(victim)
         # Some that were acknowledged before are told only now.
-        if acks and acks[-1] > killed + 0.05:
+        if all(found and found[-1] > killed + 0.05 for found in (acks, observer.acknowledged)):
             break
     producer.flush(PATIENCE_S)
-    cluster.launch(victim)
-    _wait_in_sync(cluster, topic)
-    later = [t for t in acks if t > killed]
-    if not later:
-        raise RuntimeError(f"nothing was acknowledged within {PATIENCE_S:g} s of the kill")
-    return max(b - a for a, b in zip([killed, *later], later, strict=False)), len(failed)
+    return killed, acks, len(failed)
+
+
+def steps(
+    killed: float, observer: Observer, acks: Sequence[float], failed: int, *, controller: bool
+) -> Mapping[str, float]:
+    """The figures of one failover."""
+    seen = {step: at - killed for step, at in observer.steps.items()}
+    found: dict[str, float] = {}
+    if controller and "controller" in seen:
+        found["s to another controller"] = seen["controller"]
+    if "fenced" in seen:
+        found["s until it is fenced"] = seen["fenced"]
+    if "leader" in seen:
+        found[ELECTED] = seen["leader"]
+    for client, told in (("", acks), ("our client, ", observer.acknowledged)):
+        later = [killed, *(at for at in told if at > killed)]
+        if len(later) == 1:
+            raise RuntimeError(f"{client}nothing was acknowledged within {PATIENCE_S:g} s of the kill")
+        _, at = max((after - before, after - killed) for before, after in pairwise(later))
+        found[f"{client}s to next ack"] = at
+        if "leader" in seen:
+            found[f"{client}s from leader to ack"] = at - seen["leader"]
+    return {**found, "records failed": failed + observer.failed}
 
 
 def active_controller(cluster: Cluster) -> int:
@@ -108,3 +159,45 @@ def _wait(cluster: Cluster, topic: str, holds: Callable[[Any], bool]) -> None:
             return
         time.sleep(0.1)
     raise RuntimeError(f"{topic} is not as it should be after {PATIENCE_S:g} s")
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Print a row for each figure: medians before and after, and the range after."""
+    parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__)
+    parser.add_argument("revision", help="a commit, or the directory of a checkout")
+    parser.add_argument("--pairs", type=int, default=5)
+    arguments = parser.parse_args(given)
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    with tempfile.TemporaryDirectory(prefix="squall-failover-") as name:
+        folder = Path(name)
+        (folder / "files").mkdir()
+        then = checkout(arguments.revision, folder / "files")
+        for number in range(arguments.pairs):
+            for root in (then, None) if number % 2 else (None, then):
+                place = folder / f"{number}-{'then' if root else 'now'}"
+                place.mkdir()
+                for figure, value in _measured(Squall(place, root=root)).items():
+                    found.setdefault(figure, ([], []))[root is None].append(value)
+                    say(f"pair {number + 1}, {'before' if root else 'after'}: {figure} {value:.2f}")
+    print(f"{'figure':<60}{'before':>9}{'after':>9}  range after")
+    for figure, (before, after) in found.items():
+        medians = "".join(f"{statistics.median(each):9.2f}" if each else f"{'-':>9}" for each in (before, after))
+        print(f"{figure:<60}{medians}" + (f"  {min(after):.2f} .. {max(after):.2f}" if after else ""))
+    return 0
+
+
+def _measured(cluster: Cluster) -> Mapping[str, float]:
+    cluster.start()
+    try:
+        first_ack(cluster.bootstrap, cluster.launched_at)
+        return {
+            f"{kind}, {figure}": value
+            for controller, kind in KINDS.items()
+            for figure, value in failover(cluster, controller=controller).items()
+        }
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,7 @@ from functools import partial
 
 from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import Cluster
-from bench.failover import failover
+from bench.failover import KINDS, failover
 from bench.sheet import Step, say
 from bench.transactions import transactions
 
@@ -39,7 +39,7 @@ def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) 
     steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
     steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
     for controller in (False, True) if failovers else ():
-        kind = "failover of leader" + (" and controller" if controller else "")
+        kind = KINDS[controller]
         steps.append(Step(kind, partial(_failover, cluster, controller, kind)))
     return [step for step in steps if step.needed or arguments.only in step.name]
 
@@ -108,5 +108,4 @@ def _transactions(cluster: Cluster, arguments: argparse.Namespace, producers: in
 
 
 def _failover(cluster: Cluster, controller: bool, kind: str) -> Figures:
-    gap, failed = failover(cluster, controller=controller)
-    return {f"{kind}, s to next ack": gap, f"{kind}, records failed": failed}
+    return {f"{kind}, {figure}": value for figure, value in failover(cluster, controller=controller).items()}

@@ -121,7 +121,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "throughput", found.throughput)
     monkeypatch.setattr(scripts, "latency", lambda *_, **__: Latency(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "transactions", lambda *_: TransactionRate(1, 1, 1, 1))
-    monkeypatch.setattr(scripts, "failover", lambda *_, **__: (1.0, 0))
+    monkeypatch.setattr(scripts, "failover", lambda *_, **__: {"s to next ack": 1.0, "records failed": 0})
     return found
 
 

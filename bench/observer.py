@@ -1,0 +1,106 @@
+"""What a failover looks like from outside, the same for every cluster: who asks the brokers that live sees its steps.
+
+Two questions go round and round, each over a client of its own: Metadata (which brokers there are, and who leads the
+partition) and DescribeQuorum (who is the active controller). Our own client writes beside them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import trio
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from broker.real_env import RealEnv
+from workloads.client import admin
+from workloads.client.accumulator import BufferFull, ProducerRetired
+from workloads.client.client import Client
+from workloads.client.cluster import Address
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ProducerSettings
+
+LOOK_S = 0.02
+EVERY_S = 0.01
+"""Between two records of our client."""
+
+
+class Observer(threading.Thread):
+    """Looks from `start` to `finish`. Times are `time.monotonic()`; those of steps that did not come are missing."""
+
+    def __init__(self, brokers: Sequence[Address], survivors: Sequence[Address], topic: str, victim: int) -> None:
+        """`survivors`: the brokers that will not die. `victim`: the node that will, the leader of partition 0."""
+        super().__init__(daemon=True)
+        self._brokers, self._survivors, self._topic, self._victim = brokers, survivors, topic, victim
+        self._over = threading.Event()
+        self.ready = threading.Event()
+        """Set once our client was acknowledged a record."""
+        self.steps: dict[str, float] = {}
+        """When it was first seen that the victim is "fenced", and that there is another "controller" and "leader"."""
+        self.acknowledged: list[float] = []
+        self.failed = 0
+
+    def finish(self) -> None:
+        """End it. What was seen stays."""
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        """As Thread."""
+        trio.run(self._run)
+
+    async def _run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            clients = [Client(RealEnv("bench"), addresses) for addresses in (self._survivors,) * 2 + (self._brokers,)]
+            for client in clients:
+                await nursery.start(client.run)
+            nursery.start_soon(self._look_at_metadata, clients[0])
+            nursery.start_soon(self._look_at_controller, clients[1])
+            nursery.start_soon(self._write, clients[2])
+            while not self._over.is_set():
+                await trio.sleep(LOOK_S)
+            nursery.cancel_scope.cancel()
+
+    def _seen(self, step: str) -> None:
+        self.steps.setdefault(step, time.monotonic())
+
+    async def _look_at_metadata(self, client: Client) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
+        while True:
+            with suppress(RequestFailed, UnsupportedApi, MalformedFrame):
+                answer = await client.ask_once(request, MetadataResponse)
+                if self._victim not in [broker.node_id for broker in answer.brokers]:
+                    self._seen("fenced")
+                if any(p.leader_id not in (self._victim, -1) for topic in answer.topics for p in topic.partitions):
+                    self._seen("leader")
+            await trio.sleep(LOOK_S)
+
+    async def _look_at_controller(self, client: Client) -> None:
+        while True:
+            with suppress(RequestFailed, UnsupportedApi, MalformedFrame):
+                if (await admin.describe_quorum(client)).leader_id not in (self._victim, -1):
+                    self._seen("controller")
+            await trio.sleep(LOOK_S)
+
+    async def _write(self, client: Client) -> None:
+        client.track([self._topic])
+        producer = Producer(client, ProducerSettings(delivery_timeout_ms=60_000))
+
+        def done(outcome: Outcome) -> None:
+            if outcome.status is Status.OK:
+                self.acknowledged.append(time.monotonic())
+                self.ready.set()
+            else:
+                self.failed += 1
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(producer.run)
+            while True:
+                with suppress(BufferFull, ProducerRetired):
+                    producer.send(self._topic, 0, None, b"x" * 100, [], client.env.wall_ms(), done)
+                await trio.sleep(EVERY_S)
