@@ -20,8 +20,8 @@ from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults import triggers
 from chaos.faults.kind import Fault
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
-from chaos.faults.stage import Cluster, Played, Stage
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S
+from chaos.faults.stage import Cluster, Patience, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
 from chaos.runtimes.contract import Counting, Runtime
 from workloads.control import Controls
@@ -116,8 +116,10 @@ class Nemesis:
             await self._resolve(p, newest)
 
     async def _resolve(self, p: Played, view: Callable[[], Awaitable[ClusterView]]) -> None:
-        """Find the target's nodes; wait a short while for them. Raises Unresolved if no node fits the target's name."""
-        stage, until = self._stage, trio.current_time() + WHOLE_WITHIN_S
+        """Find the target's nodes; wait a while for them, longer as other faults are on. Raises Unresolved if no node
+        fits the target's name.
+        """
+        stage, patience = self._stage, Patience(lambda: self._stage.any_on(p))
         p.zone = zone_of(p.fault.target)
         while True:
             with trio.fail_after(HEALED_WITHIN_S):
@@ -131,7 +133,7 @@ class Nemesis:
                 p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
                 return
             except Unresolved:
-                if trio.current_time() >= until:
+                if patience.is_over():
                     raise
             await trio.sleep(POLL_S)
 

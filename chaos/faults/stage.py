@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from broker.env import Env
 from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Fault, Trait
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S
+from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import Hit
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
@@ -120,6 +121,8 @@ class Stage:
         """Node id -> ids of the faults that hold it down. The last of them to end starts the node."""
         self._on_links: dict[Link, dict[str, int]] = {}
         """Link -> name of each fault that is on it -> id of that fault."""
+        self._proving: Counter[Link] = Counter()
+        """Links that were healed, and of which a fault still shows that they answer again."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -382,6 +385,16 @@ class Stage:
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
 
+    def any_on(self, p: Played) -> bool:
+        """Whether any other fault is on, at a node or at a link."""
+        on = [number for claims in self._claims.values() for number in claims]
+        on += [number for names in self._on_links.values() for number in names.values()]
+        return any(number != p.fault.id for number in on)
+
+    def is_proving(self, links: Sequence[Link]) -> bool:
+        """Whether some fault still shows that one of these links is whole again."""
+        return any(self._proving[link] for link in links)
+
     async def probe(self, link: Link) -> Probe:
         """One probe over a link, with the usual time limit."""
         return await self.runtime.probe(link, timeout_s=PROBE_TIMEOUT_S)
@@ -403,13 +416,35 @@ class Stage:
         return [found[link] for link in links]
 
     async def probes_until_ok(self, links: Sequence[Link]) -> list[Probe]:
-        """Probe healed links until all answer or the time is over. Returns the last answers, good or bad."""
-        probes = await self.probes(links)
-        with trio.move_on_after(HEALED_WITHIN_S):
-            while not all(probe.ok for probe in probes):
-                await trio.sleep(POLL_S)
-                probes = await self.probes(links)
-        return probes
+        """Probe healed links until all answer or the time is over. Returns the last answers, good or bad. A fault that
+        waits for one of these links waits for this, too.
+        """
+        self._proving.update(links)
+        try:
+            probes = await self.probes(links)
+            with trio.move_on_after(HEALED_WITHIN_S):
+                while not all(probe.ok for probe in probes):
+                    await trio.sleep(POLL_S)
+                    probes = await self.probes(links)
+            return probes
+        finally:
+            self._proving.subtract(links)
+
+
+class Patience:
+    """How long a fault waits for what it needs: a short while, counted anew as long as other faults are in its way."""
+
+    def __init__(self, in_the_way: Callable[[], bool]) -> None:
+        self._in_the_way = in_the_way
+        self._until = trio.current_time() + WHOLE_WITHIN_S
+        self._at_most = self._until + BEHIND_OTHERS_S
+
+    def is_over(self) -> bool:
+        """Whether it is time to give up. Ask after each look."""
+        now = trio.current_time()
+        if self._in_the_way():
+            self._until = min(now + WHOLE_WITHIN_S, self._at_most)
+        return now >= self._until
 
 
 def now_ns(env: Env) -> int:

@@ -50,6 +50,9 @@ class ClusterView:
     states: Mapping[str, str] = field(default_factory=dict)
     """Transactional id to the state of its transaction, group to its own, as Kafka calls them; only of those that
     conditions name, and where their coordinators answered."""
+    places: Sequence[str] = ()
+    """The workload's partitions: one of them is meant where a target names none, because to others hardly anybody
+    writes. Empty: all are meant."""
 
 
 class Clients(NamedTuple):
@@ -286,7 +289,8 @@ def _coordinator(wanted: str, view: ClusterView, avoided: Sequence[int], rng: Ra
 
 
 def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> tuple[int, ...]:
-    partitions = sorted(p for p in view.leaders if not argument or p == argument)
+    meant = (argument,) if argument else view.places or view.leaders
+    partitions = sorted(each for each in view.leaders if each in meant)
     if not partitions:
         raise Unresolved(f"no partition {argument!r}" if argument else "no partition exists")
     if kind == "last_isr":
@@ -298,7 +302,8 @@ def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int
         if not partitions:
             where = argument or "every partition"
             raise Unresolved(f"every {kind.removesuffix('s')} of {where} is broker {', '.join(map(str, avoided))} now")
-    partition = rng.choice(partitions)
+    # Others are as good while some have no leader: what the target is called says nothing of a partition.
+    partition = rng.choice([each for each in partitions if view.leaders[each] >= 0] or partitions)
     named = [node for node in _named(kind, partition, view) if node not in avoided]
     if kind in ("isr", "last_isr"):
         if not named:

@@ -83,7 +83,8 @@ def merged(answers: Sequence[Answer]) -> ClusterView:
     known = [answer.view.controller for answer in answers if answer.term == term and answer.view.controller >= 0]
     controller = Counter(known).most_common(1)[0][0] if known else -1
     coordinators, states = _coordinated([answer.view for answer in answers])
-    return ClusterView(answers[0].view.nodes, controller, leaders, isr, replicas, coordinators, states)
+    first = answers[0].view
+    return ClusterView(first.nodes, controller, leaders, isr, replicas, coordinators, states, first.places)
 
 
 def _coordinated(views: Sequence[ClusterView]) -> tuple[dict[str, int], dict[str, str]]:

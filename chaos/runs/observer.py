@@ -49,7 +49,7 @@ class Observer:
 
     `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
     and groups whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
-    `groups`: which of all these names are groups.
+    `groups`: which of all these names are groups. `places`: as `ClusterView.places`.
     """
 
     def __init__(
@@ -62,10 +62,11 @@ class Observer:
         coordinated: Sequence[str] = (),
         described: Sequence[str] = (),
         groups: Sequence[str] = (),
+        places: Sequence[str] = (),
     ) -> None:
         self._env, self._bootstrap = env, tuple(bootstrap)
         self.client = Client(env, bootstrap, SETTINGS)
-        self._nodes = tuple(nodes)
+        self._nodes, self._places = tuple(nodes), tuple(places)
         self._ask_quorum = ask_quorum
         self._coordinated = _Names.of((*coordinated, *(each for each in described if each not in coordinated)), groups)
         self._described = _Names.of(described, groups)
@@ -171,7 +172,7 @@ class Observer:
                 leaders[name] = p.leader_id
                 isr[name] = tuple(p.isr_nodes)
                 replicas[name] = tuple(p.replica_nodes)
-        return ClusterView(self._nodes, answer.controller_id, leaders, isr, replicas)
+        return ClusterView(self._nodes, answer.controller_id, leaders, isr, replicas, places=self._places)
 
     async def converged(self, topics: Sequence[str], timeout_s: float) -> dict[str, Any]:
         """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks."""

@@ -239,6 +239,7 @@ class Run:
             coordinated=coordinated,
             described=described,
             groups=traffic.groups,
+            places=self.plan.partitions(),
         )
 
     async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:

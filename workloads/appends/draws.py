@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 FLUSH_SHARE, BURST_SHARE = 0.25, 0.12
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
-"""A batch of no more fits into a segment of so many bytes."""
+FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
+"""Segment size -> batches of no more bytes fit into it. A larger one is refused, and stops an idempotent producer:
+in a burst every batch would be.
+"""
 
 
 def operations(
@@ -98,7 +101,7 @@ def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
         "topic_settings": topic_settings,
-        **({"batch_bytes": SMALL_BYTES} if topic_settings.get("segment.bytes") == SMALL_SEGMENT else {}),
+        **({"batch_bytes": fits} if (fits := FITS.get(topic_settings.get("segment.bytes", ""))) else {}),
     }
     return {**drawn, **_of_clients(stream, drawn)}
 

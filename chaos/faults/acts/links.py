@@ -31,7 +31,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     name = f"fault-{p.fault.id}"
-    whole = await answering(stage, links)
+    whole = await answering(stage, p, links)
     if not whole:
         raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
     company = {link: stage.company(p, link) for link in whole}

@@ -23,9 +23,9 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S
 from chaos.faults.shapes import links_of
-from chaos.faults.stage import Played, Stage
+from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
@@ -39,7 +39,10 @@ LEAST_MS = 1.0
 ROUNDS = 3
 """How often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
-Measure = Callable[[Link], Awaitable[Probe]]
+Measure = Callable[[Link, float], Awaitable[Probe]]
+"""Measure a link that took so many seconds already before the fault: other faults may slow it down, too."""
+Timed = Callable[..., Awaitable[Probe]]
+"""Measure a link, within `timeout_s`."""
 Tell = Callable[[Probe], bool]
 
 
@@ -101,7 +104,8 @@ def _against(
 def slower(
     stage: Stage,
     fault: LinkFault,
-    measure: Measure,
+    measure: Timed,
+    limit_s: float,
     least_ms: float,
     *,
     mean_ms: float = 0.0,
@@ -109,7 +113,8 @@ def slower(
     told: Mapping[str, Any] | None = None,
 ) -> Proof:
     """Proof of a fault that makes a measurement take longer: by at least `least_ms` each time and by `mean_ms` on
-    average. says: whether a measurement is usable. Raises HarnessError if the effect is too small to tell from noise.
+    average. limit_s: how long a measurement may take if nothing else slows the link down. says: whether a measurement
+    is usable. Raises HarnessError if the effect is too small to tell from noise.
     """
     noise_ms, floor_ms = stage.runtime.noise_ms, SURE * least_ms
     if floor_ms < noise_ms:
@@ -126,7 +131,7 @@ def slower(
     jittery = least_ms < mean_ms / 2
     return Proof(
         fault,
-        measure,
+        lambda link, before_s: measure(link, timeout_s=limit_s + before_s),
         says,
         says,
         shows,
@@ -136,11 +141,19 @@ def slower(
     )
 
 
-def ends(fault: LinkFault, measure: Measure, whole: Tell, struck: Tell, wrong: str, told: Mapping[str, Any]) -> Proof:
+def ends(
+    fault: LinkFault,
+    measure: Callable[[Link], Awaitable[Probe]],
+    whole: Tell,
+    struck: Tell,
+    wrong: str,
+    told: Mapping[str, Any],
+) -> Proof:
     """Proof of a fault that ends connections which stay whole without it."""
     return Proof(
         fault,
-        measure,
+        # Not longer than before: how long a connection stays open is what is compared.
+        lambda link, before_s: measure(link),
         whole,
         lambda probe: whole(probe) or struck(probe),
         lambda without, with_it: all(map(struck, with_it)),
@@ -159,7 +172,8 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
     stage.begun(p)
     try:
         await stage.put_all(p, name, dict.fromkeys(links, proof.fault))
-        await _while_on(stage, p, proof, {link: seen[link].during for link in whole})
+        before_s = {link: min(probe.round_trip_ms for _, probe in seen[link].before) / 1000 for link in whole}
+        await _while_on(stage, p, proof, {link: seen[link].during for link in whole}, before_s)
         await stage.rest(p)
     finally:
         await stage.lift_all(name, links)
@@ -179,16 +193,24 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
 
 
 Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]
+NOTHING: Mapping[Link, float] = {}
 
 
-async def _sample(stage: Stage, p: Played, proof: Proof, tell: Tell, into: Samples) -> None:
+def patience(stage: Stage, p: Played, links: Sequence[Link]) -> Patience:
+    """How long a fault waits for its links to answer: those that others have silenced cannot be seen to fall silent."""
+    return Patience(lambda: any(stage.company(p, link) for link in links))
+
+
+async def _sample(
+    stage: Stage, p: Played, proof: Proof, tell: Tell, into: Samples, before_s: Mapping[Link, float] = NOTHING
+) -> None:
     """Measure each link once, all at the same time. A measurement is kept if it is usable and its company stayed the
     same.
     """
 
     async def one(link: Link) -> Probe:
         company = stage.company(p, link)
-        probe = await proof.measure(link)
+        probe = await proof.measure(link, before_s.get(link, 0.0))
         if tell(probe) and stage.company(p, link) == company:
             into[link].append((company, probe))
         return probe
@@ -200,36 +222,36 @@ async def _quiet(
     stage: Stage, p: Played, proof: Proof, into: Samples, *, enough: Callable[[Sequence[bool]], bool]
 ) -> None:
     """Measure without the fault. If too few links answer, measure again those whose target runs, for a short while."""
-    until = trio.current_time() + WHOLE_WITHIN_S
+    waiting = patience(stage, p, list(into))
     while True:
         await _sample(stage, p, proof, proof.whole, into)
         running = [link for link in into if stage.runtime.state(link.target) is NodeState.RUNNING]
-        if enough([bool(into[link]) for link in running]) or trio.current_time() >= until:
+        if enough([bool(into[link]) for link in running]) or waiting.is_over():
             break
         await trio.sleep(POLL_S)
     for _ in range(proof.rounds - 1):
         await _sample(stage, p, proof, proof.whole, {link: found for link, found in into.items() if found})
 
 
-async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples) -> None:
+async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples, before_s: Mapping[Link, float]) -> None:
     """Measure with the fault, as soon as it is on and again shortly before its end. If another fault cuts a link's
     measurement short, repeat it as long as this fault lasts.
     """
     began = trio.current_time()
     for _ in range(proof.rounds):
-        await _sample(stage, p, proof, proof.says, into)
+        await _sample(stage, p, proof, proof.says, into, before_s)
     took_s = trio.current_time() - began
     with trio.move_on_after(max(0.0, stage.left_s(p) - POLL_S)):
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
-            await _sample(stage, p, proof, proof.says, silent)
+            await _sample(stage, p, proof, proof.says, silent, before_s)
     spare_s = stage.left_s(p) - 2 * took_s - POLL_S
     if spare_s <= 0:
         return
     await trio.sleep(spare_s)
     with trio.move_on_after(max(0.0, stage.left_s(p))):
         for _ in range(proof.rounds):
-            await _sample(stage, p, proof, proof.says, into)
+            await _sample(stage, p, proof, proof.says, into, before_s)
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
@@ -245,7 +267,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
     links, cut = _links(stage, p), Cut(Manner(params["manner"]))
-    whole = await answering(stage, links)
+    whole = await answering(stage, p, links)
     if not whole:
         raise Unresolved("no link answered before it began")
     turns: list[dict[str, Any]] = []
@@ -272,12 +294,13 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
         p.error = "a cut link answered, or a healed one did not"
 
 
-async def answering(stage: Stage, links: Sequence[Link]) -> list[Link]:
-    """The links that answer. If none does, wait a short while for the first one that does."""
-    until = trio.current_time() + WHOLE_WITHIN_S
+async def answering(stage: Stage, p: Played, links: Sequence[Link]) -> list[Link]:
+    """The links that answer. If none does, wait a while for the first one that does."""
+    waiting = patience(stage, p, links)
     while True:
         seen = await stage.probes(links)
-        if any(probe.ok for probe in seen) or trio.current_time() >= until:
+        whole = any(probe.ok for probe in seen) and not stage.is_proving(links)
+        if whole or waiting.is_over():
             return [link for link, probe in zip(links, seen, strict=True) if probe.ok]
         await trio.sleep(POLL_S)
 

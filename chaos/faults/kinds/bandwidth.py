@@ -23,8 +23,8 @@ async def play(stage: Stage, p: Played) -> None:
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
     limit_s = PROBE_TIMEOUT_S + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
-    measure = partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad)
-    await worse(stage, p, slower(stage, Bandwidth(rate), measure, pad / (rate * 1.024), told={"pad_bytes": pad}))
+    measure, least_ms = partial(stage.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
+    await worse(stage, p, slower(stage, Bandwidth(rate), measure, limit_s, least_ms, told={"pad_bytes": pad}))
 
 
 KIND = Kind(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ async def play(stage: Stage, p: Played) -> None:
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
     limit_s = PROBE_TIMEOUT_S + 6 * (delay + jitter) / 1000
-    measure = partial(stage.runtime.probe, timeout_s=limit_s)
-    proof = slower(stage, Latency(delay, jitter), measure, 2 * max(0, delay - jitter), mean_ms=2 * delay)
+    least_ms = 2 * max(0, delay - jitter)
+    proof = slower(stage, Latency(delay, jitter), stage.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
     await worse(stage, p, proof)
 
 

@@ -207,7 +207,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     if params["api"] == "Produce" and ground.acks == 0:
         params["stream"] = "there"
     held = site.is_held(fault)
-    if target == "leader" and held:
+    if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
     if params["api"] == "Produce" and (held or not many_records(fault, site)):
         params["nth"] = 1

@@ -31,9 +31,9 @@ async def play(stage: Stage, p: Played) -> None:
     pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
     least_ms = (pad // largest - 1) * delay_us / 1000
     limit_s = PROBE_TIMEOUT_S + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
-    measure = partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad)
+    measure = partial(stage.runtime.probe, pad_bytes=pad)
     sliced = Slicer(average, variation, delay_us)
-    await worse(stage, p, slower(stage, sliced, measure, least_ms, told={"pad_bytes": pad}))
+    await worse(stage, p, slower(stage, sliced, measure, limit_s, least_ms, told={"pad_bytes": pad}))
 
 
 def check(params: Params) -> str:

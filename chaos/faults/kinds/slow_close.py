@@ -21,7 +21,7 @@ async def play(stage: Stage, p: Played) -> None:
     from chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
-    measure = partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 3 * delay_ms / 1000, spoil=True)
+    limit_s = PROBE_TIMEOUT_S + 3 * delay_ms / 1000
     # Another fault may cause a reset, but not a late one.
     await worse(
         stage,
@@ -29,7 +29,8 @@ async def play(stage: Stage, p: Played) -> None:
         slower(
             stage,
             SlowClose(delay_ms),
-            measure,
+            partial(stage.runtime.ending, spoil=True),
+            limit_s,
             delay_ms,
             says=lambda probe: probe.ok and (probe.error == "closed" or probe.round_trip_ms >= SURE * delay_ms),
         ),

@@ -172,10 +172,11 @@ class Wire:
             assert isinstance(on.fault, Latency)
             spread = (self.rng.random() * 2 - 1) * on.fault.jitter_ms
             took_s += max(0.0, on.fault.latency_ms + spread) / 1000
-        for on in self._of(Bandwidth, stream):
-            assert isinstance(on.fault, Bandwidth)
-            begins = max(busy_until, self.kernel.now)
-            busy_until = begins + size / (max(1, on.fault.kb_per_s) * 1024)
+        if narrow := self._of(Bandwidth, stream):
+            busy_until = max(busy_until, self.kernel.now)
+            for on in narrow:
+                assert isinstance(on.fault, Bandwidth)
+                busy_until += size / (max(1, on.fault.kb_per_s) * 1024)
             took_s += busy_until - self.kernel.now
         for on in self._of(Loss, stream):
             assert isinstance(on.fault, Loss)

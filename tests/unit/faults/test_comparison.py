@@ -26,7 +26,7 @@ class Place:
 def proof(least_ms: float, *, noise_ms: float = NOISE_MS, mean_ms: float = 0.0) -> Proof:
     stage: Any = Place(noise_ms)
     measure: Any = None
-    return slower(stage, Latency(1), measure, least_ms, mean_ms=mean_ms)
+    return slower(stage, Latency(1), measure, 1.0, least_ms, mean_ms=mean_ms)
 
 
 def measured(before: list[float], during: list[float], after: list[float]) -> Measured:

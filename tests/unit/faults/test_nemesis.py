@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,10 +94,10 @@ class VirtualEnv(RealEnv):
         self.mono = trio.current_time
 
 
-async def played(world: World, faults: list[Fault]) -> list[dict[str, Any]]:
+async def played(world: World, faults: list[Fault], cluster: Asked | None = None) -> list[dict[str, Any]]:
     papers = MemoryPapers("a run")
     runtime: Any = world
-    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=Asked(), record=papers.fault)
+    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=cluster or Asked(), record=papers.fault)
     await nemesis.play()
     last: dict[int, dict[str, Any]] = {}
     for line in papers.faults:
@@ -137,6 +138,71 @@ async def test_a_node_that_is_down_already_is_not_hit_twice(autojump_clock: trio
     assert first["evidence"]
     assert second["evidence"] is None
     assert "down already" in second["error"]
+
+
+async def test_what_another_fault_has_silenced_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    cut = {"shape": "isolate", "manner": "drop"}
+    faults = [make_fault(0, 0.1, 6.0, "partition", "node:3", cut), make_fault(1, 0.5, 1.0, "partition", "node:3", cut)]
+    first, second = await played(World(), faults)
+    assert first["evidence"]
+    assert second["evidence"]
+    assert second["began"] > first["ended"]
+    assert second["ended"] - second["began"] == pytest.approx(1e9, abs=1e8)
+
+
+async def test_a_link_is_not_cut_again_before_it_was_seen_to_be_whole(autojump_clock: trio.testing.MockClock) -> None:
+    class Late(World):
+        healed_at = 0.0
+
+        async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
+            self.healed_at = trio.current_time()
+            return await super().heal_link(name, link)
+
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+            if trio.current_time() < self.healed_at + 0.02:
+                return Probe(False, timeout_s * 1000, "timed out")
+            return await super().probe(link, timeout_s=timeout_s)
+
+    cut = {"shape": "isolate", "manner": "drop"}
+    faults = [
+        make_fault(0, 0.1, 6.0, "partition", "node:3", cut),
+        make_fault(1, 0.53, 15.0, "partition", "node:3", cut),
+    ]
+    first, second = await played(Late(), faults)
+    assert first["evidence"], first["error"]
+    assert second["evidence"]
+
+
+async def test_a_link_that_is_slow_already_has_more_time_to_show_the_next_fault(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Narrow(World):
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+            takes_s = 1.3 * sum(where == link for _, where in self.faults)
+            await trio.sleep(min(takes_s, timeout_s))
+            return Probe(takes_s <= timeout_s, 1000 * min(takes_s, timeout_s))
+
+    narrow = [
+        make_fault(0, 0.1, 12.0, "bandwidth", "node:3", {"kb_per_s": 8}),
+        make_fault(1, 3.0, 5.0, "bandwidth", "node:3", {"kb_per_s": 32}),
+    ]
+    first, second = await played(Narrow(), narrow)
+    assert first["evidence"]
+    assert second["evidence"], second["error"]
+
+
+async def test_a_leader_is_waited_for_as_long_as_another_fault_is_on(autojump_clock: trio.testing.MockClock) -> None:
+    class Leaderless(Asked):
+        async def view(self) -> ClusterView:
+            return replace(VIEW, leaders={"t-0": -1 if trio.current_time() < ends_at else 2})
+
+    faults = [make_fault(0, 0.1, 6.0, "pause", "node:3", {}), make_fault(1, 0.2, 1.0, "kill", "leader", {})]
+    ends_at = trio.current_time() + 5.0
+    _, second = await played(World(), faults, Leaderless())
+    assert second["evidence"]
+    ends_at = trio.current_time() + 5.0
+    (alone,) = await played(World(), faults[1:], Leaderless())
+    assert "t-0 has no leader" in alone["error"]
 
 
 async def test_what_was_paused_goes_on_and_what_was_cut_is_healed_when_the_run_is_interrupted(

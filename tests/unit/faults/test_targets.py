@@ -63,6 +63,20 @@ def test_what_a_target_may_be(target: str, expected: set[tuple[int, ...]]) -> No
     assert resolved(target) == expected
 
 
+def test_a_leader_is_one_of_the_workloads_partitions() -> None:
+    """An administrator may have added others, and hardly anybody writes to them."""
+    view = replace(VIEW, places=("t-1",))
+    assert resolved("leader", view) == {(2,)}
+    assert resolved("leader:t-0", view) == {(1,)}
+
+
+def test_a_leader_is_that_of_a_partition_that_has_one() -> None:
+    view = replace(VIEW, leaders={"t-0": -1, "t-1": 2})
+    assert resolved("leader", view) == {(2,)}
+    with pytest.raises(Unresolved, match="t-0 has no leader"):
+        resolve("leader:t-0", view, Random(1))
+
+
 @pytest.mark.parametrize(
     ("target", "expected"),
     [

@@ -70,6 +70,13 @@ def test_requests_that_nobody_sends_are_not_waited_for() -> None:
     assert (other.target, other.params) == ("leader", {**beat.params, "api": "Produce", "stream": "there"})
 
 
+@pytest.mark.parametrize("other", ["pause", "partition"])
+def test_heartbeats_are_hit_at_all_brokers_while_it_changes_who_the_controller_is(other: str) -> None:
+    beat = fault(0, 4, "protocol", "controller", api="BrokerHeartbeat")
+    assert landing(7, (beat, fault(1, 4.1, other)), GROUND)[0].target == "all"
+    assert landing(7, (beat, fault(1, 12, other)), GROUND)[0].target == "controller"
+
+
 def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
     drawn = (fault(0, 2, "protocol", "leader", api="Produce"), fault(1, 3, "kill"))
     assert landing(7, drawn, GROUND)[0].target == "all"
@@ -165,9 +172,10 @@ def test_seeds_still_have_faults_that_overlap_those_of_nodes_included() -> None:
     assert HOLDING < NEEDING
 
 
-def test_a_batch_of_a_swarm_fits_into_a_small_segment() -> None:
+@pytest.mark.parametrize("size", [4096, 16384])
+def test_a_batch_of_a_swarm_fits_into_a_small_segment(size: int) -> None:
     loads = [swarm_plan(seed).workload for seed in range(200)]
-    small = [load for load in loads if load.topic_settings.get("segment.bytes") == "4096" and load.acks != 0]
+    small = [load for load in loads if load.topic_settings.get("segment.bytes") == str(size) and load.acks != 0]
     assert small
-    assert all(max(load.batch_bytes, load.max_bytes) + HEADER_SIZE < 4096 for load in small)
+    assert all(max(load.batch_bytes, load.max_bytes) + HEADER_SIZE < size for load in small)
     assert any(load.batch_bytes > 4096 for load in loads)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.runtimes.contract import Slicer, Stream
+from chaos.runtimes.contract import Bandwidth, Slicer, Stream
 from chaos.runtimes.sim.wires import Wire
 
 
@@ -47,3 +47,17 @@ def test_a_piece_is_cut_when_it_has_come() -> None:
 
 def test_a_wire_without_a_slicer_passes_on_what_it_was_given() -> None:
     assert sliced(512) == ([512], [0.0])
+
+
+@pytest.mark.parametrize("rates", [(8,), (8, 32), (32, 8)])
+def test_what_passes_two_narrow_places_takes_as_long_as_both_and_no_longer(rates: tuple[int, ...]) -> None:
+    world: Any = SimpleNamespace(kernel=SimpleNamespace(now=100.0), rng=lambda *purpose: Random(7))
+    wire = Wire(world, 1, 2)
+    for number, kb_per_s in enumerate(rates):
+        wire.add(str(number), Bandwidth(kb_per_s))
+    took_s, busy_until = wire.takes(Stream.THERE, 8192, 0.0)
+    expected_s = sum(8 / kb_per_s for kb_per_s in rates)
+    assert took_s == pytest.approx(expected_s, abs=0.01)
+    assert busy_until == pytest.approx(100 + expected_s)
+    again_s, _ = wire.takes(Stream.THERE, 8192, busy_until)
+    assert again_s == pytest.approx(2 * expected_s, abs=0.01), "it waits until the line is free"
