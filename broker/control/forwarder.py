@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.config import BrokerConfig
-    from broker.env import Env
+    from broker.env import Env, Signal
     from broker.net.peers import PeerClient
 
     Send = Callable[[int, float], Awaitable[Any]]
@@ -71,6 +71,8 @@ class Forwarder:
         self.controller = controller
         self.answered_at = env.mono()
         """When a controller last answered, by `env.mono()`."""
+        self._pausing: dict[Signal, None] = {}
+        """Requests between two tries."""
 
     async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
         """A request of this broker itself (registration, heartbeat, AlterPartition, producer ids) and its response.
@@ -135,10 +137,20 @@ class Forwarder:
             if found:
                 self.answered_at = now
                 return response
-            await self._env.sleep(min(backoff_s * (0.5 + self._env.rng.random()), max(0.0, give_up_at - now)))
-            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+            pause_s = min(backoff_s * (0.5 + self._env.rng.random()), max(0.0, give_up_at - now))
+            # A controller that has just been found is asked at once: the pause was for the one that was missing.
+            backoff_s = FIRST_BACKOFF_S if await self._pause(pause_s) else min(2 * backoff_s, MAX_BACKOFF_S)
             now = self._env.mono()
         raise NoController(f"no active controller answered within {timeout_ms} ms")
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait, at most until the active controller may have changed. Whether it may have."""
+        moved = self._env.signal()
+        self._pausing[moved] = None
+        try:
+            return await moved.wait(seconds)
+        finally:
+            del self._pausing[moved]
 
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
         """One try with the present controller, given up when another node becomes controller, or after `left_s`."""
@@ -159,8 +171,11 @@ class Forwarder:
 
     def controller_moved(self) -> None:
         """The active controller may have changed: fail requests that wait for the old one, so that they ask the new
-        one. Requests to this node's own controller need no help: it raises NotController when it stops.
+        one, and try again what pauses. Requests to this node's own controller need no help: it raises NotController
+        when it stops.
         """
+        for moved in self._pausing:
+            moved.set()
         self._peers.wait_only_for(self.controller(), (CONTROL_LANE, CLIENT_LANE))
 
 
