@@ -10,6 +10,7 @@ from functools import partial
 from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import Cluster
 from bench.failover import KINDS, failover
+from bench.groups import commits, reading, rebalance
 from bench.sheet import Step, say
 from bench.transactions import transactions
 
@@ -22,6 +23,10 @@ RATES = ((1000, 5), (1000, 0), (5000, 5))
 """Records per second and the client's linger.ms."""
 TRANSACTING = (1, 4, 16)
 """Transactional producers at once."""
+MEMBERS = (10, 100)
+"""Members of a group that rebalances."""
+COMMITTERS = (1, 8)
+READERS = 3
 REST_S = 3.0
 
 Figures = Mapping[str, float]
@@ -36,6 +41,9 @@ def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) 
     steps += [_rate(cluster, arguments, *rate) for rate in RATES]
     steps += [_load(cluster, arguments, *load) for load in FURTHER]
     steps += [_transactions(cluster, arguments, producers) for producers in TRANSACTING]
+    steps += [_rebalance(cluster, members, protocol) for members in MEMBERS for protocol in ("classic", "consumer")]
+    steps += [_commits(cluster, arguments, committers) for committers in COMMITTERS]
+    steps.append(_reading(cluster))
     steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
     steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
     for controller in (False, True) if failovers else ():
@@ -102,6 +110,45 @@ def _transactions(cluster: Cluster, arguments: argparse.Namespace, producers: in
             f"{kind}, p50 ms": found.p50_ms,
             f"{kind}, p99 ms": found.p99_ms,
             f"{kind}, broker CPU ms each": found.broker_cpu_ms,
+        }
+
+    return Step(kind, take)
+
+
+def _rebalance(cluster: Cluster, members: int, protocol: str) -> Step:
+    kind = f"groups, {protocol}, {members} members"
+
+    def take() -> Figures:
+        found = rebalance(cluster, members, protocol)
+        return {f"{kind}, all have a record, s": found.all_s, f"{kind}, one more has one, s": found.more_s}
+
+    return Step(kind, take)
+
+
+def _commits(cluster: Cluster, arguments: argparse.Namespace, committers: int) -> Step:
+    kind = f"groups, commits, {committers} committer{'s' if committers > 1 else ''}"
+
+    def take() -> Figures:
+        found = commits(cluster, committers, arguments.seconds)
+        return {
+            f"{kind}, a second": found.per_s,
+            f"{kind}, p50 ms": found.p50_ms,
+            f"{kind}, p99 ms": found.p99_ms,
+            f"{kind}, broker CPU ms each": found.broker_cpu_ms,
+        }
+
+    return Step(kind, take)
+
+
+def _reading(cluster: Cluster) -> Step:
+    kind = f"groups, {READERS} members read"
+
+    def take() -> Figures:
+        found = reading(cluster, READERS)
+        return {
+            f"{kind}, MB/s": found.mb_s,
+            f"{kind}, broker CPU s per M": found.broker_cpu_s_per_m,
+            f"{kind}, client CPU s per M": found.client_cpu_s_per_m,
         }
 
     return Step(kind, take)

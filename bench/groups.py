@@ -1,0 +1,269 @@
+"""What members of groups wait for, with confluent-kafka, the same for every cluster: partitions, commits, records."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bench.client import PARTITIONS, create_topic, new_producer, records_in, settings
+from bench.handover import RUN, InC
+
+PATIENCE_S = 120.0
+POLL_S = 0.002
+"""How long nobody is polled after a round of polls that brought nothing."""
+RECORD_BYTES, READ_MB = 1024, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Seconds from the first `subscribe` until each member of a new group has a record, and from that of one member
+    more until that one has one."""
+
+    all_s: float
+    more_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRate:
+    """Commits a second of all committers together; one commit, ms; the brokers' CPU for each, ms."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    broker_cpu_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRate:
+    """What a group's members got together, MB/s; the brokers' and the client's CPU seconds for a million records."""
+
+    mb_s: float
+    broker_cpu_s_per_m: float
+    client_cpu_s_per_m: float
+
+
+def rebalance(cluster: Any, members: int, protocol: str) -> Rebalance:
+    """`members` join a new group at once, then one more joins. `protocol`: classic or consumer (KIP-848).
+
+    Nobody commits and each partition has a record, so whoever is given one has something to read. One thread polls them
+    all. At the end each partition must have one owner. Raises RuntimeError where it takes longer than `PATIENCE_S`.
+    """
+    topic = f"g{members}-{protocol}-{time.monotonic_ns()}"
+    partitions = members + 1
+    create_topic(cluster.bootstrap, topic, partitions)
+    producer = new_producer(cluster.bootstrap, idempotent=False)
+    for partition in range(partitions):
+        producer.produce(topic, b"x", partition=partition)
+    if producer.flush(60):
+        raise RuntimeError("the first records were left in the queue")
+    with _members(cluster.bootstrap, topic, members + 1, protocol) as consumers:
+        began = time.monotonic()
+        for consumer in consumers[:members]:
+            consumer.subscribe([topic])
+        _until_each_has_read(consumers[:members], consumers[:members])
+        all_s = time.monotonic() - began
+        began = time.monotonic()
+        consumers[-1].subscribe([topic])
+        _until_each_has_read(consumers[-1:], consumers)
+        more_s = time.monotonic() - began
+        _until_each_has_one(consumers, partitions)
+    return Rebalance(all_s, more_s)
+
+
+@contextmanager
+def _members(bootstrap: str, group: str, count: int, protocol: str) -> Iterator[list[Consumer]]:
+    """Consumers of one group that have not subscribed yet."""
+    consumers = [
+        Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        for _ in range(count)
+    ]
+    try:
+        yield consumers
+    finally:
+        # Side by side: each of them waits for the coordinator's answer to its leaving.
+        closing = [threading.Thread(target=consumer.close) for consumer in consumers]
+        for each in closing:
+            each.start()
+        for each in closing:
+            each.join()
+
+
+def _until_each_has_read(waited_for: Sequence[Consumer], polled: Sequence[Consumer]) -> None:
+    """Poll `polled` until each of `waited_for` has got a record."""
+    waiting, deadline = set(map(id, waited_for)), time.monotonic() + PATIENCE_S
+    while waiting:
+        got = [consumer for consumer in polled if _record(consumer)]
+        waiting.difference_update(map(id, got))
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{len(waiting)} of {len(waited_for)} members got no record in {PATIENCE_S:g} s")
+        if not got:
+            time.sleep(POLL_S)
+
+
+def _record(consumer: Consumer) -> bool:
+    """Whether a poll brought one. What a client gets over by itself is no failure."""
+    message = consumer.poll(0)
+    if message is None:
+        return False
+    error = message.error()
+    if error is not None and not error.retriable() and error.fatal():
+        raise RuntimeError(str(error))
+    return error is None
+
+
+def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
+    """Until each partition is one member's, as the members have it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        owned = sorted(place.partition for consumer in consumers for place in consumer.assignment())
+        if owned == list(range(partitions)):
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the members own {owned}: not each of {partitions} partitions once")
+        for consumer in consumers:
+            consumer.poll(0)
+        time.sleep(POLL_S)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the committers' threads did."""
+
+    took: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def commits(cluster: Any, committers: int, seconds: float) -> CommitRate:
+    """Each committer, of a group of its own, commits one offset after the other for `seconds`.
+
+    Its first commit comes before the clock starts; its last one must be what the coordinator tells afterwards.
+    """
+    topic = f"c{committers}-{time.monotonic_ns()}"
+    create_topic(cluster.bootstrap, topic)
+    tally, start, ends = _Tally(), threading.Barrier(committers + 1), [0.0]
+    threads = [
+        threading.Thread(target=_commit, args=(cluster.bootstrap, topic, number, tally, start, ends))
+        for number in range(committers)
+    ]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    cpu, begin = cluster.cpu_s(), time.monotonic()
+    ends[0] = begin + seconds
+    start.wait()
+    for thread in threads:
+        thread.join()
+    took, cpu = time.monotonic() - begin, cluster.cpu_s() - cpu
+    if tally.failed:
+        raise RuntimeError(f"{len(tally.failed)} committers failed, the first: {tally.failed[0]}")
+    cuts, done = statistics.quantiles(tally.took, n=100), len(tally.took)
+    return CommitRate(done / took, cuts[49] * 1e3, cuts[98] * 1e3, cpu / done * 1e3)
+
+
+def _commit(
+    bootstrap: str, topic: str, number: int, tally: _Tally, start: threading.Barrier, ends: list[float]
+) -> None:
+    """One committer's thread. What fails in it is kept in the tally."""
+    with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
+        place, offset = TopicPartition(topic, number % PARTITIONS), 0
+        try:
+            consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
+        except KafkaException as error:
+            tally.failed.append(str(error))
+        start.wait()
+        start.wait()
+        try:
+            while not tally.failed and (began := time.monotonic()) < ends[0]:
+                offset += 1
+                consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
+                tally.took.append(time.monotonic() - began)
+            told = consumer.committed([place], 30)[0].offset
+        except KafkaException as error:
+            tally.failed.append(str(error))
+        else:
+            if told != offset:
+                tally.failed.append(f"{offset} was committed last, and the coordinator tells {told}")
+
+
+def _at(place: TopicPartition, offset: int) -> TopicPartition:
+    return TopicPartition(place.topic, place.partition, offset)
+
+
+def reading(cluster: Any, members: int) -> ReadRate:
+    """`members` of one group read a topic that is there already, each in a thread. What came before all of them had
+    their first records does not count. Together they must get each record once: nobody comes or goes.
+    """
+    topic = f"r{members}-{time.monotonic_ns()}"
+    create_topic(cluster.bootstrap, topic)
+    there = _fill(cluster.bootstrap, topic)
+    got, begun, lock = [0] * members, threading.Barrier(members + 1), threading.Lock()
+    failed: list[str] = []
+
+    def read(number: int, consumer: Consumer) -> None:
+        def take() -> int:
+            messages = consumer.consume(RUN, 0.1)
+            with lock:
+                failed.extend(str(each.error()) for each in messages if each.error() is not None)
+                got[number] += len(messages)
+                return sum(got)
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not got[number] and time.monotonic() < deadline:
+            take()
+        begun.wait()
+        begun.wait()
+        while not failed and time.monotonic() < deadline and take() < there:
+            pass
+
+    with _members(cluster.bootstrap, topic, members, "classic") as consumers:
+        for consumer in consumers:
+            consumer.subscribe([topic])
+        threads = [threading.Thread(target=read, args=each) for each in enumerate(consumers)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        before, cpu, own, begin = sum(got), cluster.cpu_s(), time.process_time(), time.monotonic()
+        begun.wait()
+        for thread in threads:
+            thread.join()
+        took = time.monotonic() - begin
+        client, brokers = time.process_time() - own, cluster.cpu_s() - cpu
+    if failed or sum(got) != there:
+        raise RuntimeError(failed[0] if failed else f"{there} records are there, the members got {sum(got)}")
+    millions = (there - before) / 1e6
+    return ReadRate(millions * RECORD_BYTES / took, brokers / millions, client / millions)
+
+
+def _fill(bootstrap: str, topic: str) -> int:
+    """`READ_MB` of records, in all partitions alike. How many there are."""
+    producer = InC(settings(bootstrap, idempotent=True), topic, bytes(range(256)) * (RECORD_BYTES // 256))
+    try:
+        partition, deadline = 0, time.monotonic() + PATIENCE_S
+        while producer.taken * RECORD_BYTES < READ_MB * 1e6 and time.monotonic() < deadline:
+            all_taken = producer.hand(partition)
+            partition = (partition + 1) % PARTITIONS
+            producer.poll(0 if all_taken else 0.01)
+        if not producer.flush(PATIENCE_S) or producer.failed:
+            raise RuntimeError(f"the topic to read could not be filled: {producer.failed[:1]}")
+    finally:
+        producer.close()
+    there = records_in(bootstrap, topic)
+    if there != producer.taken:
+        raise RuntimeError(f"{producer.taken} records were acknowledged, {there} are there")
+    return there
