@@ -1,114 +1,189 @@
-"""`python -m bench.against REV`: does this checkout take more broker CPU for a record than an earlier one does?
-
-Two clusters run at the same time, one of each checkout, and the same client loads them in turn: once this one first,
-once the other one. Each pair gives a ratio, so that whatever else the machine does, and how fast it happens to be,
-meets both. The result is the median of the ratios, and an interval that needs no assumption on how they are spread.
-"""
+"""What is measured of this checkout and of an earlier one in turn, and of Apache Kafka beside them where asked for."""
 
 from __future__ import annotations
 
-import argparse
-import math
-import statistics
+import os
+import resource
 import subprocess
 import sys
-import tarfile
-import tempfile
-from collections.abc import Callable, Sequence
-from io import BytesIO
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 
-from bench.client import latency, throughput
-from bench.clusters import Squall
-from bench.sheet import say
-from chaos.toolchain.engine import unpack
+from bench.client import first_ack, latency, throughput
+from bench.clusters import Cluster, Kafka, Prototype, Squall, is_prototype
+from bench.failover import KINDS, failover
+from bench.pairs import Figures, Slice
 
-CERTAINTY = 0.95
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = (1024, 100)
 RATE = 1000
-Load = Callable[[Squall, float], float]
-"""Broker CPU seconds for a million records, by a load of so many seconds."""
+RUN = ("run", "--time", "20", "--seed", "7")
+SINGLE = ("sim", "--seed", "7")
+KNOWN_CODES = (0, 2)
+"""Of a run or a swarm: valid, or not known."""
 
 
-def _full(size: int) -> Load:
-    return lambda cluster, seconds: throughput(cluster, size, idempotent=True, seconds=seconds).broker_cpu_s_per_m
+@dataclass(slots=True)
+class Side:
+    """A checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None where there are none."""
 
+    name: str
+    make: Callable[[Path], Cluster]
+    folder: Path
+    root: Path | None = None
+    warmup_s: float = 0.0
+    """Of load, before its cluster is measured: a JVM is slow when it is new."""
+    _standing: Cluster | None = None
+    _numbers: Iterator[int] = field(default_factory=count)
 
-def _single(cluster: Squall, seconds: float) -> float:
-    # `latency` does not count its first second as latency, and so wants more than one.
-    return latency(cluster, RATE, seconds + 1, size=100, linger_ms=0).broker_cores * 1e6 / RATE
+    def cluster(self) -> Cluster:
+        """The one that stands as long as loads are measured; started when it is first asked for."""
+        if self._standing is None:
+            self._standing = self._launched()
+            first_ack(self._standing.bootstrap, self._standing.launched_at)
+        return self._standing
 
+    def put_down(self) -> None:
+        """End the cluster that stands."""
+        standing, self._standing = self._standing, None
+        if standing is not None:
+            standing.stop()
 
-LOADS: dict[str, Load] = {
-    "100 B": _full(100),
-    "1024 B": _full(1024),
-    f"100 B, one a request, {RATE}/s": _single,
-}
-
-
-def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[float, float]:
-    """Two of the values between which their median lies at least so surely (the sign test's interval); the smallest and
-    the largest where there are too few for that.
-    """
-    ordered, n = sorted(values), len(values)
-    cut, missed = 0, 0.5**n
-    # `missed`: the probability that at most `cut` of n values lie on one given side of the median.
-    while cut + 1 < n / 2 and 2 * (missed + math.comb(n, cut + 1) * 0.5**n) <= 1 - certainty:
-        cut += 1
-        missed += math.comb(n, cut) * 0.5**n
-    return ordered[cut], ordered[n - 1 - cut]
-
-
-def checkout(revision: str, folder: Path) -> Path:
-    """Where the files of a revision are: a directory is taken as it stands, anything else is asked of git."""
-    if Path(revision).is_dir():
-        return Path(revision).resolve()
-    packed = subprocess.run(["git", "archive", revision], stdout=subprocess.PIPE, check=True).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as files:
-        unpack(files, folder)
-    return folder
-
-
-def ratios(now: Squall, then: Squall, load: Load, pairs: int, seconds: float) -> list[float]:
-    """This checkout's figure divided by the other one's, of each pair."""
-    found = []
-    for number in range(pairs):
-        order = (now, then) if number % 2 == 0 else (then, now)
-        figures = {cluster: load(cluster, seconds) for cluster in order}
-        found.append(figures[now] / figures[then])
-        say(f"pair {number + 1}: {figures[now]:.2f} / {figures[then]:.2f} = {found[-1]:.3f}")
-    return found
-
-
-def main(given: Sequence[str] | None = None) -> int:
-    """Print a line for each load. Exit code 1 where one of the intervals lies above 1: this checkout needs more."""
-    parser = argparse.ArgumentParser(prog="python -m bench.against", description=__doc__)
-    parser.add_argument("revision", help="a commit, or the directory of a checkout")
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=2, help="length of each load")
-    arguments = parser.parse_args(given)
-    worse = False
-    with tempfile.TemporaryDirectory(prefix="squall-against-") as name:
-        folder = Path(name)
-        for part in ("now", "then", "files"):
-            (folder / part).mkdir()
-        then = Squall(folder / "then", root=checkout(arguments.revision, folder / "files"))
-        then.start()
-        now = Squall(folder / "now")
-        now.start()
+    @contextmanager
+    def fresh(self) -> Iterator[Cluster]:
+        """A cluster that was launched just now."""
+        cluster = self._launched()
         try:
-            for title, load in LOADS.items():
-                say(title)
-                load(now, 1)
-                load(then, 1)  # what is done for the first time only is nobody's figure
-                found = ratios(now, then, load, arguments.pairs, arguments.seconds)
-                low, high = interval(found)
-                worse = worse or low > 1
-                print(f"{title:32} broker CPU a record: {statistics.median(found):.3f} ({low:.3f} to {high:.3f})")
+            yield cluster
         finally:
-            now.stop()
-            then.stop()
-    return 1 if worse else 0
+            cluster.stop()
+
+    def _launched(self) -> Cluster:
+        folder = self.folder / f"cluster-{next(self._numbers)}"
+        folder.mkdir()
+        cluster = self.make(folder)
+        cluster.start()
+        return cluster
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def sides(files: Path, peer: str, folder: Path, warmup_s: float) -> tuple[Side, Side, Side | None]:
+    """This checkout, the other one (or a prototype) and the peer. Refused where the peer cannot be had."""
+    for name in ("now", "then", "peer"):
+        (folder / name).mkdir()
+    now = Side("now", Squall, folder / "now", ROOT)
+    if is_prototype(files):
+        then = Side("prototype", partial(Prototype, files), folder / "then")
+    else:
+        then = Side("then", partial(Squall, root=files), folder / "then", files)
+    other = Side("kafka", Kafka, folder / "peer", warmup_s=warmup_s) if peer == "kafka" else None
+    return now, then, other
+
+
+def slices(files: Path, seconds: float, seeds: int) -> tuple[list[Slice[Side]], list[Slice[Side]]]:
+    """What is measured of clusters, of a peer's too, and what only a checkout of Squall has. seeds: of the swarm.
+
+    A prototype of the data path takes loads, and nothing else. What begins with a launch takes a new cluster each time.
+    """
+    loads = [_load(size, seconds) for size in SIZES]
+    if is_prototype(files):
+        return loads, []
+    clusters = [
+        *loads,
+        Slice(f"100 B, one a request, {RATE}/s", partial(_single, seconds), _warm),
+        Slice(f"ack at {RATE}/s", partial(_latency, seconds), _warm),
+        Slice("launch", _launch),
+        *(Slice(kind, partial(_failover, controller=controller)) for controller, kind in KINDS.items()),
+    ]
+    return clusters, [_run(), *(_words(words) for words in (SINGLE, ("--help",), ("run", "--help"))), _swarm(seeds)]
+
+
+def _run() -> Slice[Side]:
+    return Slice(" ".join(RUN), lambda side: {"s to the verdict": command(side, RUN)[0]}, lambda s: command(s, RUN))
+
+
+def _words(words: Sequence[str]) -> Slice[Side]:
+    return Slice(" ".join(words), partial(_cpu, words), lambda side: command(side, words))
+
+
+def _swarm(seeds: int) -> Slice[Side]:
+    words = ("sim", "--seeds", f"0..{seeds}", "--jobs", "1")
+    return Slice(f"a seed of {' '.join(words)}", partial(_cpu, words, share=seeds), lambda side: command(side, SINGLE))
+
+
+def _warm(side: Side) -> None:
+    """What is done for the first time only is nobody's figure."""
+    cluster = side.cluster()
+    seconds, side.warmup_s = max(side.warmup_s, len(SIZES)), 0.0
+    for size in SIZES:
+        throughput(cluster, size, idempotent=True, seconds=seconds / len(SIZES))
+
+
+def _load(size: int, seconds: float) -> Slice[Side]:
+    def take(side: Side) -> Figures:
+        found = throughput(side.cluster(), size, idempotent=True, seconds=seconds)
+        system = found.broker_system_s_per_m
+        return {
+            "MB/s": found.mb_s,
+            "broker CPU s per M": found.broker_cpu_s_per_m,
+            "of it user": found.broker_cpu_s_per_m - system,
+            "of it system": system,
+        }
+
+    return Slice(f"{size} B", take, _warm)
+
+
+def _single(seconds: float, side: Side) -> Figures:
+    # `latency` does not count its first second as latency, and so wants more than one.
+    found = latency(side.cluster(), RATE, seconds + 1, size=100, linger_ms=0)
+    return {"broker CPU s per M": found.broker_cores * 1e6 / RATE}
+
+
+def _latency(seconds: float, side: Side) -> Figures:
+    found = latency(side.cluster(), RATE, seconds + 1)
+    return {"p50 ms": found.p50_ms, "p99 ms": found.p99_ms}
+
+
+def _launch(side: Side) -> Figures:
+    with side.fresh() as cluster:
+        return {"s to the first ack": first_ack(cluster.bootstrap, cluster.launched_at)}
+
+
+def _failover(side: Side, *, controller: bool) -> Figures:
+    with side.fresh() as cluster:
+        first_ack(cluster.bootstrap, cluster.launched_at)
+        found = failover(cluster, controller=controller)
+        return {figure: value for figure, value in found.items() if figure.startswith("s ") or ", s " in figure}
+
+
+def _cpu(words: Sequence[str], side: Side, share: int = 1) -> Figures:
+    return {"CPU s": command(side, words)[1] / share}
+
+
+def command(side: Side, words: Sequence[str]) -> tuple[float, float]:
+    """Run `squall WORDS` of a checkout: (seconds, CPU seconds of all its processes, user and system).
+
+    Both checkouts keep compiled modules from one run to the next, as an installation does, whatever this shell says of
+    that. RuntimeError if it ends with another code than 0 or 2.
+    """
+    assert side.root is not None, side.name
+    places = {"PYTHONPATH": str(side.root), "PYTHONPYCACHEPREFIX": str(side.folder / "compiled")}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | places
+    files = ["--runs", str(side.folder / "runs")] if words[0] in ("run", "sim") and "--help" not in words else []
+    used, began = _used_s(), time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "chaos", *words, *files], env=env, cwd=side.folder, capture_output=True
+    )
+    took = time.monotonic() - began
+    if done.returncode not in KNOWN_CODES:
+        raise RuntimeError(f"{side.name}: squall {' '.join(words)} ended with {done.returncode}: {done.stderr!r}")
+    return took, _used_s() - used
+
+
+def _used_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

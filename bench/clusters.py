@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from chaos.errors import Refused
 from chaos.runtimes.real.processes.ports import free_ports
 from chaos.runtimes.real.processes.registry import claimed_ports
 from chaos.toolchain.kafka import apache_kafka
 
 NODES = (1, 2, 3)
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE_S = 30.0
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -97,12 +102,19 @@ class Cluster:
         self.processes.clear()
 
     def cpu_s(self) -> float:
-        """CPU seconds of all nodes so far."""
-        ticks = 0
+        """CPU seconds of all nodes so far, user and system."""
+        return sum(self._times())
+
+    def system_s(self) -> float:
+        """Of `cpu_s`, what the kernel worked for them."""
+        return self._times()[1]
+
+    def _times(self) -> tuple[float, float]:
+        user = system = 0
         for process in self.processes.values():
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+            user, system = user + int(fields[11]), system + int(fields[12])
+        return user / TICKS, system / TICKS
 
     def rss_mb(self) -> list[float]:
         """Resident memory of each node, MB."""
@@ -201,6 +213,64 @@ class Kafka(Cluster):
         flags = ["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
         flags += ["-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true"]
         return self._java("kafka.Kafka", str(config), flags=flags)
+
+
+PROGRAM = "broker.py"
+"""Of a prototype of the data path: `broker.py NODE PORT FOLDER`. Node n of three listens on PORT + n and is told n from
+0; partition p of each topic is led by node p mod 3."""
+
+
+def is_prototype(files: Path) -> bool:
+    """Whether a directory holds a prototype of the data path, and no checkout."""
+    return (files / PROGRAM).is_file() and not (files / "broker").is_dir()
+
+
+class Prototype(Cluster):
+    """Three nodes of a prototype of the data path, from a directory."""
+
+    name = "prototype"
+
+    def __init__(self, files: Path, folder: Path) -> None:
+        super().__init__(folder)
+        self._files, self._base = files, _row_of_ports(len(self.nodes))
+        self.ports = {node: self._base + index for index, node in enumerate(self.nodes)}
+
+    def start(self) -> None:
+        """As `Cluster.start`, and wait until all listen: one that is asked before ends."""
+        super().start()
+        deadline = time.monotonic() + PATIENCE_S
+        for port in self.ports.values():
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise RuntimeError(f"the prototype does not listen on port {port}") from None
+                    time.sleep(0.02)
+
+    def settings(self, node: int) -> dict[str, str]:
+        """It has none."""
+        return {}
+
+    def command(self, node: int, config: Path) -> list[str]:
+        """Its program."""
+        index = self.nodes.index(node)
+        return [sys.executable, str(self._files / PROGRAM), str(index), str(self._base), str(self.folder / f"n{node}")]
+
+
+def _row_of_ports(count: int) -> int:
+    """The first of so many free ports in a row. Refused where none are found."""
+    for _ in range(100):
+        (base,) = free_ports(1, claimed_ports(), random.SystemRandom())
+        try:
+            with ExitStack() as held:
+                for port in range(base, base + count):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        return base
+    raise Refused(f"there are no {count} free ports in a row")
 
 
 def new_cluster(name: str, folder: Path) -> Cluster:

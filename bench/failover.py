@@ -4,31 +4,22 @@ The two cases are told apart, for they differ by seconds: a leader that is the a
 cluster without one. The steps are seen from outside, by whoever asks the brokers that live (`observer`): another
 controller, if the dead node was the controller; the dead node fenced; another leader. The rest is the client's part,
 for librdkafka and for our own client.
-
-`python -m bench.failover REV` compares this checkout with an earlier one, by turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.against import checkout
-from bench.client import first_ack, new_producer
-from bench.clusters import NODES, Cluster, Squall
+from bench.client import new_producer
+from bench.clusters import NODES, Cluster
 from bench.observer import Observer
-from bench.sheet import say
 from broker.protocol.errors import MalformedFrame
 from broker.real_env import RealEnv
 from workloads.client import admin
@@ -159,45 +150,3 @@ def _wait(cluster: Cluster, topic: str, holds: Callable[[Any], bool]) -> None:
             return
         time.sleep(0.1)
     raise RuntimeError(f"{topic} is not as it should be after {PATIENCE_S:g} s")
-
-
-def main(given: Sequence[str] | None = None) -> int:
-    """Print a row for each figure: medians before and after, and the range after."""
-    parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__)
-    parser.add_argument("revision", help="a commit, or the directory of a checkout")
-    parser.add_argument("--pairs", type=int, default=5)
-    arguments = parser.parse_args(given)
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    with tempfile.TemporaryDirectory(prefix="squall-failover-") as name:
-        folder = Path(name)
-        (folder / "files").mkdir()
-        then = checkout(arguments.revision, folder / "files")
-        for number in range(arguments.pairs):
-            for root in (then, None) if number % 2 else (None, then):
-                place = folder / f"{number}-{'then' if root else 'now'}"
-                place.mkdir()
-                for figure, value in _measured(Squall(place, root=root)).items():
-                    found.setdefault(figure, ([], []))[root is None].append(value)
-                    say(f"pair {number + 1}, {'before' if root else 'after'}: {figure} {value:.2f}")
-    print(f"{'figure':<60}{'before':>9}{'after':>9}  range after")
-    for figure, (before, after) in found.items():
-        medians = "".join(f"{statistics.median(each):9.2f}" if each else f"{'-':>9}" for each in (before, after))
-        print(f"{figure:<60}{medians}" + (f"  {min(after):.2f} .. {max(after):.2f}" if after else ""))
-    return 0
-
-
-def _measured(cluster: Cluster) -> Mapping[str, float]:
-    cluster.start()
-    try:
-        first_ack(cluster.bootstrap, cluster.launched_at)
-        return {
-            f"{kind}, {figure}": value
-            for controller, kind in KINDS.items()
-            for figure, value in failover(cluster, controller=controller).items()
-        }
-    finally:
-        cluster.stop()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,6 +13,7 @@ from bench.failover import KINDS, failover
 from bench.groups import commits, reading, rebalance
 from bench.sheet import Step, say
 from bench.transactions import transactions
+from chaos.errors import Refused
 
 WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
@@ -28,13 +29,14 @@ MEMBERS = (10, 100)
 COMMITTERS = (1, 8)
 READERS = 3
 REST_S = 3.0
+NEEDED = "launch"
 
 Figures = Mapping[str, float]
 
 
 def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
     """The steps of a round of a cluster that is being launched: those that are needed, and what was asked for."""
-    steps = [Step("launch", partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
+    steps = [Step(NEEDED, partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
     if cluster.name == "kafka" and arguments.warmup:
         steps.append(Step("warm-up", partial(_warm_up, cluster, arguments.warmup), needed=True))
     steps += [_load(cluster, arguments, *load) for load in ASKED_FIRST]
@@ -49,7 +51,11 @@ def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) 
     for controller in (False, True) if failovers else ():
         kind = KINDS[controller]
         steps.append(Step(kind, partial(_failover, cluster, controller, kind)))
-    return [step for step in steps if step.needed or arguments.only in step.name]
+    asked = [step for step in steps if step.needed or arguments.only in step.name]
+    if all(step.needed for step in asked) and arguments.only not in NEEDED:
+        names = "; ".join(step.name for step in steps)
+        raise Refused(f"--only {arguments.only}: nothing has this in its name; there are: {names}")
+    return asked
 
 
 def _launch(cluster: Cluster) -> Figures:

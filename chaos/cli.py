@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
     "completion": ("chaos.commands.completion", "Print what a shell needs to complete what is typed."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
+    "bench": ("chaos.commands.bench", "Measure brokers, beside Apache Kafka or against an earlier commit."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
 }
 
@@ -61,6 +62,7 @@ Examples:
   squall guarantees --acks 1           what this configuration promises, and why
   squall doctor                        what this machine has, lacks, and how to get it
   squall clean                         end leftovers of an interrupted run
+  squall bench --against HEAD~20       how fast, before and now
   squall test                          all the tests
 
 \b

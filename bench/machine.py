@@ -1,0 +1,81 @@
+"""What else was at work on the machine while something was measured, and what it was measured with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.toolchain.interpreter import optimised_here
+
+NAMED = 3
+"""Programs that are named at most."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A line of /proc: its parent, its name, and the CPU seconds that it has used."""
+
+    parent: int
+    name: str
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All processes by pid, at one time."""
+
+    at_s: float
+    processes: Mapping[int, Process]
+
+
+def snapshot() -> Snapshot:
+    """Of now."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, rest = path.read_text().rpartition(")")
+        except OSError:
+            continue  # it has ended
+        fields = rest.split()
+        used = (int(fields[11]) + int(fields[12])) / TICKS
+        found[int(path.parent.name)] = Process(int(fields[1]), head.partition("(")[2], used)
+    return Snapshot(time.monotonic(), found)
+
+
+def others(before: Snapshot, after: Snapshot, own: int) -> list[tuple[str, float]]:
+    """Programs that are no descendants of `own`, by the CPU that they used between two snapshots, most first, as
+    (name, cores). A process that was there at neither end is not seen.
+    """
+    took = max(after.at_s - before.at_s, 1e-3)
+    used: dict[str, float] = {}
+    for pid, process in after.processes.items():
+        if _descends(pid, own, after.processes):
+            continue
+        earlier = before.processes.get(pid)
+        spent = process.cpu_s - (earlier.cpu_s if earlier is not None and earlier.name == process.name else 0.0)
+        used[process.name] = used.get(process.name, 0.0) + spent / took
+    return sorted(used.items(), key=lambda item: -item[1])
+
+
+def _descends(pid: int, ancestor: int, processes: Mapping[int, Process]) -> bool:
+    while pid and pid != ancestor:
+        process = processes.get(pid)
+        pid = process.parent if process is not None else 0
+    return pid == ancestor
+
+
+def told(before: Snapshot, after: Snapshot, own: int) -> str:
+    """Two lines: what it was measured with, and what others did meanwhile."""
+    found = others(before, after, own)
+    busy = sum(cores for _, cores in found)
+    built = "built with optimisation" if optimised_here() else "no optimised build"
+    most = ", ".join(f"{name} {cores:.2f}" for name, cores in found[:NAMED] if cores >= 0.01)
+    return (
+        f"Measured with Python {platform.python_version()} ({built}) on {os.cpu_count()} cores.\n"
+        f"Other programs used {busy:.2f} cores meanwhile{f': {most}' if most else ''}."
+    )

@@ -1,0 +1,147 @@
+"""Alternating turns: the same thing measured of two checkouts, once this one first, once the other one.
+
+Each pair gives a ratio, so that whatever else the machine does, and how fast it happens to be, meets both. The result
+is the median of the ratios, and an interval that needs no assumption on how they are spread.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from confluent_kafka import KafkaException
+
+from bench.sheet import say
+from chaos.errors import Refused
+from chaos.toolchain.engine import unpack
+
+CERTAINTY = 0.95
+Side = TypeVar("Side")
+Figures = Mapping[str, float]
+MORE_IS_BETTER = "MB/s"
+"""Of a figure with this in its name; of every other one less is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Generic[Side]):
+    """What is measured of each side in turn. `take` gives figures by name; `warm` is called once before."""
+
+    name: str
+    take: Callable[[Side], Figures]
+    warm: Callable[[Side], object] | None = None
+
+
+@dataclass(slots=True)
+class Row:
+    """One figure of all pairs: of this checkout, of the other one and, where there is one, of a peer."""
+
+    now: list[float] = field(default_factory=list)
+    then: list[float] = field(default_factory=list)
+    peer: list[float] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> list[float]:
+        """This checkout's figure divided by the other one's, of each pair."""
+        return [ours / theirs for ours, theirs in zip(self.now, self.then, strict=True) if theirs]
+
+    def is_worse(self, name: str) -> bool:
+        """Whether the interval says that this checkout does worse."""
+        if not self.ratios:
+            return False
+        low, high = interval(self.ratios)
+        return high < 1 if MORE_IS_BETTER in name else low > 1
+
+
+def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[float, float]:
+    """Two of the values between which their median lies at least so surely (the sign test's interval); the smallest and
+    the largest where there are too few for that.
+    """
+    ordered, n = sorted(values), len(values)
+    cut, missed = 0, 0.5**n
+    # `missed`: the probability that at most `cut` of n values lie on one given side of the median.
+    while cut + 1 < n / 2 and 2 * (missed + math.comb(n, cut + 1) * 0.5**n) <= 1 - certainty:
+        cut += 1
+        missed += math.comb(n, cut) * 0.5**n
+    return ordered[cut], ordered[n - 1 - cut]
+
+
+def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: int) -> dict[str, Row]:
+    """Rows by figure. RuntimeError or KafkaException where a side does not do what it is asked for."""
+    rows: dict[str, Row] = {}
+    sides = [(now, "now"), (then, "then"), *([(peer, "peer")] if peer is not None else [])]
+    if each.warm is not None:
+        for side, _ in sides:
+            each.warm(side)
+    for number in range(pairs):
+        found: dict[str, Figures] = {}
+        for side, place in sides if number % 2 == 0 else reversed(sides):
+            found[place] = each.take(side)
+        # A step of a failover that was too quick to be seen has no figure in that pair.
+        for figure in (figure for figure in found["now"] if all(figure in figures for figures in found.values())):
+            row = rows.setdefault(f"{each.name}, {figure}", Row())
+            for place, figures in found.items():
+                getattr(row, place).append(figures[figure])
+        told = (
+            f"{figure} {value:.4g} / {found['then'].get(figure, math.nan):.4g}"
+            for figure, value in found["now"].items()
+        )
+        say(f"{each.name}, pair {number + 1} of {pairs}: {'; '.join(told)}")
+    return rows
+
+
+def measured(slices: Iterable[Slice[Side]], now: Side, then: Side, peer: Side | None, pairs: int) -> dict[str, Row]:
+    """All rows. A slice that fails has none, and that is said."""
+    rows: dict[str, Row] = {}
+    for each in slices:
+        try:
+            rows |= measure(each, now, then, peer, pairs)
+        except (RuntimeError, KafkaException) as error:
+            say(f"{each.name}: no figures, {error}")
+            rows[each.name] = Row()
+    return rows
+
+
+def table(rows: Mapping[str, Row], peer: str) -> str:
+    """Medians before and now, the median of the ratios, and its interval; this checkout divided by the peer."""
+    width = max(map(len, rows), default=0) + 1
+    lines = [f"{'figure':<{width}}{'before':>10}{'now':>10}{'ratio':>8}  {'interval':<16}"]
+    lines[0] += f"{peer:>10}{'ratio':>8}" if peer else ""
+    for name, row in rows.items():
+        if not row.ratios:
+            lines.append(f"{name:<{width}}no figures")
+            continue
+        low, high = interval(row.ratios)
+        line = f"{name:<{width}}{_figure(row.then)}{_figure(row.now)}{statistics.median(row.ratios):8.3f}"
+        line += f"  {f'{low:.3f} to {high:.3f}':<16}"
+        if row.peer:
+            to_peer = [ours / theirs for ours, theirs in zip(row.now, row.peer, strict=True)]
+            line += f"{_figure(row.peer)}{statistics.median(to_peer):8.3f}"
+        lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _figure(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):10.4g}"
+
+
+def checkout(revision: str, folder: Path) -> Path:
+    """Where the files of a revision are: a directory is taken as it stands, anything else is asked of git. Refused
+    where git knows no such revision.
+    """
+    if Path(revision).is_dir():
+        return Path(revision).resolve()
+    root = Path(__file__).resolve().parents[1]
+    packed = subprocess.run(["git", "archive", revision], cwd=root, capture_output=True)
+    if packed.returncode:
+        said = packed.stderr.decode(errors="replace").strip()
+        raise Refused(f"--against {revision}: neither a directory nor a commit of this checkout: {said}")
+    with tarfile.open(fileobj=BytesIO(packed.stdout)) as files:
+        unpack(files, folder)
+    return folder

@@ -1,0 +1,66 @@
+"""`squall bench`: how fast brokers and Squall itself are, beside Apache Kafka or against an earlier commit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from chaos.errors import Refused
+from chaos.toolchain.extras import missing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@click.command()
+@click.option(
+    "--against", metavar="REV", help="Measure this checkout and REV in turn: a commit, a checkout's directory, or a "
+    "directory with a prototype of the data path."
+)  # fmt: skip
+@click.option("--pairs", type=click.IntRange(1, 1000), help="With --against: turns of both. Default: 10.")
+@click.option("--peer", type=click.Choice(["none", "kafka"]), help="Also measure Apache Kafka. Default: none.")
+@click.option(
+    "--rounds", type=click.IntRange(1, 1000), help="Without --against: rounds, each on new clusters. Default: 3."
+)
+@click.option("--seconds", type=click.FloatRange(0.5, 600), help="Length of each load. Default: 6; with --against 2.")
+@click.option("--warmup", type=click.FloatRange(0, 600), help="Seconds of load before a JVM counts. Default: 60.")
+@click.option("--only", metavar="TEXT", help="Only what has TEXT in its name, as the table shows it.")
+@click.option("--failover/--no-failover", default=None, help="Without --against: whether leaders are killed. They are.")
+@click.option("--json", metavar="FILE", type=click.Path(dir_okay=False), help="Also write every single figure here.")
+def command(**given: object) -> int:
+    """Measure brokers: records, acknowledgements, transactions, groups, failover, start. Prints a table.
+
+    Three of our brokers on this machine, loaded by confluent-kafka. With --peer kafka the same is asked of Apache
+    Kafka in the same run. With --against two checkouts take turns, and every figure is a ratio with its interval:
+    loads, latency, launch, failover, a run from start to verdict, simulations. docs/bench.md explains the figures.
+
+    \b
+    Examples:
+      squall bench --rounds 1 --seconds 2          a quick look
+      squall bench --peer kafka                    beside Apache Kafka
+      squall bench --only groups --peer kafka      rebalances, commits and reads of groups
+      squall bench --against HEAD~20               before and now, in turn
+      squall bench --against v0.3 --only sim       only simulations
+
+    \b
+    Exit codes: 0 measured, 1 a figure of ours is missing or, with --against, worse beyond its interval, 3 wrong usage
+    or the peer cannot be had.
+    """
+    if not (ROOT / "bench").is_dir():
+        raise Refused("squall bench needs a checkout of Squall: the benchmark is not part of what is installed")
+    for sentence in missing("clients"):
+        raise Refused(sentence)
+    alone = ("pairs",) if not given["against"] else ("rounds", "failover")
+    if unfit := [name for name in alone if given[name] is not None]:
+        raise click.UsageError(f"--{unfit[0]} is {'for' if 'pairs' in unfit else 'not for'} --against REV")
+    words = []
+    for name, value in given.items():
+        if name in ("against", "json") and value and (name == "json" or Path(str(value)).is_dir()):
+            value = Path(str(value)).resolve()  # the benchmark runs elsewhere
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{name}")
+        elif value is not None:
+            words.append(f"--{name}={value}")
+    return subprocess.call([sys.executable, "-m", "bench", *words], cwd=ROOT)
