@@ -24,7 +24,11 @@ def pages() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"squall": []}
     for name in cli.COMMANDS:
         command = cli.squall.get_command(click.Context(cli.squall), name)
+        assert command is not None
         inside = command.commands if isinstance(command, click.Group) else {}
+        for each in (command, *inside.values()):
+            # click keeps the option as it was made first: a test that calls a command by itself knows no -h.
+            each._help_option = None
         found |= {name: [name], **{f"{name}-{each}": [name, each] for each in inside}}
     return found
 
