@@ -15,6 +15,10 @@ LONGEST_SESSION_MS, LONGEST_BEAT_MS = 60_000, 5_000
 """Kafka's default limits."""
 FLUSH = "log.flush.interval.messages"
 DEFAULT_FACTOR = 3
+RETENTION_MINUTES, RETENTION_CHECK = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
+LEAST_RETENTION_S = 60
+COMMITS, TXN_COMMITS = "OffsetCommit", "TxnOffsetCommit"
+HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 
 def suited_to_groups(nodes: int) -> dict[str, str]:
@@ -26,8 +30,24 @@ def suited_to_groups(nodes: int) -> dict[str, str]:
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
     """Settings that this load calls for: of consumer groups, brokers decide how long a session is."""
     session_ms = table.get("session_timeout_ms", usual_ms)
-    asked = table.get("group_protocol") == "consumer" and isinstance(session_ms, int)
+    speaks = table.get("group_protocol") == "consumer" or table.get("conversions")
+    asked = speaks and isinstance(session_ms, int)
     return sessions_of(session_ms) if asked else {}
+
+
+def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
+    """The same where all members are away for so long that offsets may expire: then they do."""
+    away_s = table.get("away_s", 0)
+    if not isinstance(away_s, int) or away_s < LEAST_RETENTION_S:
+        return {}
+    return {RETENTION_MINUTES: "1", RETENTION_CHECK: "1000"}
+
+
+def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
+    """What members of such a group ask their coordinator again and again. Nothing else of a group with both protocols:
+    which one it has is a matter of time.
+    """
+    return commits if both else (HEARTBEATS[protocol], *commits)
 
 
 def sessions_of(session_ms: int) -> dict[str, str]:

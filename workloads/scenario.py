@@ -85,6 +85,8 @@ class Traffic(NamedTuple):
     """Numbers of the producers of which zombies can be made: each has a transactional id."""
     groups: tuple[str, ...] = ()
     """The consumer groups that it has."""
+    asked: tuple[str, ...] = ()
+    """APIs of requests that their members send to coordinators again and again."""
 
 
 class SwarmGround(NamedTuple):

@@ -297,8 +297,8 @@ class Draw:
     """In a swarm: parameters that only some faults get, from the number of nodes."""
     coordinated: Callable[[Random, Fault], Fault] = at_a_coordinator
     """If the workload has transactional producers: what some of its faults become."""
-    of_groups: Callable[[Random, Fault, bool], Fault] = lambda rng, fault, transactional: at_a_coordinator(rng, fault)
-    """The same if it has consumer groups, whose members may be transactional."""
+    of_groups: Callable[[Random, Fault, Sequence[str]], Fault] = lambda rng, fault, asked: at_a_coordinator(rng, fault)
+    """The same if it has consumer groups, whose members often send requests of the APIs `asked`."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
     """In a swarm: sometimes returns another fault, with its target already chosen."""
 

@@ -70,6 +70,8 @@ class Coordinated(NamedTuple):
     ids: Sequence[str] = ()
     """Its transactional ids."""
     groups: Sequence[str] = ()
+    asked: Sequence[str] = ()
+    """What members of the groups ask often."""
 
     def lacks(self, wanted: str) -> str:
         """Why none of these has that name. Empty: one has. wanted: empty for any."""

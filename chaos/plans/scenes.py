@@ -28,6 +28,8 @@ class Scene(NamedTuple):
     """Of load; None: as of most seeds."""
     nodes: int = NODES
     """At least so many."""
+    when: Mapping[int, str] = {}
+    """Number of a fault -> the condition that it waits for."""
 
 
 class Faults:

@@ -135,7 +135,7 @@ def coordinated(seed: int, fault: Fault, names: Coordinated) -> Fault:
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:
         return fault
-    return draw.of_groups(rng, fault, bool(names.ids)) if names.groups else draw.coordinated(rng, fault)
+    return draw.of_groups(rng, fault, names.asked) if names.groups else draw.coordinated(rng, fault)
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:

@@ -6,6 +6,7 @@ Loads are small, because replication breaks by the timing of events and not by t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, T
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import Coordinated, minority_size
 from chaos.faults.vocabulary import make_fault
+from chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
 from chaos.plans.landing import landing
 from chaos.plans.late_scenes import LATE_SCENES
 from chaos.plans.parts import FAST_FAILOVER
@@ -36,8 +38,9 @@ QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """What takes minutes to happen. At few records a second."""
-SCENE_SHARE, LATE_SHARE = 0.08, 0.25
-"""Of seeds that play a scene; where producers are transactional, one of those in which something is late."""
+SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.08, 0.25, 0.25
+"""Of seeds that play a scene; where producers are transactional, one of those in which something is late; where there
+are groups, one of theirs."""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None = DEFAULT) -> Plan:
@@ -45,13 +48,19 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     `workload`: None: the seed draws it.
     """
     values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
-    traffic = SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic()
-    late = bool(traffic.ids) and not traffic.groups
-    share, scenes = (LATE_SHARE, LATE_SCENES) if late else (SCENE_SHARE, SCENES)
-    if rng_for(seed, "swarm", "scene").random() < share and time_s is None:
-        rng = rng_for(seed, "swarm", "the scene")
-        values = _staged(values, rng.choice(scenes)(rng))
+    if time_s is None and (scene := _scene(seed, values["workload"])) is not None:
+        values = _staged(values, scene)
     return make_plan(values)
+
+
+def _scene(seed: int, table: Mapping[str, Any]) -> Scene | None:
+    """The scene that a seed plays with this load; None: it plays none."""
+    traffic = SCENARIOS[table["name"]].model_validate(table).traffic()
+    draw, rng = rng_for(seed, "swarm", "scene").random(), rng_for(seed, "swarm", "the scene")
+    if traffic.groups:
+        return rng.choice(GROUP_SCENES)(rng, traffic.groups, table) if draw < GROUP_SHARE else None
+    share, scenes = (LATE_SHARE, LATE_SCENES) if traffic.ids else (SCENE_SHARE, SCENES)
+    return rng.choice(scenes)(rng) if draw < share else None
 
 
 def workload_of(seed: int) -> str:
@@ -80,7 +89,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     replicas, traffic = load.replication_factor, load.traffic()
     if not traffic.zombies:
         kinds = tuple(name for name in kinds if name not in of_transactions((0,)))
-    names = Coordinated(traffic.ids, traffic.groups)
+    names = Coordinated(traffic.ids, traffic.groups, traffic.asked)
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
@@ -125,8 +134,12 @@ def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
             "settings": {**cluster["settings"], **scene.settings},
         },
         "workload": {**values["workload"], **scene.workload},
-        "faults": [_listed(fault) for fault in scene.faults],
+        "faults": [_listed(fault) | _until(scene.when.get(number)) for number, fault in enumerate(scene.faults)],
     }
+
+
+def _until(when: str | None) -> dict[str, Any]:
+    return {} if when is None else {"when": when, "within_s": WAITS_S}
 
 
 def _listed(fault: Fault) -> dict[str, Any]:

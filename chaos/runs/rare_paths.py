@@ -52,6 +52,7 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "marker unanswered": ("markers_unanswered", _always),
     "marker written before": ("txn_marker", lambda line: not line["error"] and line["offset"] < 0),
     "transaction timed out": ("transaction_timed_out", _always),
+    "offsets expired": ("offsets_expired", _always),
     "transactional id expired": ("transaction_state", lambda line: line["state"] == "Dead"),
 }
 """Name -> the event of a trace that may tell of it, and whether it does."""
@@ -65,6 +66,13 @@ WORLD = (
     "dedup hit",
     "producer fenced",
     "producer epochs used up",
+    "rebalance while its coordinator loads",
+    "coordinator lost in a rebalance",
+    "member fenced",
+    "commit of a former member refused",
+    "group became a consumer group",
+    "group became a classic group",
+    "group deleted",
 )
 """Counted by the world, under these names."""
 

@@ -9,10 +9,15 @@ from random import Random
 from typing import NamedTuple
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash", "twin"
+RECESS, CONVERT, DELETE = "recess", "convert", "delete"
 OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
-MAX_MS = 60_000
+OF_ALL = (RECESS, CONVERT, DELETE)
+"""What one member has all of them do."""
+MAX_MS, MAX_RECESS_MS = 60_000, 3_600_000
 FIRST_S = 1.5
 """Members are left alone for so long, to come together."""
+RECESS_AT_S = 4.0
+"""When a load's only recess begins."""
 
 
 class Act(NamedTuple):
@@ -25,7 +30,9 @@ class Act(NamedTuple):
     do: str
     """send: a record. pause: the application does not poll, while its heartbeats go on. halt: the whole process stands
     still. leave: it goes in good order (a static member without a word), and comes again. crash: it is gone without a
-    word, and has a successor. twin: a second process with its instance id."""
+    word, and has a successor. twin: a second process with its instance id. recess: all members go, and come again.
+    convert: the same, and they come again in the group's other protocol. delete: the same, and an administrator
+    deletes the group meanwhile, as soon as it has no members."""
     number: int
     """send: the partition. Else for how long, in ms."""
     bytes: int
@@ -48,6 +55,12 @@ class Draw:
     poll_ms: int
     static: bool
     """All but the first member have an instance id."""
+    conversions: int = 0
+    """A minute."""
+    deletions: int = 0
+    """A minute."""
+    away_ms: int = 0
+    """How long the only recess is; 0: there is none."""
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[Act]:
         """One producer's, a fixed time apart on average."""
@@ -68,6 +81,19 @@ class Draw:
             yield Act(round(at_s, 4), member, do, ms, 0)
             at_s += ms / 1000
 
+    def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[Act]:
+        """What the first member has all of them do."""
+        if self.away_ms and (at_s := begin_s + RECESS_AT_S) < end_s:
+            yield Act(round(at_s, 4), 0, RECESS, self.away_ms, 0)
+        rate = self.conversions + self.deletions
+        mean_s, at_s = 60 / rate if rate else math.inf, begin_s + FIRST_S
+        while (at_s := at_s + rng.uniform(0.4, 1.6) * mean_s) < end_s:
+            converts = rng.random() < self.conversions / rate
+            # A static member stays one until its session is over, and nobody deletes a group that has members.
+            ms = rng.randint(100, 1000) if converts else self.session_ms + rng.randint(500, 1500)
+            yield Act(round(at_s, 4), 0, CONVERT if converts else DELETE, min(ms, MAX_MS), 0)
+            at_s += ms / 1000
+
     def _drawn(self, rng: Random, member: int) -> tuple[str, int]:
         """An act, and for how long. Half of the pauses, halts and absences are longer than what the group allows."""
         static = is_static(self.static, member)
@@ -85,12 +111,16 @@ def is_static(wanted: bool, member: int) -> bool:
 
 def wrong(act: Act, draw: Draw, sizes: tuple[int, int]) -> str:
     """Why this is no act of such a load; empty where it is one."""
-    if act.do not in (SEND, *OF_MEMBERS):
-        return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS))}"
+    if act.do not in (SEND, *OF_MEMBERS, *OF_ALL):
+        return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS, *OF_ALL))}"
     of_record = act.do == SEND
     limits: Sequence[tuple[str, int, int, int]] = (
         ("who", act.who, 0, (draw.producers if of_record else draw.members) - 1),
-        ("number", act.number, *((0, draw.partitions - 1) if of_record else (1, MAX_MS))),
+        (
+            "number",
+            act.number,
+            *((0, draw.partitions - 1) if of_record else (1, MAX_RECESS_MS if act.do == RECESS else MAX_MS)),
+        ),
         ("bytes", act.bytes, *(sizes if of_record else (0, sizes[1]))),
     )
     for what, number, low, high in limits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -10,7 +11,14 @@ from pydantic import Field
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import drawn_of_groups, sessions_asked_by, suited_to_groups
+from workloads.group_brokers import (
+    COMMITS,
+    drawn_of_groups,
+    expiry_asked_by,
+    often_asked,
+    sessions_asked_by,
+    suited_to_groups,
+)
 from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
@@ -42,6 +50,8 @@ if TYPE_CHECKING:
 TOPIC, GROUP = "groups-0", "squall-group"
 CONSUMER_SHARE = 0.4
 """Of a swarm's seeds whose groups are consumer groups."""
+RECESS_SHARE = 0.25
+"""Of a swarm's seeds in which all members go from time to time: the group is converted, or deleted."""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
 
@@ -49,9 +59,10 @@ class GroupsLoad(Scenario):
     """Load and clients. One reader beside the members is of no group: it reads everything."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Act
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn", "conversions", "deletions", "away_s")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
+    SWARM_SHARE: ClassVar[float] = 0.1
 
     name: Literal["groups"] = "groups"
     rate: int = Field(50, ge=1, le=5000, description="Records a second, all producers together.")
@@ -76,6 +87,15 @@ class GroupsLoad(Scenario):
     churn: int = Field(
         20, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
     )
+    conversions: int = Field(
+        0, ge=0, le=60, description="How often a minute all members go, and come again in the other group protocol."
+    )
+    deletions: int = Field(
+        0, ge=0, le=60, description="How often a minute all members go, the group is deleted, and they come again."
+    )
+    away_s: int = Field(
+        0, ge=0, le=3_600, description="All members go once for so long; from 60 s on, offsets may expire meanwhile."
+    )
     session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
     max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
@@ -86,7 +106,7 @@ class GroupsLoad(Scenario):
         if self.client != "squall":
             found.append(f"client {self.client}: members of groups are our own clients: client = squall")
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
-        if getattr(self, other) != type(self).model_fields[other].default:
+        if not self.conversions and getattr(self, other) != type(self).model_fields[other].default:
             found.append(f"{other} {getattr(self, other)}: {self.group_protocol} members ask for none")
         return found
 
@@ -98,7 +118,16 @@ class GroupsLoad(Scenario):
         """As `Scenario.traffic`. The reader of no group is the last one."""
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
-        return Traffic(self.producers, readers, self.rate, settings.acks, in_flight, self.record_bytes, groups=(GROUP,))
+        return Traffic(
+            self.producers,
+            readers,
+            self.rate,
+            settings.acks,
+            in_flight,
+            self.record_bytes,
+            groups=(GROUP,),
+            asked=often_asked(self.group_protocol, COMMITS, both=self.conversions > 0),
+        )
 
     @classmethod
     def brokers(cls, nodes: int) -> dict[str, str]:
@@ -108,7 +137,7 @@ class GroupsLoad(Scenario):
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
         """As `Scenario.suited_brokers`."""
-        return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
+        return {**sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default), **expiry_asked_by(table)}
 
     @classmethod
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
@@ -165,6 +194,9 @@ class GroupsLoad(Scenario):
             self.session_timeout_ms,
             self.max_poll_interval_ms,
             self.static_members,
+            self.conversions,
+            self.deletions,
+            self.away_s * 1000,
         )
 
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Act, ...]:
@@ -174,6 +206,7 @@ class GroupsLoad(Scenario):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
         for member in range(self.members):
             found += draw.acts(stream("members", member), member, begin_s, end_s)
+        found += draw.of_all(stream("all members"), begin_s, end_s)
         return tuple(sorted(found))
 
     def wrong(self, operation: Operation) -> str:
@@ -208,6 +241,9 @@ class GroupsLoad(Scenario):
         if protocol.random() < CONSUMER_SHARE:
             del table["assignor"]
             table |= {"group_protocol": "consumer", "server_assignor": protocol.choice(("uniform", "range"))}
+        recess = stream("recesses")
+        if recess.random() < RECESS_SHARE:
+            table |= {recess.choice(("conversions", "conversions", "deletions")): recess.choice((5, 10))}
         return table
 
     async def run(self, around: Surroundings) -> None:
@@ -215,6 +251,7 @@ class GroupsLoad(Scenario):
         import trio
 
         from workloads.group_progress import Progress
+        from workloads.groups.recess import Recess
         from workloads.groups.seat import Seat, of_member
         from workloads.sender import Sender, SenderSettings
         from workloads.tail import tail
@@ -224,7 +261,7 @@ class GroupsLoad(Scenario):
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
         sending = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
-        progress = Progress(around, self.places())
+        progress, recess = Progress(around, self.places()), Recess(self.group_protocol)
         async with trio.open_nursery() as nursery:
             read = partial(tail, around, self.client_settings(), self.members, self.places(), 0, self.poll_pause_ms)
             nursery.start_soon(read)
@@ -232,7 +269,7 @@ class GroupsLoad(Scenario):
                 env = around.own(f"reader-{number}")
                 settings = of_member(self.subscriber_settings(), self.instance(number))
                 agenda = self._acts(env, around, number, began)
-                seat = Seat(env, around, settings, number, agenda, progress, self.poll_pause_ms)
+                seat = Seat(env, around, settings, number, agenda, progress, recess, self.poll_pause_ms)
                 nursery.start_soon(seat.run)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
@@ -248,7 +285,10 @@ class GroupsLoad(Scenario):
 
         given = around.operations
         if given is None:
-            coming = self.draw().acts(env.rng, number, 0.0, float("inf"))
+            draw, end_s = self.draw(), float("inf")
+            coming = draw.acts(env.rng, number, 0.0, end_s)
+            if not number:
+                coming = heapq.merge(coming, draw.of_all(around.own("all members").rng, 0.0, end_s))
         else:
             coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
         return Agenda(coming, began, late=given is not None)

@@ -12,7 +12,8 @@ import trio
 
 from broker.env import Env
 from workloads.group_progress import Agenda, Progress
-from workloads.groups.acts import CRASH, HALT, LEAVE, PAUSE, TWIN, Act
+from workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
+from workloads.groups.recess import Recess, delete_group
 from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
@@ -42,10 +43,12 @@ class Seat:
         number: int,
         agenda: Agenda[Act],
         progress: Progress,
+        recess: Recess,
         poll_pause_ms: int,
     ) -> None:
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
+        self._recess = recess
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
@@ -58,7 +61,7 @@ class Seat:
             while not self._end.is_set():
                 self._absent_s = SUCCESSOR_PAUSE_S
                 await self._mortal(twins)
-                await self._rest(self._absent_s)
+                await self._rest(max(self._absent_s, self._recess.until - self._env.mono()))
 
     async def _mortal(self, twins: trio.Nursery) -> None:
         """One process, which may be made to crash from outside."""
@@ -81,6 +84,7 @@ class Seat:
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber:
         around, zone = self._around, self._around.zone(self._number)
+        settings = replace(settings, member=replace(settings.member, protocol=self._recess.protocol))
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
 
     async def _within(self, subscriber: Subscriber, do: Callable[[], Awaitable[None]]) -> None:
@@ -92,13 +96,17 @@ class Seat:
 
     async def _live(self, subscriber: Subscriber, twins: trio.Nursery) -> None:
         """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
-        stays = True
+        stays, born = True, self._recess.number
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
             while stays and not subscriber.out:
                 await self._handle.going(self._end)
+                if self._recess.number != born:
+                    stays = await self._go(subscriber, SUCCESSOR_PAUSE_S)
+                    continue
                 self._agenda.skip(self._env.mono())
-                if self._agenda.due_at <= self._env.mono():
+                # After the load, what is still to be done would keep the group from coming to rest.
+                if self._agenda.due_at <= self._env.mono() and not self._around.stop.is_set():
                     stays = await self._act(self._agenda.take(), subscriber, twins)
                     continue
                 self._handle.done += 1
@@ -126,11 +134,10 @@ class Seat:
             subscriber.member.halt(still=False)
         elif act.do == TWIN:
             twins.start_soon(self._twin, for_s)
+        elif act.do in OF_ALL:
+            self._call(act, twins)
         elif act.do == LEAVE:
-            with self._env.timeout(LAST_LIMIT_S):
-                await subscriber.leave()
-            self._absent_s = for_s
-            return False
+            return await self._go(subscriber, for_s)
         else:
             assert act.do == CRASH, act
             subscriber.crashed()
@@ -138,14 +145,33 @@ class Seat:
             return False
         return True
 
+    async def _go(self, subscriber: Subscriber, for_s: float) -> bool:
+        """In good order, and not to come again before so long. False: the process does not live on."""
+        with self._env.timeout(LAST_LIMIT_S):
+            await subscriber.leave()
+        self._absent_s = for_s
+        return False
+
+    def _call(self, act: Act, others: trio.Nursery) -> None:
+        """Have all members go, this one among them."""
+        until = self._env.mono() + act.number / 1000
+        self._recess.begins(until)
+        if act.do == CONVERT:
+            self._recess.converts()
+        elif act.do == DELETE:
+            group, client = self._settings.member.group, self._settings.client
+            others.start_soon(delete_group, self._env, self._around, client, group, until)
+
     async def _twin(self, for_s: float) -> None:
         """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced."""
         subscriber = self._subscriber(self._settings)
         subscriber.declare("reader", {"member": self._number, "twin": True})
-        until = self._env.mono() + for_s
+        until, born = self._env.mono() + for_s, self._recess.number
 
         async def live() -> None:
             while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
+                if self._recess.number != born:
+                    break
                 await subscriber.poll()
                 await subscriber.commit_if_due()
                 await self._env.sleep(self._pause_s)

@@ -125,7 +125,9 @@ class Instance:
             self._agenda.skip(now)
             # The successor of a zombie waits for nothing, and does not go before it has done a transaction.
             haunted = self._handle.is_haunted
-            if due is None and self._agenda.due_at <= now and not haunted:
+            if self._around.stop.is_set():
+                due = None  # what is still to be done would keep its group from coming to rest after the load
+            elif due is None and self._agenda.due_at <= now and not haunted:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
                 await self._rest(due.number / 1000)

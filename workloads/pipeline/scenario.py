@@ -15,7 +15,14 @@ from pydantic import Field
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import drawn_of_groups, sessions_asked_by, suited_to_groups
+from workloads.group_brokers import (
+    COMMITS,
+    TXN_COMMITS,
+    drawn_of_groups,
+    often_asked,
+    sessions_asked_by,
+    suited_to_groups,
+)
 from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.pipeline import steps
@@ -46,6 +53,10 @@ if TYPE_CHECKING:
     from workloads.pipeline.life import InstanceSettings
     from workloads.recorder import Recorder
     from workloads.section import Section
+
+
+CONSUMER_SHARE = 0.4
+"""Of a swarm's seeds whose groups are consumer groups."""
 
 
 class Application(NamedTuple):
@@ -120,7 +131,13 @@ class InstancesLoad(Scenario):
             tuple(map(transactional_id, range(self.instances if writing else 0))),
             self._zombies(),
             tuple(each.group for each in applications),
+            self._asked(),
         )
+
+    def _asked(self) -> tuple[str, ...]:
+        """As `Traffic.asked`."""
+        commits = dict.fromkeys(TXN_COMMITS if each.transactional else COMMITS for each in self.APPLICATIONS)
+        return often_asked(self.group_protocol, *commits)
 
     def _zombies(self) -> tuple[int, ...]:
         """An instance that owns no partition has no transaction in which it could stand still."""
@@ -151,7 +168,8 @@ class InstancesLoad(Scenario):
     def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
         rng = stream("brokers of pipelines")
-        return {**brokers.drawn(rng, nodes, table), **drawn_of_groups(rng, nodes, table)}
+        drawn = {**brokers.drawn(rng, nodes, table), **drawn_of_groups(rng, nodes, table)}
+        return {**drawn, **cls.suited_brokers(table)}
 
     @classmethod
     def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
@@ -204,6 +222,7 @@ class InstancesLoad(Scenario):
             "rate": rng.choice((2, 4, 6)),
             "partitions": rng.randint(1, 3),
             "instances": rng.randint(1, 3),
+            "group_protocol": "consumer" if stream("group protocol").random() < CONSUMER_SHARE else "classic",
             "generation": rng.choice((1, 2)),
             "churn": rng.choice((10, 30, 60)),
             "session_timeout_ms": rng.choice((1500, 3000)),
@@ -322,6 +341,8 @@ class PipelineLoad(InstancesLoad):
 
     INPUT: ClassVar[str] = "pipeline-in-0"
     APPLICATIONS: ClassVar[tuple[Application, ...]] = (Application("squall-pipeline", "pipeline-out-0", True),)
+
+    SWARM_SHARE: ClassVar[float] = 0.07
 
     name: Literal["pipeline"] = "pipeline"
 

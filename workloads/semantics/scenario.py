@@ -26,6 +26,8 @@ class SemanticsLoad(InstancesLoad):
     INPUT: ClassVar[str] = "semantics-in-0"
     APPLICATIONS: ClassVar[tuple[Application, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
+    SWARM_SHARE: ClassVar[float] = 0.03
+
     name: Literal["semantics"] = "semantics"
     churn: int = Field(
         40, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."

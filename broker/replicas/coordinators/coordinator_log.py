@@ -168,13 +168,17 @@ class CoordinatorLog:
             self._wait_for(offset + 1).calls.append(call)
 
     def _wait_for(self, end_offset: int) -> _Awaited:
+        """Who waits for a marker, which is no append of ours, may come after later appends: it waits with the next."""
         awaited = self._awaited
         while awaited and self.is_committed(awaited[0].end_offset - 1):
             awaited.popleft()
+        behind = None
         for found in reversed(awaited):
-            if found.end_offset == end_offset:
-                return found
-        assert not awaited or awaited[-1].end_offset < end_offset
+            if found.end_offset < end_offset:
+                break
+            behind = found
+        if behind is not None:
+            return behind
         result = ProduceResult(self.index, int(ErrorCode.NONE))
         made = _Awaited(end_offset, result)
         awaited.append(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -67,9 +67,6 @@ OF_GROUPS_ONLY = tuple(
     dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
 )
 """Errors which nobody else answers."""
-
-OFTEN_OF_MEMBERS = ("Heartbeat", "OffsetCommit", "OffsetCommit")
-"""Where they commit without transactions. They join and synchronize only in a rebalance."""
 
 ASKED: Mapping[str, str] = {
     "Produce": "leader",
@@ -171,9 +168,9 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
     return replace(fault, params={**fault.params, **drawn}, target="all")
 
 
-def of_groups(rng: Random, fault: Fault, transactional: bool) -> Fault:
+def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
     """What members ask again and again, to whichever broker coordinates their group."""
-    api = rng.choice(("Heartbeat", "TxnOffsetCommit", "TxnOffsetCommit") if transactional else OFTEN_OF_MEMBERS)
+    api = rng.choice(asked)
     act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
     drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
     return replace(fault, params={**fault.params, **drawn}, target="all")

@@ -12,6 +12,7 @@ from broker.apis.fetch_session import FetchSessions, SessionError
 from broker.coordinators.transactions.shard import Shard
 from broker.log.log import Log
 from broker.protocol.errors import ErrorCode
+from chaos.runtimes.sim.uncounted_groups import OF_GROUPS
 
 
 @contextmanager
@@ -19,6 +20,7 @@ def counted(counts: Counter[str]) -> Iterator[None]:
     """Inside, count into `counts`. It wraps the present functions, so the calls of a planted bug are counted as well.
     """
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
+        *OF_GROUPS,
         (Log, "append_as_leader", _dedup),
         (Log, "offset_for_timestamp", _lookup),
         (FetchSessions, "open", _eviction),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
+import pytest
+
+from chaos.plans.group_scenes import GroupScene, coordinators_that_go, expired_offsets, slow_loads
 from chaos.plans.plan import make_plan
-from chaos.plans.swarm import swarm_plan
+from chaos.plans.swarm import _drawn, _staged, swarm_plan
 from chaos.runs.simulation import simulate
 from workloads.registry import SCENARIOS
 
@@ -64,6 +68,41 @@ def test_offsets_of_a_transaction_come_late_to_the_coordinator_of_the_pipelines_
 
 def test_seeds_aim_at_coordinators_of_groups_and_at_what_members_ask() -> None:
     for workload, asked in (("groups", "OffsetCommit"), ("pipeline", "TxnOffsetCommit")):
-        faults = [fault for seed in range(40) for fault in swarm_plan(seed, workload=workload).faults]
+        faults = [fault for seed in range(200) for fault in swarm_plan(seed, workload=workload).faults]
         assert {"kill", "pause"} <= {fault.action for fault in faults if fault.target == "coordinator"}
-        assert {"Heartbeat", asked, "Produce"} <= {fault.params.get("api") for fault in faults}
+        assert {"Heartbeat", "ConsumerGroupHeartbeat", asked, "Produce"} <= {
+            fault.params.get("api") for fault in faults
+        }
+
+
+@pytest.mark.parametrize("workload", ["groups", "pipeline", "semantics"])
+def test_members_are_asked_for_nothing_that_their_protocol_does_not_have(workload: str) -> None:
+    none_of = {"classic": {"ConsumerGroupHeartbeat"}, "consumer": {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"}}
+    protocols: set[str] = set()
+    for seed in range(60):
+        plan = swarm_plan(seed, workload=workload)
+        load = plan.workload.model_dump()
+        if not load.get("conversions"):
+            protocols.add(load["group_protocol"])
+            asked = {fault.params["api"] for fault in plan.faults if fault.action == "protocol"}
+            assert not asked & none_of[load["group_protocol"]], seed
+    assert protocols == {"classic", "consumer"}
+
+
+RARE = {
+    coordinators_that_go: "coordinator lost in a rebalance",
+    slow_loads: "rebalance while its coordinator loads",
+    expired_offsets: "offsets expired",
+}
+
+
+@pytest.mark.parametrize(("scene", "path"), RARE.items(), ids=lambda each: getattr(each, "__name__", ""))
+def test_a_scene_takes_the_path_that_it_is_made_for(scene: GroupScene, path: str) -> None:
+    for seed in range(8):
+        values = _drawn(seed, None, SCENARIOS["groups"])
+        staged = _staged(values, scene(Random(seed), ["squall-group"], values["workload"]))
+        result = simulate(make_plan(staged))
+        assert result.verdict == "valid", (seed, result.told)
+        if result.counts[path]:
+            return
+    raise AssertionError(f"none of 8 seeds has {path!r}")

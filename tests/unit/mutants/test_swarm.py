@@ -38,5 +38,7 @@ def test_the_plan_of_the_bug_that_is_hunted_is_the_swarms_own() -> None:
 
 
 def test_a_seed_that_draws_its_workload_has_plans_for_that_one() -> None:
-    assert {plan.workload.name for plan in lent(workload=None).values()} == {"appends", "transactions"}
+    assert {plan.workload.name for plan in lent(workload=None).values()} == {
+        "appends", "transactions", "groups", "pipeline",
+    }  # fmt: skip
     assert {plan.workload.name for plan in lent(workload="transactions").values()} == {"transactions"}

@@ -160,6 +160,20 @@ async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
     assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
 
 
+async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_written_behind_it(
+    room: GroupingBroker,
+) -> None:
+    room.do(in_transaction(9))
+    room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
+    others = room.submit(Commit("other", -1, "", None, ((T0, Committed(3)),)))
+    fetched = room.submit(FETCH)
+    assert not fetched
+    assert not others
+    room.replicate()
+    assert told(fetched) == [9]
+    assert others == [Answer()]
+
+
 @pytest.mark.parametrize("ended", [None, True, False])
 async def test_the_next_coordinator_knows_what_is_pending(room: GroupingBroker, ended: bool | None) -> None:
     room.do(commit(5))

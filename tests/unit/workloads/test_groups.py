@@ -18,7 +18,20 @@ from chaos.plans.swarm import swarm_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import SimResult, simulate
 from workloads.groups import GroupsLoad
-from workloads.groups.acts import CRASH, HALT, LEAVE, OF_MEMBERS, PAUSE, SEND, TWIN, Act
+from workloads.groups.acts import (
+    CONVERT,
+    CRASH,
+    DELETE,
+    HALT,
+    LEAVE,
+    OF_ALL,
+    OF_MEMBERS,
+    PAUSE,
+    RECESS,
+    SEND,
+    TWIN,
+    Act,
+)
 
 LOAD = {
     "name": "groups", "rate": 4, "members": 2, "partitions": 4, "poll_pause_ms": 200,
@@ -198,6 +211,46 @@ def test_a_static_member_of_a_consumer_group_comes_back_unnoticed_and_nobody_tak
     assert set(received(lines)) == sent(lines)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_over_to_the_other_protocol_and_goes_on_where_it_stood(protocol: str, tmp_path: Path) -> None:
+    lines = told([[3.0, 0, CONVERT, 300, 0]], tmp_path, group_protocol=protocol, conversions=1)
+    spoken = [line["settings"]["group_protocol"] for line in lines if line["e"] == "p" and "member" in line["settings"]]
+    assert spoken[:2] == [protocol] * 2
+    assert set(spoken[2:]) == {"classic", "consumer"} - {protocol}
+    assert len(received(lines)) == len(sent(lines)), "in good order nobody gets anything twice"
+    joined = events(lines, "joined")
+    assert {line["p"] for line in joined if line["t"] > joined[0]["t"] + 4e9} - set(range(3))
+
+
+def test_a_group_that_was_deleted_stands_nowhere(tmp_path: Path) -> None:
+    lines = told([[4.0, 0, DELETE, 1500, 0]], tmp_path)
+    (asked,) = [line for line in lines if line["e"] == "i" and line["f"] == "admin"]
+    assert (asked["what"], asked["group"]) == ("delete_group", "squall-group")
+    deleted = next(line for line in lines if line["e"] == "c" and line["op"] == asked["op"])
+    assert deleted["st"] == 0
+    again = [line for line in events(lines, "assigned") if line["t"] > deleted["t"]]
+    assert {start for line in again[:2] for start in line["from"].values()} == {"reset"}
+    assert set(received(lines)) == sent(lines)
+    assert len(received(lines)) > len(sent(lines)), "members begin anew"
+
+
+def test_a_group_is_not_deleted_while_a_static_member_may_come_back(tmp_path: Path) -> None:
+    lines = told([[4.0, 0, DELETE, 3000, 0]], tmp_path, static_members=True)
+    asked = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "admin"}
+    ended = [line for line in lines if line["e"] == "c" and line["op"] in asked]
+    assert [line.get("err", "") for line in ended] == ["NON_EMPTY_GROUP"] * (len(ended) - 1) + [""]
+    assert ended[-1]["t"] - ended[0]["t"] > 1e9, "its session has to be over"
+
+
+def test_all_members_are_away_for_a_while(tmp_path: Path) -> None:
+    lines = told([[3.0, 1, RECESS, 2500, 0]], tmp_path)
+    gone = sorted(line["t"] for line in events(lines, "left"))[:2]
+    back = min(line["t"] for line in events(lines, "joined") if line["t"] > gone[0])
+    assert gone[1] - gone[0] < 1e9, "all go"
+    assert 2.3e9 < back - gone[0] < 4e9
+    assert len(received(lines)) == len(sent(lines))
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_consumer_group_that_does_not_wait_for_the_owner_of_a_partition_has_two(
     waits: bool, monkeypatch: pytest.MonkeyPatch
@@ -244,10 +297,11 @@ def test_a_group_that_commits_by_the_clock_commits_what_polls_returned_and_never
 
 
 def test_what_a_seed_draws_is_a_load_and_is_the_same_again(tmp_path: Path) -> None:
-    table = {"seed": 7, "runtime": "sim", "time_s": 30, "workload": {**LOAD, "static_members": True, "churn": 120}}
+    load = {**LOAD, "static_members": True, "churn": 120, "conversions": 6, "deletions": 6, "away_s": 3}
+    table = {"seed": 7, "runtime": "sim", "time_s": 30, "workload": load}
     plan = concrete(make_plan(table))
     done = [Act(*each) for each in plan.operations or ()]
-    assert {act.do for act in done} == {SEND, *OF_MEMBERS}
+    assert {act.do for act in done} == {SEND, *OF_MEMBERS, *OF_ALL}
     assert all(not plan.workload.wrong(act) for act in done)
     (tmp_path / "plan.toml").write_text(write_plan(plan))
     assert tomllib.loads((tmp_path / "plan.toml").read_text())["operations"] == [list(act) for act in done]
@@ -286,3 +340,5 @@ def test_a_swarm_draws_members_of_all_kinds() -> None:
         ("classic", "uniform"), ("consumer", "uniform"), ("consumer", "range"),
     }  # fmt: skip
     assert {each.static_members for each in loads if isinstance(each, GroupsLoad)} == {False, True}
+    assert {bool(each.conversions) for each in loads if isinstance(each, GroupsLoad)} == {False, True}
+    assert {bool(each.deletions) for each in loads if isinstance(each, GroupsLoad)} == {False, True}

@@ -1,0 +1,112 @@
+"""Scenes of a swarm with consumer groups: their coordinators go, or answer late, just when members need them.
+
+A rebalance takes a fraction of a second. Faults that are drawn apart from it meet it rarely, so these wait for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from chaos.faults.kind import Fault
+from chaos.faults.vocabulary import make_fault
+from chaos.plans.scenes import NODES, Scene
+
+CLASSIC = "classic"
+JOINS: Mapping[str, tuple[str, ...]] = {
+    CLASSIC: ("JoinGroup", "SyncGroup", "SyncGroup", "OffsetFetch"),
+    "consumer": ("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "OffsetFetch"),
+}
+"""What its members ask in one."""
+BUSY: Mapping[str, Any] = {"churn": 90, "replication_factor": NODES, "min_isr": 2}
+"""Rebalances all the time."""
+WAITS_S = 12.0
+
+
+def protocol_of(table: Mapping[str, Any]) -> str:
+    """What members of these settings speak, as long as they are not converted."""
+    return str(table.get("group_protocol", CLASSIC))
+
+
+class Staged:
+    """A scene that is being made: its faults, which may wait for a group."""
+
+    def __init__(self) -> None:
+        self.made: list[Fault] = []
+        self.when: dict[int, str] = {}
+
+    def add(self, at_s: float, duration_s: float, action: str, target: str, when: str = "", **params: Any) -> None:
+        """Add a fault. Its times are rounded to hundredths of a second."""
+        number = len(self.made)
+        self.made.append(make_fault(number, round(at_s, 2), round(duration_s, 2), action, target, params))
+        if when:
+            self.when[number] = when
+
+
+def of_scene(staged: Staged, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None) -> Scene:
+    """The scene."""
+    return Scene(tuple(staged.made), workload, settings, time_s, when=staged.when)
+
+
+def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+    """The coordinator is killed, or stands still, in a rebalance."""
+    staged, at_s = Staged(), 2.0
+    for _ in range(2):
+        group, down_s = rng.choice(groups), rng.uniform(2, 3)
+        state = rng.choice(("!= Stable", "== PreparingRebalance" if protocol_of(table) == CLASSIC else "!= Stable"))
+        action = rng.choice(("kill", "kill", "pause", "stop"))
+        staged.add(at_s, down_s, action, f"coordinator:{group}", f"group:{group} {state}")
+        at_s += down_s + rng.uniform(6, 8)
+    return of_scene(staged, BUSY, {}, None)
+
+
+def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+    """The next coordinator has to wait until its log is committed, and followers are slow to fetch it. Members that
+    came while there was no coordinator find it loading.
+    """
+    staged, at_s = Staged(), 2.0
+    for _ in range(2):
+        down_s, late_ms = rng.uniform(2, 3), rng.choice((400, 600, 800))
+        late: dict[str, Any] = {"api": "Fetch", "act": "delay", "delay_ms": late_ms, "count": 0, "side": "replication"}
+        staged.add(at_s, down_s + 4, "protocol", "all", **late)
+        staged.add(at_s + rng.uniform(0.7, 1.5), down_s, "kill", f"coordinator:{rng.choice(groups)}")
+        at_s += down_s + rng.uniform(7, 8)
+    # What followers have, and do not know to be committed, is what a load waits for: it must not run out.
+    often = {"commit_every_ms": 0, "auto_commit": False} if "commit_every_ms" in table else {}
+    return of_scene(staged, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
+
+
+def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+    """What members ask in a rebalance is late, is doubled, or gets lost on its way."""
+    staged, at_s = Staged(), 2.0
+    for _ in range(3):
+        act = rng.choice(({"act": "delay", "delay_ms": rng.randint(300, 1500)}, {"act": "drop"}, {"act": "duplicate"}))
+        api, count = rng.choice(JOINS[protocol_of(table)]), rng.choice((1, 2, 4, 0))
+        staged.add(at_s, 5, "protocol", "all", api=api, count=count, side="clients", **act)
+        at_s += rng.uniform(6, 7)
+    return of_scene(staged, BUSY, {}, None)
+
+
+def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+    """Nobody is there for longer than offsets are kept; then the coordinator goes, and members come again."""
+    staged, away_s = Staged(), rng.randint(68, 72)
+    for group in groups:
+        if rng.random() < 0.7:
+            staged.add(rng.uniform(away_s - 4, away_s + 1), rng.uniform(2, 3), "kill", f"coordinator:{group}")
+    load = {"rate": 1, "churn": 0, "away_s": away_s, "replication_factor": NODES, "min_isr": 2}
+    settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    return of_scene(staged, load, settings, away_s + 20.0)
+
+
+GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]
+"""Of these groups, with these settings of their workload."""
+GROUP_SCENES: tuple[GroupScene, ...] = (
+    coordinators_that_go,
+    coordinators_that_go,
+    slow_loads,
+    slow_loads,
+    late_joins,
+    late_joins,
+    expired_offsets,
+)

@@ -1,0 +1,80 @@
+"""The same for rare paths of group coordinators: wrappers of their functions, for `chaos.runtimes.sim.uncounted`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, GroupEpoch
+from broker.coordinators.groups.shard import Shard
+from broker.coordinators.groups.values import Append, Commit, DeleteGroup, Effect, Join, Reply, State, Sync, TxnCommit
+from broker.protocol.errors import ErrorCode
+from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+FENCES = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+FORMER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
+IN_REBALANCE = (State.PREPARING, State.COMPLETING, State.ASSIGNING, State.RECONCILING)
+
+
+def _asked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(coordinator: GroupCoordinator, request: Any, *args: Any) -> Any:
+        shard = coordinator.shards.get(coordinator.partition_of(request.group_id))
+        if shard is not None and not shard.serves and _joins(request):
+            counts["rebalance while its coordinator loads"] += 1
+        return rule(coordinator, request, *args)
+
+    return heard
+
+
+def _joins(request: Any) -> bool:
+    return isinstance(request, Join | Sync) or (isinstance(request, ConsumerBeat) and request.epoch == JOINS)
+
+
+def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: Shard, request: Any, *args: Any) -> Any:
+        group_id = request.group_id
+        of_consumers, classic = group_id in shard.ledger.consumers, group_id in shard.ledger.groups
+        effects = rule(shard, request, *args)
+        written = any(isinstance(effect, Append) for effect in effects)
+        counts["group deleted"] += written and isinstance(request, DeleteGroup)
+        counts["group became a classic group"] += written and of_consumers and isinstance(request, Join)
+        if classic and not of_consumers and isinstance(request, ConsumerBeat):
+            counts["group became a consumer group"] += _begins(effects)
+        for error in _refusals(effects):
+            counts["member fenced"] += error in FENCES
+            counts["commit of a former member refused"] += error in FORMER and isinstance(request, Commit | TxnCommit)
+        return effects
+
+    return heard
+
+
+def _begins(effects: Iterable[Effect]) -> bool:
+    """A consumer group that was none before."""
+    written = (record for effect in effects if isinstance(effect, Append) for record in effect.records)
+    return any(isinstance(record, GroupEpoch) and record.epoch is not None for record in written)
+
+
+def _refusals(effects: Iterable[Effect]) -> list[ErrorCode]:
+    return [effect.answer.error for effect in effects if isinstance(effect, Reply) and effect.answer.error]
+
+
+def _dissolved(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: Shard, *args: Any) -> Any:
+        names = (*shard.groups, *shard.ledger.consumers)
+        counts["coordinator lost in a rebalance"] += sum(shard.state_of(name) in IN_REBALANCE for name in names)
+        return rule(shard, *args)
+
+    return heard
+
+
+OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
+    (GroupCoordinator, "submit", _asked),
+    (Shard, "submit", _decided),
+    (Shard, "dissolve", _dissolved),
+)
+"""Whose function, its name, and what makes the wrapper of it."""

@@ -1,0 +1,94 @@
+"""What all members of `groups` share: times in which none of them is there, and which protocol the group has then.
+
+A group that has no members may be deleted, goes over to the other protocol with its next member, and its offsets may
+expire. Nothing of that can happen while anybody is in it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import trio
+
+from broker.env import Env
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from workloads.client.client import Client
+from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.membership import CLASSIC, CONSUMER
+from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE
+from workloads.client.outcomes import TIMED_OUT, Status
+from workloads.client.settings import ClientSettings
+from workloads.scenario import Surroundings
+
+NEWEST_DELETION = 2
+"""The version of DeleteGroups that is asked."""
+LOOKS_EVERY_S = 0.1
+"""So often it is asked whether the group can be deleted by now."""
+
+
+@dataclass(slots=True)
+class Recess:
+    """The present one, or the last one."""
+
+    protocol: str
+    """Which every process of a member speaks that begins from here on."""
+    number: int = 0
+    """Goes up with each: a process of an earlier one has to go."""
+    until: float = field(default=-math.inf)
+    """Nobody comes before that, by env.mono()."""
+
+    def begins(self, until: float) -> None:
+        """All members are to go."""
+        self.number += 1
+        self.until = until
+
+    def converts(self) -> None:
+        """Who comes again speaks the other protocol."""
+        self.protocol = CLASSIC if self.protocol == CONSUMER else CONSUMER
+
+
+async def delete_group(env: Env, around: Surroundings, settings: ClientSettings, group: str, until: float) -> None:
+    """An administrator deletes the group, once it has no members, and says so in the history. Asks until then, by
+    env.mono().
+    """
+    zone, recorder = around.zone(0), around.recorder
+    process = recorder.process("admin", VERSION, {"group": group}, zone=zone.name)
+    async with trio.open_nursery() as nursery:
+        client = Client(env, zone.bootstrap, settings, cluster_id=zone.cluster_id)
+        await nursery.start(client.run)
+        coordination = Coordination(client, group)
+        with env.timeout(max(0.0, until - env.mono())):
+            while not await _deleted(coordination, around, process):
+                await env.sleep(LOOKS_EVERY_S)
+        client.close()
+
+
+async def _deleted(coordination: Coordination, around: Surroundings, process: int) -> bool:
+    """One attempt. Whether there is no such group any more."""
+    recorder, group = around.recorder, coordination.group
+    op = recorder.invoke(process, "admin", {"what": "delete_group", "group": group})
+    recorder.flush()
+    status, error = Status.INFO, TIMED_OUT
+    try:
+        answer = await coordination.ask(DeleteGroupsRequest([group]), DeleteGroupsResponse, NEWEST_DELETION)
+        code = next((each.error_code for each in answer.results if each.group_id == group), ErrorCode.NONE)
+        status, error = _told(code), name_of(code) if code else ""
+        if code in ELSEWHERE:
+            coordination.forget()
+    except RequestFailed as failure:
+        status, error = Status.INFO if failure.sent else Status.FAIL, failure.why
+    except UnsupportedApi as problem:
+        status, error = Status.FAIL, str(problem)
+    finally:
+        recorder.complete(op, status, error)
+        recorder.flush()
+    return not error or error == ErrorCode.GROUP_ID_NOT_FOUND.name
+
+
+def _told(code: int) -> Status:
+    if code == ErrorCode.NONE:
+        return Status.OK
+    return Status.INFO if code in DOUBTFUL else Status.FAIL
