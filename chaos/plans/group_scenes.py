@@ -55,7 +55,7 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
     for _ in range(2):
         group, down_s = rng.choice(groups), rng.uniform(2, 3)
         state = rng.choice(("!= Stable", "== PreparingRebalance" if protocol_of(table) == CLASSIC else "!= Stable"))
-        action = rng.choice(("kill", "kill", "pause", "stop"))
+        action = "kill" if rng.random() < 0.5 else "pause"
         staged.add(at_s, down_s, action, f"coordinator:{group}", f"group:{group} {state}")
         at_s += down_s + rng.uniform(6, 8)
     return of_scene(staged, BUSY, {}, None)

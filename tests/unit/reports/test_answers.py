@@ -10,6 +10,7 @@ import pytest
 
 from reports.answers import Answer
 from reports.explained import explained
+from reports.outputs import ABOUT, QUESTION
 from reports.page import render
 from reports.run_files import read_run
 from reports.telling import Telling, tellings_of
@@ -73,9 +74,11 @@ def test_each_anomaly_has_a_story_that_answers_every_question(name: str, tmp_pat
     telling = telling_of(anomaly_runs.write(tmp_path / "run", name))
     assert telling.problem.name == name and len(telling.lines) >= 4
     answers = telling.answers
-    assert len(answers) == 8 and all(answer.text.endswith(".") for answer in answers), answers
+    assert len(answers) == 8 + (name in ABOUT) and all(answer.text.endswith(".") for answer in answers), answers
     assert not any("  " in answer.text or "not known" in answer.text.lower() for answer in answers), answers
     assert re.search(SEEN.get(name, r"in t-0"), text_of(answers, "What was seen"))
+    if name in ABOUT:
+        assert re.search(rf"^The input is {RECORD} .* by process \d+", text_of(answers, QUESTION))
     written = text_of(answers, "When it was written")
     if name in WITHOUT_RECORD:
         assert written.startswith("It is about no single record.")

@@ -1,0 +1,226 @@
+"""Whose output it was: of an input that has two outputs, or none, which application made what of it, in which
+transaction, and as which member of its group. From the history alone. Pure but for reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
+from checkers.anomalies.eos_loss import ANOMALIES as LOST
+from reports.run_files import Json, RunFiles, integer, mapping
+from reports.stories import value_text
+from reports.story_facts import HISTORY_LIMIT, Problem, json_lines
+
+LOSSES = tuple(each.name for each in LOST)
+ABOUT = (*(each.name for each in DOUBLED), *LOSSES)
+"""Anomalies of which this tells."""
+QUESTION = "Which input, output and owner"
+STATES = ("acknowledged", "failed", "unknown")
+TOLD_AT_MOST = 4
+"""Outputs of one input."""
+
+
+@dataclass(slots=True)
+class _Owner:
+    """What the last events of a process say of its membership."""
+
+    member: str = ""
+    generation: int = -1
+    group: str = ""
+    since: dict[int, float] = field(default_factory=dict)
+    """Partition -> when it got it."""
+    until: dict[int, float] = field(default_factory=dict)
+    """Partition -> when it gave it up, or learnt of its loss."""
+
+
+@dataclass(slots=True)
+class _Trail:
+    """What the history says of one input."""
+
+    files: RunFiles
+    value: int
+    part: int = -1
+    offset: int = -1
+    outputs: list[Json] = field(default_factory=list)
+    """Invocations of sends, each with `owner`: a sentence."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Value of an output -> the offset at which read_committed readers got it."""
+    commits: list[Json] = field(default_factory=list)
+    """Invocations, likewise."""
+    ends: dict[int, Json] = field(default_factory=dict)
+    """Operation -> its completion."""
+    names: dict[int, str] = field(default_factory=dict)
+    owners: dict[int, _Owner] = field(default_factory=dict)
+    begun: dict[int, Json] = field(default_factory=dict)
+    """Operations of transactions -> invocation."""
+    settings: dict[int, Json] = field(default_factory=dict)
+    made: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Process -> (producer id, epoch) that it was given."""
+    polls: dict[int, int] = field(default_factory=dict)
+
+    def take(self, line: Json) -> None:
+        """One line."""
+        match line.get("e"):
+            case "t":
+                self.names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
+            case "p":
+                self.settings[integer(line.get("p"))] = mapping(line.get("settings"))
+            case "i":
+                self._invoked(line)
+            case "c":
+                self._completed(line)
+            case "x":
+                self._event(line)
+
+    def _invoked(self, line: Json) -> None:
+        f, op, process = line.get("f"), integer(line.get("op")), integer(line.get("p"))
+        if f == "send" and integer(line.get("src")) == self.value:
+            self.outputs.append({**line, "owner": self._owner(process, line.get("t"))})
+        elif f == "txn":
+            self.begun[op] = line
+        elif f in ("poll", "final_read"):
+            self.polls[op] = process
+        elif f == "commit" and str(self.part) in mapping(line.get("at")):
+            self.commits.append({**line, "owner": self._owner(process, line.get("t"))})
+
+    def _completed(self, line: Json) -> None:
+        op = integer(line.get("op"))
+        if (process := self.polls.pop(op, None)) is not None:
+            self._read(process, line)
+        elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
+            self.ends[op] = line
+
+    def _read(self, process: int, line: Json) -> None:
+        values = {integer(each.get("v")) for each in self.outputs}
+        committed = self.settings.get(process, {}).get("isolation") in (1, "read_committed")
+        for got in line.get("got") or ():
+            for offset, value in got[5]:
+                if value == self.value:
+                    self.part, self.offset = got[0], offset
+                elif value in values and committed:
+                    self.offsets.setdefault(value, offset)
+
+    def _event(self, line: Json) -> None:
+        kind, process = line.get("kind"), integer(line.get("p"))
+        if kind == "txn_init":
+            self.made[process] = integer(line.get("pid")), integer(line.get("pe"))
+        if kind not in ("joined", "assigned", "revoked", "lost"):
+            return
+        owner, at = self.owners.setdefault(process, _Owner()), self.files.seconds(line.get("t")) or 0.0
+        owner.group = str(line.get("g"))
+        if kind in ("joined", "assigned"):
+            owner.member, owner.generation = str(line.get("m")), integer(line.get("gen"))
+        for part in (int(each) for each in mapping(line.get("at"))):
+            if kind == "assigned":
+                owner.since[part] = at
+                owner.until.pop(part, None)
+            else:
+                owner.until[part] = at
+
+    def _owner(self, process: int, t: Any) -> str:
+        """Who the process was in its group then."""
+        owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
+        if owner is None:
+            return f"process {process}, which was no member"
+        who = f"process {process} (member {owner.member} of {owner.group}, generation {owner.generation})"
+        if self.part not in owner.since:
+            return who
+        name = self.names.get(self.part, f"partition {self.part}")
+        if self.part in owner.until:
+            return f"{who}, which had given {name} up, or lost it, at {owner.until[self.part]:.3f} s ({at:.3f} s then)"
+        return f"{who}, the owner of {name} since {owner.since[self.part]:.3f} s"
+
+    # ------------------------------------------------------------------------------------------------------ sentences
+
+    def input(self) -> str:
+        """Where the input stands."""
+        where = f"offset {self.offset} of {self.names.get(self.part, '?')}" if self.offset >= 0 else "a place unknown"
+        return f"The input is {value_text(self.value)} (value {self.value}), at {where}."
+
+    def output(self, number: int, sent: Json) -> str:
+        """One output, its transaction and its owner."""
+        op, value = integer(sent.get("op")), integer(sent.get("v"))
+        end = self.ends.get(op, {})
+        told, seen = integer(end.get("off")), self.offsets.get(value, -1)
+        where = f"at offset {seen}"
+        if seen < 0:
+            acknowledged = f"acknowledged at offset {told}"
+            where = f"{acknowledged if told >= 0 else _state(end)}, and read by nobody at read_committed"
+        at = self.files.seconds(sent.get("t")) or 0.0
+        name = self.names.get(integer(sent.get("part")), "?")
+        what = f"Output {number} is {value_text(value)} (value {value}) in {name}, {where}"
+        return f"{what}: sent at {at:.3f} s {self._inside(sent)}, by {sent['owner']}."
+
+    def committed(self, commit: Json) -> str:
+        """Who committed the position behind the input."""
+        at, position = self.files.seconds(commit.get("t")) or 0.0, mapping(commit.get("at")).get(str(self.part))
+        state = _state(self.ends.get(integer(commit.get("op")), {}))
+        inside = self._inside(commit)
+        return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {commit['owner']}."
+
+    def group(self, process: int) -> Any:
+        """The group of a process."""
+        return self.settings.get(process, {}).get("group")
+
+    def _inside(self, operation: Json) -> str:
+        """The transaction of an operation."""
+        txn = self.begun.get(integer(operation.get("x")))
+        if txn is None:
+            return "outside of any transaction"
+        end, process = self.ends.get(integer(txn.get("op")), {}), integer(txn.get("p"))
+        pid, epoch = self.made.get(process, (-1, -1))
+        pid, epoch = integer(end.get("pid"), pid), integer(end.get("pe"), epoch)
+        st, how = integer(end.get("st"), 2), end.get("how", "none")
+        came = f"its {how} succeeded" if st == 0 else "it failed" if st == 1 else "nobody knows how it ended"
+        return f"in transaction {txn.get('op')} of {txn.get('x')} (producer id {pid}, epoch {epoch}; {came})"
+
+
+def _state(end: Json) -> str:
+    """How an operation ended, by its completion; empty: it has none."""
+    return dict(enumerate(STATES)).get(integer(end.get("st")), STATES[-1])
+
+
+def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
+    """What is known of the input of such a finding, a sentence each; nothing where the history does not tell."""
+    path = files.path / "history.jsonl"
+    try:
+        if problem.name not in ABOUT or not problem.values or path.stat().st_size > HISTORY_LIMIT:
+            return []
+    except OSError:
+        return []
+    value = problem.values[0] if problem.name in LOSSES else _input_of(json_lines(path), problem.values[0])
+    if value < 0:
+        return []
+    trail = _Trail(files, value)
+    for line in json_lines(path):
+        trail.take(line)
+    return list(_told(trail, problem))
+
+
+def _told(trail: _Trail, problem: Problem) -> Iterator[str]:
+    yield trail.input()
+    lost, group = problem.name in LOSSES, trail.group(problem.process)
+    chosen = [each for each in trail.outputs if trail.group(integer(each.get("p"))) == group]
+    if not lost:
+        chosen = [each for each in chosen if integer(each.get("v")) in trail.offsets]
+    for number, sent in enumerate(chosen[:TOLD_AT_MOST], 1):
+        yield trail.output(number, sent)
+    if len(chosen) > TOLD_AT_MOST:
+        yield f"{len(chosen) - TOLD_AT_MOST} more were sent."
+    if not lost:
+        return
+    if not chosen:
+        yield "Nobody ever sent an output of it."
+    behind = [each for each in trail.commits if integer(each.get("p")) == problem.process]
+    behind = [each for each in behind if mapping(each["at"]).get(str(trail.part)) == problem.other]
+    for commit in behind[-1:]:
+        yield trail.committed(commit)
+
+
+def _input_of(lines: Iterable[Json], output: int) -> int:
+    """The value of the input that an output was made of."""
+    sends = (line for line in lines if line.get("e") == "i" and line.get("v") == output and "src" in line)
+    return integer(next(sends, {}).get("src"))

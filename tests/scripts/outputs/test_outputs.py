@@ -1,0 +1,46 @@
+"""What is told of doubled and lost outputs. A file has a witness, the lines of a history, and after the ruler what is
+told of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reports.outputs import sentences_of
+from reports.run_files import RunFiles
+from reports.story_facts import Problem
+
+RULER = "----\n"
+SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+def told(script: str, folder: Path) -> str:
+    """The sentences, one a line. Seconds count from 0 ns."""
+    about, *lines = script.strip().splitlines()
+    witness = json.loads(about)
+    (folder / "history.jsonl").write_text("".join(f"{line}\n" for line in lines if not line.startswith("#")))
+    files = RunFiles(folder, origin_ns=0.0)
+    problem = Problem(
+        witness["name"], "", "in", 0, tuple(witness["values"]), process=witness["proc"], other=witness["other"]
+    )
+    return "".join(f"{sentence}\n" for sentence in sentences_of(files, problem))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_an_output_is_told_of_as_before(path: Path, update: bool, tmp_path: Path) -> None:
+    said = path.read_text()
+    script = said.split(RULER)[0]
+    now = f"{script}{RULER}{told(script, tmp_path)}"
+    if update:
+        path.write_text(now)
+    else:
+        assert now == said
+
+
+@pytest.mark.parametrize("lines", ["", '{"e": "p", "p": 1}\n', "[1]\n"])
+def test_a_history_that_does_not_tell_is_no_error(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text(lines)
+    assert sentences_of(RunFiles(tmp_path), Problem("eos-duplicate", "", "in", 0, (7, 8))) == []
