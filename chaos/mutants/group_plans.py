@@ -15,6 +15,7 @@ from chaos.mutants.txn_plans import COORDINATED
 from chaos.plans.plan import Plan
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN, ABORT = "send", "pause", "halt", "leave", "crash", "twin", "abort"
+DELETE = "delete"
 """What members and instances do (`workloads/groups/acts.py`, `workloads/pipeline/steps.py`)."""
 BYTES = 100
 OF_GROUPS: Mapping[str, str] = {

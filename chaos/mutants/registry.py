@@ -61,6 +61,7 @@ from chaos.mutants import (
     m48_stable_offset_goes_back,
     m49_partitions_in_memory,
     m50_commit_told_as_failed,
+    m51_offsets_of_deleted_groups,
     m52_aborts_missed_by_groups,
     m53_batches_outlive_truncation,
     m54_offset_zero,
@@ -85,6 +86,7 @@ from chaos.mutants import (
     m75_pending_offsets_in_memory,
     m76_first_segment_alone,
     m78_rebalance_waits_forever,
+    m79_generation_unchecked_in_transactions,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -149,6 +151,7 @@ _ALL: tuple[Mutant, ...] = (
     m48_stable_offset_goes_back.MUTANT,
     m49_partitions_in_memory.MUTANT,
     m50_commit_told_as_failed.MUTANT,
+    m51_offsets_of_deleted_groups.MUTANT,
     m52_aborts_missed_by_groups.MUTANT,
     m53_batches_outlive_truncation.MUTANT,
     m54_offset_zero.MUTANT,
@@ -173,6 +176,7 @@ _ALL: tuple[Mutant, ...] = (
     m75_pending_offsets_in_memory.MUTANT,
     m76_first_segment_alone.MUTANT,
     m78_rebalance_waits_forever.MUTANT,
+    m79_generation_unchecked_in_transactions.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

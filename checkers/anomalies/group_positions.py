@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from checkers.anomalies.transactions import ended_late, transactions_of
-from checkers.history.group_tables import Fetched, GroupCommit, Hold
+from checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit, Hold
 from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
 
 GROUPS = "Kafka documentation, consumer: a member resumes at the committed position of its group; KIP-848"
-ANY = -1
-"""GroupCommit.off of an administrator's request: what is committed then, nobody knows."""
 
 
 @dataclass(slots=True)
@@ -26,8 +24,8 @@ class Place:
 
     @property
     def reset(self) -> bool:
-        """An administrator asked for other positions."""
-        return any(commit.off == ANY for commit in self.commits)
+        """An administrator asked for other positions, or for none."""
+        return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:
         """Where the group's reading began, for who looks at it at `t`: below it members have left records out because
@@ -64,7 +62,7 @@ class Positions:
 
     def known_at(self, commit: GroupCommit) -> int:
         """When its success was acknowledged: from then on it is the position, until there is another; -1 if never."""
-        if commit.st != OK or commit.off == ANY:
+        if commit.st != OK or commit.off < 0:
             return -1
         if commit.txn < 0:
             return commit.t1
@@ -81,8 +79,9 @@ class Positions:
         return txn.t1 if txn.st == OK else -1
 
     def may_stand(self, commit: GroupCommit, off: int, t: int) -> bool:
-        """Whether it may have made `off` the position that was reported at `t`."""
-        if commit.st == FAIL or commit.t0 > t or commit.off not in (off, ANY):
+        """Whether it may have made `off` the position that was reported at `t`; -1: none was."""
+        made = (off, ANY) if off >= 0 else (ANY, DELETED)
+        if commit.st == FAIL or commit.t0 > t or commit.off not in made:
             return False
         return not self.uncommitted(commit, t) or self.late_commit(commit)
 

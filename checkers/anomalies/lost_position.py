@@ -1,4 +1,6 @@
-"""lost-position: a group's committed position goes back although nobody committed a lower one."""
+"""lost-position: a group's committed position goes back although nobody committed a lower one, or one that was deleted
+with its group is back.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
 from checkers.findings import Witness
-from checkers.history.group_tables import Fetched
-from checkers.history.tables import LATE_END
+from checkers.history.group_tables import DELETED, Fetched
+from checkers.history.tables import LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
 """Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""
@@ -17,12 +19,13 @@ ANOMALIES = (
     Anomaly(
         "lost-position",
         Family.GROUPS,
-        "a committed position is later reported lower, or as never committed, with no commit or reset between",
+        "a committed position is later reported lower, or as never committed, with no commit or reset between; or it "
+        "is reported again after the deletion of its group was acknowledged",
         source=GROUPS,
-        other="the position that was committed before",
+        other="the position that was committed before; -1: its group was deleted",
         needs=(Need.POSITIONS,),
-        meaning="times a group's committed position was reported lower than it was",
-        meaning_of_one="time a group's committed position was reported lower than it was",
+        meaning="times a group's committed position was reported lower than it was, or after it was deleted",
+        meaning_of_one="time a group's committed position was reported lower than it was, or after it was deleted",
     ),
 )
 
@@ -38,6 +41,8 @@ def find(seen: Seen) -> Iterator[Witness]:
                 proven, off, proc = max(higher)
                 evidence = "" if proven else LATE_END
                 yield Witness("lost-position", evidence, place.part, fetch.off, -1, fetch.op, proc, off)
+            elif (deleted_by := _deleted_by(fetch, place, positions)) >= 0:
+                yield Witness("lost-position", "", place.part, fetch.off, -1, fetch.op, deleted_by, -1)
 
 
 def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[bool, int, int]]:
@@ -61,6 +66,26 @@ def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[
         )
         if not any(replaced):
             yield not late, off, proc
+
+
+def _deleted_by(fetch: Fetched, place: Place, positions: Positions) -> int:
+    """The process that had deleted the group before the position was asked for which nobody has committed since; -1:
+    none had.
+    """
+    deletions = [
+        (commit.t0, commit.proc)
+        for commit in place.commits
+        if commit.off == DELETED and commit.st == OK and commit.t1 <= fetch.t0
+    ]
+    if not deletions or fetch.off < 0:
+        return -1
+    since, proc = max(deletions)
+    explained = (
+        positions.late_commit(commit) or not 0 <= positions.done_by(commit) < since
+        for commit in place.commits
+        if positions.may_stand(commit, fetch.off, fetch.t1)
+    )
+    return -1 if any(explained) else proc
 
 
 CHECK = Check(__name__, ANOMALIES, find)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 HELD, REVOKED, LOST, CRASHED, LEFT = 0, 1, 2, 3, 4
 """Hold.how. Held to the end of the history; given up in good order; taken away (fenced, unknown, expired); its member
 crashed; its member left, or was assigned it anew."""
+ANY, DELETED = -1, -2
+"""GroupCommit.off of what administrators ask for."""
 FROM_RESET, FROM_COMMITTED = 0, 1
 """Hold.begun: the member began by its `auto.offset.reset`, or at the group's committed position."""
 
@@ -56,7 +58,8 @@ class GroupCommit(NamedTuple):
     part: int
     """-1: all partitions."""
     off: int
-    """The next offset to be read; -1: an administrator reset or deleted the position, to nobody knows which."""
+    """The next offset to be read; -1: an administrator reset or deleted the position, to nobody knows which; -2: an
+    administrator deleted the group: none is committed."""
     st: int
     """OK, FAIL or INFO. In a transaction OK says only that the coordinator keeps it until the transaction ends."""
     t0: int

@@ -11,15 +11,16 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.history.group_tables import CRASHED, FROM_COMMITTED, FROM_RESET, HELD, LEFT, LOST, REVOKED
+from checkers.history.group_tables import ANY, CRASHED, DELETED, FROM_COMMITTED, FROM_RESET, HELD, LEFT, LOST, REVOKED
 from checkers.history.tables import OK, Assignment, History, Process, offsets_of, whole
 
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
 ANSWERED = (*OPERATIONS, "admin")
 EVENTS = ("joined", "assigned", "revoked", "lost", "left")
-RESETS = ("reset_offsets", "delete_offsets", "delete_group", "expire_offsets")
-"""What an administrator asks for after which a position may be any, or none."""
+DELETION = "delete_group"
+RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
+"""What an administrator asks for after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
@@ -94,7 +95,8 @@ class Groups:
     def _administered(self, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):
             group, part = self._name(invoked["group"]), whole(invoked.get("part", -1))
-            row = (op, invoked["p"], group, part, -1, line["st"], invoked["t"], line["t"], -1, -1, 0)
+            off = DELETED if invoked["what"] == DELETION else ANY
+            row = (op, invoked["p"], group, part, off, line["st"], invoked["t"], line["t"], -1, -1, 0)
             self._history.commits.append(row)
 
     def sent(self, op: int, line: Mapping[str, Any], process: Process) -> None:

@@ -23,14 +23,31 @@ lost as (
   select * from contradicted c
   where not exists (
     select 1 from group_commits d
+    where d.grp = c.grp and d.part = c.part and d.st <> 1 and d.t0 <= c.t1
+      and (d.off in (c.off, -1) or c.off < 0 and d.off = -2)
+      and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > c.t1))))
+      and (d.done_by < 0 or d.done_by >= c.known_t0))),
+deleted as (
+  select f.op, f.`group` grp, f.part, f.off, f.t1, max(struct(d.t0, d.proc)) last
+  from fetches f join group_commits d on d.grp = f.`group` and d.part = f.part
+  join partitions p on p.part = f.part
+  where d.off = -2 and d.st = 0 and d.done_by between 0 and f.t0 and f.off >= 0 and not p.deleted
+  group by f.op, f.`group`, f.part, f.off, f.t1),
+back as (
+  select * from deleted c
+  where not exists (
+    select 1 from group_commits d
     where d.grp = c.grp and d.part = c.part and d.st <> 1 and d.t0 <= c.t1 and d.off in (c.off, -1)
       and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > c.t1))))
-      and (d.done_by < 0 or d.done_by >= c.known_t0)))
+      and (d.late_commit or d.done_by < 0 or d.done_by >= c.last.t0)))
 select 'lost-position' anomaly, if(first.proven, '', 'late end') evidence, part, off, -1L val, op,
        bigint(first.proc) proc, first.known other
 from (
   select part, off, op, max(struct(not late_abort as proven, known, proc)) first
   from lost group by part, off, op)
+union all
+select 'lost-position', '', part, off, -1L, op, bigint(last.proc), -1L
+from back b left anti join lost l on l.op = b.op and l.part = b.part
 """
 
 

@@ -24,7 +24,7 @@ from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
 from workloads.client.settings import ProducerSettings
 from workloads.group_progress import Progress
-from workloads.pipeline.steps import POLLED, Step
+from workloads.pipeline.steps import HALT, POLLED, Step
 from workloads.scenario import Surroundings
 from workloads.subscriber import Subscriber, SubscriberSettings, about_member
 
@@ -147,6 +147,13 @@ class Life(ABC):
     def _falls(self, due: Step | None, step: str) -> None:
         if is_crash(due, step):
             raise Crash
+
+    async def _halts(self, due: Step | None) -> None:
+        """Stands still where that is due, heartbeats included. Its outputs are written by now."""
+        if due is not None and due.do == HALT:
+            self.subscriber.member.halt(still=True)
+            await self._env.sleep(due.number / 1000)
+            self.subscriber.member.halt(still=False)
 
     def _output(self, place: Place) -> Place:
         """Where an output goes whose input stands there."""

@@ -195,6 +195,7 @@ class InstancesLoad(Scenario):
             self.instances,
             self.churn,
             self.max_poll_interval_ms,
+            self.session_timeout_ms,
         )
 
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Step, ...]:

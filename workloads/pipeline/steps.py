@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-SEND, PAUSE, LEAVE, ABORT = "send", "pause", "leave", "abort"
+SEND, PAUSE, LEAVE, ABORT, HALT = "send", "pause", "leave", "abort", "halt"
 POLLED, SENT, OFFSETS, ENDING, ENDED = "polled", "sent", "offsets", "ending", "ended"
 STEPS = (POLLED, SENT, OFFSETS, ENDING, ENDED)
 """Of a transaction: records were polled; outputs were acknowledged; offsets are pending; the end is on its way; it was
 answered."""
 CRASHES = tuple(f"crash {step}" for step in STEPS)
-OF_INSTANCES = (PAUSE, LEAVE, ABORT, *CRASHES)
+OF_INSTANCES = (PAUSE, LEAVE, ABORT, HALT, *CRASHES)
 MAX_MS = 60_000
 FIRST_S = 1.5
 """Instances are left alone for so long, to come together."""
@@ -34,8 +34,9 @@ class Step(NamedTuple):
     """Number of a producer (send) or of an instance."""
     do: str
     """send: an input. pause: the application stands still between two transactions. leave: it goes in good order, and
-    comes again. abort: its next transaction is aborted. crash STEP: in its next transaction it is gone without a word
-    behind that step, and has a successor."""
+    comes again. abort: its next transaction is aborted. halt: in its next transaction the whole process stands still
+    behind the outputs, so that its group may go on without it: then only its generation fences it. crash STEP: in its
+    next transaction it is gone without a word behind that step, and has a successor."""
     number: int
     """send: the partition. abort: 0. Else for how long, in ms."""
     bytes: int
@@ -55,6 +56,7 @@ class Draw:
     churn: int
     """What instances do a minute, all together."""
     poll_ms: int
+    session_ms: int
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[Step]:
         """One producer's, a fixed time apart on average."""
@@ -70,9 +72,9 @@ class Draw:
             return
         mean_s, at_s = 60 * self.instances / self.churn, begin_s + FIRST_S
         while (at_s := at_s + rng.uniform(0.2, 1.8) * mean_s) < end_s:
-            do = rng.choice((PAUSE, LEAVE, ABORT, *CRASHES, *CRASHES))
-            longest = self.poll_ms * 3 // 2 if do == PAUSE else 2000
-            yield Step(round(at_s, 4), instance, do, 0 if do == ABORT else rng.randint(100, longest), 0)
+            do = rng.choice((PAUSE, LEAVE, ABORT, HALT, *CRASHES, *CRASHES))
+            longest = {PAUSE: self.poll_ms * 3 // 2, HALT: self.session_ms * 2}.get(do, 2000)
+            yield Step(round(at_s, 4), instance, do, 0 if do == ABORT else min(rng.randint(100, longest), MAX_MS), 0)
 
 
 def wrong(step: Step, draw: Draw, sizes: tuple[int, int]) -> str:

@@ -14,6 +14,7 @@ import trio
 
 from broker.env import Env
 from workloads.client.cluster import Place
+from workloads.client.groups.coordination import Coordination
 from workloads.client.groups.offsets import CommitEnd, Sender
 from workloads.client.groups.txn_offsets import commit_in_transaction
 from workloads.client.outcomes import Status
@@ -53,6 +54,9 @@ class TransactionalLife(Life):
             generation=settings.generation,
         )
         self._producer = OwnProducer(self._writer, self._transactions)
+        # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
+        # no heartbeat waiting, and no goodbye.
+        self._offsets = Coordination(self._client, settings.subscriber.member.group)
 
     async def begin(self) -> bool:
         """Take over the transactional id, which ends what its predecessor left open. False where it was not given."""
@@ -74,6 +78,7 @@ class TransactionalLife(Life):
         try:
             await self._write(txn, inputs, outcomes)
             self._falls(due, SENT)
+            await self._halts(due)
             if outcomes == [Status.OK] * len(inputs):
                 end = await self._commit_offsets(txn, at, who)
                 whole = end.status is Status.OK
@@ -208,7 +213,7 @@ class TransactionalLife(Life):
             subscriber.notes.committed(op, Status.FAIL, failure.name, {})
             raise
         end = await commit_in_transaction(
-            subscriber.member.coordination,
+            self._offsets,
             self._producer.id,
             identity,
             who,

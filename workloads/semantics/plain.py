@@ -93,6 +93,7 @@ class AtLeastOnce(PlainLife):
     async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
         """As `Life._deal_with`."""
         done = await self._write(inputs, due)
+        await self._halts(due)
         if done and (due is None or due.do != ABORT):
             done = (await self._commit(at, who, due)).status is Status.OK
             self._falls(due, ENDED)

@@ -17,11 +17,13 @@ FOUND = {
     "44": 0,
     "45": 0,
     "46": 0,
+    "51": 0,
     "52": 0,
-    "73": 1,
+    "73": 2,
     "75": 0,
     "76": 0,
     "78": 0,
+    "79": 0,
 }
 """Mutant to a seed whose plan shows it. What a seed comes to moves with the broker's timing: then the hunt names
 another one.

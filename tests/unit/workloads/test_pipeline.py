@@ -15,7 +15,7 @@ from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from workloads.pipeline import PipelineLoad
-from workloads.pipeline.steps import ABORT, CRASHES, LEAVE, OF_INSTANCES, PAUSE, SEND, Step
+from workloads.pipeline.steps import ABORT, CRASHES, HALT, LEAVE, OF_INSTANCES, PAUSE, SEND, Step
 
 LOAD = {
     "name": "pipeline", "rate": 4, "instances": 2, "partitions": 2, "poll_pause_ms": 200, "session_timeout_ms": 1500,
@@ -23,13 +23,15 @@ LOAD = {
 }  # fmt: skip
 
 
-def told(steps: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
-    """The lines of the history of a run without faults in which instances do this."""
+def told(
+    steps: Sequence[list[Any]], folder: Path, faults: Sequence[dict[str, Any]] = (), **load: Any
+) -> list[dict[str, Any]]:
+    """The lines of the history of a run in which instances do this."""
     inputs = [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(8) for part in range(2)]
     table = {**LOAD, **load}
     settings = {**PipelineLoad.brokers(3), **PipelineLoad.suited_brokers(table)}
     plan = make_plan({
-        "seed": 5, "runtime": "sim", "time_s": 9, "faults": [], "workload": table,
+        "seed": 5, "runtime": "sim", "time_s": 9, "faults": list(faults), "workload": table,
         "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": settings},
     })  # fmt: skip
     result = simulate(plan)
@@ -65,6 +67,35 @@ def test_each_input_is_seen_as_one_output_wherever_an_instance_stops(do: str, ge
     assert outputs(lines) == Counter(inputs(lines))
     lost = [line["why"] for line in lines if line["e"] == "x" and line["kind"] == "lost"]
     assert lost[:1] == ([] if do == ABORT else ["crash"])
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_instance_that_stands_still_in_a_transaction_is_fenced_by_its_generation_alone(
+    protocol: str, tmp_path: Path
+) -> None:
+    lines = told([[3.0, 0, HALT, 3200, 0]], tmp_path, group_protocol=protocol, transaction_timeout_ms=9000)
+    asked = {line["op"]: line for line in lines if line["e"] == "i" and line["f"] == "commit"}
+    (refused,) = [line for line in lines if line["e"] == "c" and line["op"] in asked and line["st"] == 1]
+    assert refused["err"] in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH")
+    who = asked[refused["op"]]["p"]
+    given = [line["p"] for line in lines if line["e"] == "x" and line["kind"] == "txn_init"]
+    assert given.index(who) in (0, 1) and len(given) == 2, "nobody has taken over its transactional id"
+    assert outputs(lines) == Counter(inputs(lines))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_instance_whose_offsets_take_too_long_leaves_its_group_as_one_that_does_not_poll(
+    protocol: str, tmp_path: Path
+) -> None:
+    slow = {"api": "AddPartitionsToTxn", "act": "delay", "delay_ms": 2500, "count": 0, "side": "both"}
+    faults = [{"at_s": 3, "duration_s": 3, "action": "protocol", "target": "all", "params": slow}]
+    load = {"max_poll_interval_ms": 1000, "transaction_timeout_ms": 9000, "instances": 1, "generation": 2}
+    lines = told([], tmp_path, faults, group_protocol=protocol, **load)
+    left = [line for line in lines if line["e"] == "x" and line["kind"] == "left" and line["why"] == "poll interval"]
+    assert left
+    polls = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "poll" and line["p"] == left[0]["p"]}
+    polled = max(line["t"] for line in lines if line["e"] == "c" and line["op"] in polls and line["t"] < left[0]["t"])
+    assert left[0]["t"] - polled < 1.4e9, "a heartbeat's time after its poll interval, at the latest"
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

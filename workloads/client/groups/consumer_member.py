@@ -174,14 +174,23 @@ class ConsumerMember:
             joins = self.core.generation == NO_GENERATION
             if self._halted or self._left or (joins and self._may_join != self.core.life):
                 continue
-            if self._env.mono() - self._polled_at > self.settings.max_poll_interval_ms / 1000:
+            answered = False
+            with self._env.timeout(max(0.0, self._polls_within_s)):
+                answered = await self._beat()
+            # A heartbeat that nobody answers keeps no member from going.
+            if self._polls_within_s <= 0:
                 await self._leave_for_want_of_polls()
-            elif await self._beat():
+            elif answered:
                 self._failures = 0
                 wait_s = self.core.interval_ms / 1000
             else:
                 self._failures += 1
                 wait_s = min(wait_s, self._client.backoff(self._failures))
+
+    @property
+    def _polls_within_s(self) -> float:
+        """Until the application has not polled for too long."""
+        return self._polled_at + self.settings.max_poll_interval_ms / 1000 - self._env.mono()
 
     async def _leave_for_want_of_polls(self) -> None:
         """The application has not polled for too long: somebody else shall have what it had. It joins at its next
@@ -215,6 +224,9 @@ class ConsumerMember:
         except (RequestFailed, UnsupportedApi):
             core.unanswered(asked)
             return False
+        except trio.Cancelled:
+            core.unanswered(asked)
+            raise
         of_now = asked.life == core.life
         heed = core.answered(answer, asked)
         if of_now and answer.error_code == ErrorCode.NONE:

@@ -247,10 +247,19 @@ class GroupMember:
             wait_s = interval_s
             if self._halted or self._busy or self.core.generation == NO_GENERATION:
                 continue
-            if self._env.mono() - self._polled_at > self.settings.max_poll_interval_ms / 1000:
+            answered = False
+            with self._env.timeout(max(0.0, self._polls_within_s)):
+                answered = await self._beat()
+            # A heartbeat that nobody answers keeps no member from going.
+            if self._polls_within_s <= 0:
                 await self._leave_for_want_of_polls()
-            elif not await self._beat():
+            elif not answered:
                 wait_s = min(interval_s, self._client.backoff(1))
+
+    @property
+    def _polls_within_s(self) -> float:
+        """Until the application has not polled for too long."""
+        return self._polled_at + self.settings.max_poll_interval_ms / 1000 - self._env.mono()
 
     async def _leave_for_want_of_polls(self) -> None:
         """The application has not polled for too long: somebody else shall have what it had."""

@@ -172,6 +172,67 @@ def _() -> GroupHistory:
     return h
 
 
+@CASES.case("a position is reported again after its group was deleted", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group")
+    h.fetched(member, {0: 5})
+    return h
+
+
+@CASES.case("an earlier position is reported after the group was deleted", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed(4)
+    h.commit(member, {0: 5})
+    h.reset(member, "delete_group")
+    h.fetched(member, {0: 4})
+    return h
+
+
+@CASES.case("a group that was deleted has no position")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group")
+    h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("somebody committed the position again after its group was deleted")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group")
+    h.commit(member, {0: 5})
+    h.fetched(member, {0: 5})
+    return h
+
+
+@CASES.case("a deletion that was refused deletes nothing")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group").completion["st"] = FAIL
+    h.fetched(member, {0: 5})
+    return h
+
+
+@CASES.case("a deletion without an answer may come later")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group").completion["st"] = INFO
+    h.fetched(member, {0: 5})
+    h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("a commit without an answer may come after the deletion of its group")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 5}, st=INFO)
+    h.reset(member, "delete_group")
+    h.fetched(member, {0: 5})
+    return h
+
+
 @CASES.case("offsets expire, at the earliest a minute after they were committed")
 def _() -> GroupHistory:
     h, member = _committed()

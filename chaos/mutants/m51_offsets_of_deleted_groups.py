@@ -1,0 +1,54 @@
+"""Redpanda #4900 (2022): deleting a group left its offsets in the log.
+
+The group was gone as long as its coordinator lived. The next one, which read the log, told its members of positions
+that were deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.shard import Shard
+from broker.coordinators.groups.values import Answer, Append, DeleteGroup, Reply
+from chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.values import Effect, Moment, Request, Token
+
+
+def submit(self: Shard, request: Request, token: Token, now: Moment) -> list[Effect]:
+    """A deletion in memory alone."""
+    effects = _SOUND(self, request, token, now)
+    if not isinstance(request, DeleteGroup) or not any(isinstance(effect, Append) for effect in effects):
+        return effects
+    ledger, group_id = self.ledger, request.group_id
+    for known in (ledger.offsets, ledger.groups, ledger.consumers, self.groups):
+        known.pop(group_id, None)
+    return [Reply(token, Answer())]
+
+
+_SOUND = Shard.submit
+
+
+def plan(seed: int) -> Plan:
+    """All members go, and their group is deleted. The coordinator dies before they come again."""
+    rng = draw(seed, "51")
+    at_s = rng.uniform(2.0, 2.5)
+    down = fault(at_s + rng.uniform(1.0, 1.3), rng.uniform(1.0, 1.5), "kill", GROUP)
+    return group_plan(seed, [down], [act(at_s, 0, DELETE, 3.0)], time_s=8.0)
+
+
+MUTANT = Mutant(
+    id="51",
+    name="offsets-of-deleted-groups",
+    title="leaves the offsets of a deleted group in the log",
+    source="Redpanda #4900 (2022)",
+    replaces=(Replaced(Shard, "submit", submit),),
+    expected=("lost-position",),
+    faults=("kill",),
+    plan=plan,
+    group=GROUPS,
+)

@@ -1,0 +1,45 @@
+"""KAFKA-9365 (before 2.5), Redpanda PR 5162 (2022): offsets of a transaction are taken from whoever sends them.
+
+The group that they are for has gone on, and somebody else reads on from where it stood before. The producer's epoch
+fences nobody here: the other one has a transactional id of its own (KIP-447).
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.groups.rules import GroupRules
+from broker.coordinators.groups.values import Commit, TxnCommit
+from broker.protocol.errors import ErrorCode
+from chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:
+    """Nobody's, in a transaction."""
+    return ErrorCode.NONE if isinstance(request, TxnCommit) else _SOUND(self, request)
+
+
+_SOUND = GroupRules.refusal_of_commit
+
+
+def plan(seed: int) -> Plan:
+    """An instance stands still inside a transaction for longer than its session, and then goes on."""
+    rng = draw(seed, "79")
+    acts = [act(1.5 + 3.5 * n + rng.uniform(0.0, 0.5), n, HALT, rng.uniform(2.3, 2.8)) for n in range(2)]
+    workload = {"transaction_timeout_ms": 10_000}
+    return group_plan(seed, [], acts, time_s=9.0, load=PIPELINE_LOAD, workload=workload)
+
+
+MUTANT = Mutant(
+    id="79",
+    name="generation-unchecked-in-transactions",
+    title="takes offsets inside a transaction from members that its group has gone on without",
+    source="KAFKA-9365, Redpanda PR 5162 (2022)",
+    replaces=(Replaced(GroupRules, "refusal_of_commit", refusal_of_commit),),
+    expected=("eos-duplicate", "lost-position"),
+    faults=(),
+    plan=plan,
+    group=GROUPS,
+    load="pipeline",
+)
