@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from chaos.toolchain.interpreter import optimised_here
 
@@ -27,9 +28,13 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All processes by pid, at one time."""
+    """All processes by pid, at one time, and CPU seconds so far: of the whole machine, and of this process and all
+    that it has started and waited for.
+    """
 
     at_s: float
+    busy_s: float
+    own_s: float
     processes: Mapping[int, Process]
 
 
@@ -44,12 +49,14 @@ def snapshot() -> Snapshot:
         fields = rest.split()
         used = (int(fields[11]) + int(fields[12])) / TICKS
         found[int(path.parent.name)] = Process(int(fields[1]), head.partition("(")[2], used)
-    return Snapshot(time.monotonic(), found)
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    own = sum(each.ru_utime + each.ru_stime for each in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
+    return Snapshot(time.monotonic(), (user + nice + system + sum(interrupts)) / TICKS, own, found)
 
 
 def others(before: Snapshot, after: Snapshot, own: int) -> list[tuple[str, float]]:
     """Programs that are no descendants of `own`, by the CPU that they used between two snapshots, most first, as
-    (name, cores). A process that was there at neither end is not seen.
+    (name, cores). Of what began and ended in between nobody knows the name.
     """
     took = max(after.at_s - before.at_s, 1e-3)
     used: dict[str, float] = {}
@@ -72,7 +79,8 @@ def _descends(pid: int, ancestor: int, processes: Mapping[int, Process]) -> bool
 def told(before: Snapshot, after: Snapshot, own: int) -> str:
     """Two lines: what it was measured with, and what others did meanwhile."""
     found = others(before, after, own)
-    busy = sum(cores for _, cores in found)
+    used = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    busy = max(used / max(after.at_s - before.at_s, 1e-3), sum(cores for _, cores in found))
     built = "built with optimisation" if optimised_here() else "no optimised build"
     most = ", ".join(f"{name} {cores:.2f}" for name, cores in found[:NAMED] if cores >= 0.01)
     return (

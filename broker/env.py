@@ -50,6 +50,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut (or zero-extend) the file to `size` bytes."""
 
+    def seal(self) -> None:
+        """Nothing is appended for now: room on the disk that was set aside for it goes back. Changes no byte."""
+
     def fsync(self) -> None:
         """Make what was written before this call durable. Blocks: run it with `env.cpu` where latency matters."""
 

@@ -134,6 +134,7 @@ class Segment:
         """Nothing more will be appended: complete the time index, and write out what is pending."""
         self._index_time()
         self.write_out()
+        self.file.seal()
 
     def write_out(self) -> None:
         """Hand the pending index entries to the page cache."""

@@ -65,6 +65,9 @@ class Handle:
             raise failure(failed[0], self._path)
         content.truncate(size)
 
+    def seal(self) -> None:
+        """As `File.seal`: here nothing is ever set aside."""
+
     def fsync(self) -> None:
         """As `File.fsync`: covers what was written before it, at once. Makes no name durable."""
         self._mount.gate("fsync", self._path)

@@ -111,6 +111,9 @@ class MemoryFile:
         self._fs.step("truncate")
         self.inode.change("truncate", size)
 
+    def seal(self) -> None:
+        """As File.seal."""
+
     def fsync(self) -> None:
         """As File.fsync."""
         self._fs.step("fsync")
