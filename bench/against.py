@@ -17,6 +17,8 @@ from pathlib import Path
 from bench.client import first_ack, latency, throughput
 from bench.clusters import Cluster, Kafka, Prototype, Squall, is_prototype
 from bench.failover import KINDS, failover
+from bench.launch import Traced
+from bench.launch import measure as measure_launch
 from bench.pairs import Figures, Slice
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,11 +66,15 @@ class Side:
             cluster.stop()
 
     def _launched(self) -> Cluster:
-        folder = self.folder / f"cluster-{next(self._numbers)}"
-        folder.mkdir()
-        cluster = self.make(folder)
+        cluster = self.make(self.place())
         cluster.start()
         return cluster
+
+    def place(self) -> Path:
+        """A new folder for a cluster."""
+        folder = self.folder / f"cluster-{next(self._numbers)}"
+        folder.mkdir()
+        return folder
 
 
 def sides(files: Path, peer: str, folder: Path, warmup_s: float) -> tuple[Side, Side, Side | None]:
@@ -99,7 +105,12 @@ def slices(files: Path, seconds: float, seeds: int) -> tuple[list[Slice[Side]], 
         Slice("launch", _launch),
         *(Slice(kind, partial(_failover, controller=controller)) for controller, kind in KINDS.items()),
     ]
-    return clusters, [_run(), *(_words(words) for words in (SINGLE, ("--help",), ("run", "--help"))), _swarm(seeds)]
+    return clusters, [
+        Slice("steps of a launch", _steps, _steps),
+        _run(),
+        *(_words(words) for words in (SINGLE, ("--help",), ("run", "--help"))),
+        _swarm(seeds),
+    ]
 
 
 def _run() -> Slice[Side]:
@@ -151,6 +162,10 @@ def _latency(seconds: float, side: Side) -> Figures:
 def _launch(side: Side) -> Figures:
     with side.fresh() as cluster:
         return {"s to the first ack": first_ack(cluster.bootstrap, cluster.launched_at)}
+
+
+def _steps(side: Side) -> Figures:
+    return measure_launch(Traced(side.place(), side.folder / "compiled", side.root))
 
 
 def _failover(side: Side, *, controller: bool) -> Figures:

@@ -35,7 +35,7 @@ def test_a_command_that_cannot_be_run_has_no_figure(tmp_path: Path) -> None:
 
 
 def test_a_prototype_is_compared_by_loads_alone(tmp_path: Path) -> None:
-    assert [len(group) for group in slices(tmp_path, 1.0, 12)] == [7, 5]
+    assert [len(group) for group in slices(tmp_path, 1.0, 12)] == [7, 6]
     (tmp_path / "broker.py").touch()
     assert [[each.name for each in group] for group in slices(tmp_path, 1.0, 12)] == [["1024 B", "100 B"], []]
 

@@ -1,0 +1,69 @@
+"""Where the time from launch to the first acks=all record goes, as the brokers' own traces tell it.
+
+The machine's monotonic clock stamps every line of a trace. Compiled modules are kept from one launch to the next, as an
+installation does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.client import first_ack
+from bench.clusters import Squall
+
+STEPS: Mapping[str, tuple[str, bool]] = {
+    "s until the first broker has its modules": ("node_started", False),
+    "s until the last broker has its modules": ("node_started", True),
+    "s until a controller is active": ("controller_active", False),
+    "s until the last broker is registered": ("registered", True),
+    "s until the last broker serves clients": ("node_ready", True),
+    "s until the topic is made": ("topic_created", False),
+}
+"""A figure's name -> the event of the trace, and whether the last one counts or the first."""
+ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the three brokers"
+
+
+class Traced(Squall):
+    """Ours, with traces, and with a folder for compiled modules."""
+
+    def __init__(self, folder: Path, compiled: Path, root: Path | None) -> None:
+        super().__init__(folder, root=root)
+        self._compiled = compiled
+
+    def settings(self, node: int) -> dict[str, str]:
+        """As `Squall`'s."""
+        return {**super().settings(node), "squall.trace.path": str(self.trace(node))}
+
+    def environ(self) -> dict[str, str]:
+        """As `Squall`'s."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        own = {} if self._root is None else {"PYTHONPATH": str(self._root)}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self._compiled), **own}
+
+    def trace(self, node: int) -> Path:
+        """Where a node's trace is."""
+        return self.folder / f"n{node}.jsonl"
+
+
+def steps(lines: Iterable[Mapping[str, Any]], launched_at: float) -> Mapping[str, float]:
+    """Seconds from the launch to each step. KeyError for a step that no line tells."""
+    at: dict[str, list[float]] = {}
+    for line in lines:
+        at.setdefault(line["e"], []).append(line["t"] - launched_at)
+    return {title: (max if last else min)(at[event]) for title, (event, last) in STEPS.items()}
+
+
+def measure(cluster: Traced) -> Mapping[str, float]:
+    """One launch."""
+    cluster.start()
+    try:
+        acknowledged_s = first_ack(cluster.bootstrap, cluster.launched_at)
+        cpu_s = cluster.cpu_s()
+    finally:
+        cluster.stop()
+    lines = [json.loads(line) for node in cluster.nodes for line in cluster.trace(node).read_text().splitlines()]
+    return {**steps(lines, cluster.launched_at), ACKNOWLEDGED: acknowledged_s, CPU: cpu_s}
