@@ -122,7 +122,7 @@ class Stage:
         self._on_links: dict[Link, dict[str, int]] = {}
         """Link -> name of each fault that is on it -> id of that fault."""
         self._proving: Counter[Link] = Counter()
-        """Links that were healed, and of which a fault still shows that they answer again."""
+        """Links -> how many faults are about to show themselves on it, or that it answers again."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -391,8 +391,17 @@ class Stage:
         on += [number for names in self._on_links.values() for number in names.values()]
         return any(number != p.fault.id for number in on)
 
+    @contextmanager
+    def proving(self, links: Sequence[Link]) -> Iterator[None]:
+        """Around probes that show a fault on these links, or its end. Faults that wait for these links wait for it."""
+        self._proving.update(links)
+        try:
+            yield
+        finally:
+            self._proving.subtract(links)
+
     def is_proving(self, links: Sequence[Link]) -> bool:
-        """Whether some fault still shows that one of these links is whole again."""
+        """Whether some fault is about to show itself on one of these links, or its end."""
         return any(self._proving[link] for link in links)
 
     async def probe(self, link: Link) -> Probe:
@@ -419,16 +428,13 @@ class Stage:
         """Probe healed links until all answer or the time is over. Returns the last answers, good or bad. A fault that
         waits for one of these links waits for this, too.
         """
-        self._proving.update(links)
-        try:
+        with self.proving(links):
             probes = await self.probes(links)
             with trio.move_on_after(HEALED_WITHIN_S):
                 while not all(probe.ok for probe in probes):
                     await trio.sleep(POLL_S)
                     probes = await self.probes(links)
-            return probes
-        finally:
-            self._proving.subtract(links)
+        return probes
 
 
 class Patience:

@@ -30,7 +30,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
     """Give overlapping faults of nodes different nodes, by id."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
-        rivals = [other for other in faults if other is not fault and _in_the_way(fault, other)]
+        rivals = [other for other in faults if other is not fault and in_the_way(fault, other)]
         if not rivals:
             kept[fault.id] = fault
             continue
@@ -41,6 +41,6 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
     return tuple(kept[fault.id] for fault in faults if fault.id in kept)
 
 
-def _in_the_way(one: Fault, other: Fault) -> bool:
+def in_the_way(one: Fault, other: Fault) -> bool:
     """Whether one fault holds down a node that the other needs, or both would bend the same clock."""
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

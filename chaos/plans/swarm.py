@@ -6,7 +6,7 @@ Loads are small, because replication breaks by the timing of events and not by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import Coordinated, minority_size
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
-from chaos.plans.landing import landing
+from chaos.plans.landing import in_the_way, landing
 from chaos.plans.late_scenes import LATE_SCENES
 from chaos.plans.parts import FAST_FAILOVER
 from chaos.plans.plan import Plan, make_plan
@@ -103,20 +103,23 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "cluster": {"nodes": nodes, "settings": settings},
         "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
-        "faults": _waiting(seed, [_listed(fault) for fault in faults]),
+        "faults": _waiting(seed, faults),
     }
 
 
-def _waiting(seed: int, faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sometimes a fault begins just when the previous one has ended, with no time to recover between them."""
-    rng = rng_for(seed, "swarm", "waiting")
+def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
+    """As a plan file has them. Sometimes a fault begins just when the previous one has ended, with no time to recover
+    between them; but not where a third one would be in its way then.
+    """
+    rng, listed = rng_for(seed, "swarm", "waiting"), [_listed(fault) for fault in faults]
     if rng.random() >= WAITING_SHARE or len(faults) < 2:
-        return faults
+        return listed
     first = rng.randrange(len(faults) - 1)
     after, then = faults[first], faults[first + 1]
-    if then["at_s"] > after["at_s"]:
-        faults[first + 1] = {**then, "at_s": after["at_s"], "when": f"after fault {first} ended"}
-    return faults
+    moved = replace(then, at_s=after.at_s + after.duration_s)
+    if then.at_s > after.at_s and not any(in_the_way(moved, each) for each in faults if each not in (after, then)):
+        listed[first + 1] |= {"at_s": after.at_s, "when": f"after fault {first} ended"}
+    return listed
 
 
 def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:

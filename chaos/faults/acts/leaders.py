@@ -12,7 +12,7 @@ import trio
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Played, Stage
+from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.layout import INTERNAL, addresses
 from workloads.client import admin
@@ -38,13 +38,17 @@ async def change_leaders(stage: Stage, p: Played) -> None:
     leads or holds, of all partitions that it holds, or of some to it.
 
     Evidence is Metadata before and after, and the controller's answers. A refused request is repeated while the fault
-    lasts: the broker that should lead may be down or behind. A move is followed by an election of the new preferred
+    lasts, and longer while other faults are on: the broker that should lead may be down or behind, or the controller.
+    The fault then lasts as planned from when it was accepted. A move is followed by an election of the new preferred
     leader. The cluster carries on with a move after the fault is over.
     """
     how = str(p.fault.params["how"])
     stage.begun(p)
     before, answers = await _accepted(stage, p, how)
-    stage.check_landed(p, stage.now_ns())
+    if stage.left_s(p) <= 0:
+        p.on = stage.now_ns()
+    if how == "move":
+        await _follow(stage, p, [place for place, error in answers.items() if not error])
     said = {_name(place): error for place, error in answers.items()}
     accepted = any(error in ("", NOT_NEEDED) for error in said.values())
     after, led = before, set[str]()
@@ -63,31 +67,45 @@ async def change_leaders(stage: Stage, p: Played) -> None:
         p.error = f"the {what} are not those that were asked for" if accepted else "the controller refused"
 
 
+async def _follow(stage: Stage, p: Played, moved: list[Place]) -> None:
+    """Ask for an election of what was moved. Who leads afterwards is no part of the evidence."""
+    await trio.sleep(max(0.0, stage.left_s(p) / 2))
+    with suppress(RequestFailed), stage.within(max(0.0, stage.left_s(p))):
+        if moved:
+            await admin.elect_leaders(stage.cluster.client, moved, timeout_ms=ASK_MS)
+
+
 async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dict[Place, str]]:
-    """Ask until the controller accepts at least one part, or the fault is over. Returns the view before the request,
+    """Ask until the controller accepts at least one part, or it is too late. Returns the view before the request,
     and the last answers. Raises Unresolved or HarnessError if the last request could not be made at all.
     """
+    waiting = Patience(lambda: stage.any_on(p))
     ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
     before: ClusterView | None = None
     while True:
         before = before or await stage.cluster.view()
         try:
             answers = await ask(stage, p, before)
-            if any(error in ("", NOT_NEEDED) for error in answers.values()) or stage.left_s(p) <= AGAIN_S:
+            if any(error in ("", NOT_NEEDED) for error in answers.values()) or _is_over(stage, p, waiting):
                 return before, answers
             before = None
         except Unresolved:
-            if stage.left_s(p) <= AGAIN_S:
+            if _is_over(stage, p, waiting):
                 raise
             before = None
         except UnsupportedApi as failure:  # A later request would fail as well.
             raise HarnessError(f"{how}: {failure}") from None
         except RequestFailed as failure:
-            if stage.left_s(p) <= AGAIN_S:
+            if _is_over(stage, p, waiting):
                 raise HarnessError(f"{how}: {failure}") from None
             # The cluster may have carried the request out. Repeat the same request and compare with the same earlier
             # view.
         await trio.sleep(AGAIN_S)
+
+
+def _is_over(stage: Stage, p: Played, waiting: Patience) -> bool:
+    """Whether no further request may be made."""
+    return stage.left_s(p) <= AGAIN_S and waiting.is_over()
 
 
 async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dict[Place, str]:
@@ -115,13 +133,7 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
     wanted = replicas[1:] + [rng.choice(others) if others else replicas[0]]
     if wanted == replicas:
         raise Unresolved(f"{_name(place)} has its only replica on the only broker: it cannot be moved")
-    answers = await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
-    if not answers.get(place):
-        await trio.sleep(max(0.0, stage.left_s(p) / 2))
-        # The controller has accepted the move. Who leads afterwards is no part of its evidence.
-        with suppress(RequestFailed):
-            await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
-    return answers
+    return await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
 
 
 async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:

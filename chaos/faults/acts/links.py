@@ -37,9 +37,11 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     company = {link: stage.company(p, link) for link in whole}
     stage.begun(p)
     try:
-        await stage.put_all(p, name, dict(cuts))
-        during = await stage.probes(links)
-        alone = [link for link in whole if stage.company(p, link) == company[link]]
+        with stage.proving(links):
+            await stage.put_all(p, name, dict(cuts))
+            during = await stage.probes(links)
+        # One that has gone meanwhile did not silence a link that answered before.
+        alone = [link for link in whole if stage.company(p, link) <= company[link]]
         stage.check_landed(p, stage.now_ns())
         await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
         last = await stage.probes(links, LAST_LOOK_S - POLL_S) if stage.left_s(p) >= LAST_LOOK_S - POLL_S else []

@@ -179,17 +179,31 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
         await stage.lift_all(name, links)
         p.ended = stage.now_ns()  # The measurements that follow prove that the fault is over.
     await _quiet(stage, p, proof, {link: seen[link].after for link in whole}, enough=all)
+    proven = await _compared(stage, p, proof, {link: seen[link] for link in whole})
     p.evidence = {
         "links": [str(link) for link in links],
         **{when: [_shortest(getattr(seen[link], when)) for link in links] for when in ("before", "during", "after")},
         **proof.told,
     }
-    proven = [seen[link].proves(proof, noise=stage.runtime.noise_ms > 0) for link in whole]
     p.evidence["proven"] = [str(link) for link, shown in zip(whole, proven, strict=True) if shown]
     p.landed = True in proven and False not in proven
     if not p.landed:
         silent = "nothing could be compared: no link answered before, while on and after, in the same company"
         p.error = "no link answered before it began" if not whole else proof.wrong if False in proven else silent
+
+
+async def _compared(stage: Stage, p: Played, proof: Proof, seen: Mapping[Link, Measured]) -> list[bool | None]:
+    """What each link proves. If nothing can be compared, because other faults were on before and after but not with it,
+    the links are measured once more after those have ended.
+    """
+    waiting = patience(stage, p, list(seen))
+    while True:
+        proven = [each.proves(proof, noise=stage.runtime.noise_ms > 0) for each in seen.values()]
+        alone = {link: each.after for link, each in seen.items() if each.during and not stage.company(p, link)}
+        if set(proven) != {None} or waiting.is_over() or not any(each.during for each in seen.values()):
+            return proven
+        await trio.sleep(POLL_S)
+        await _sample(stage, p, proof, proof.whole, alone)
 
 
 Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]

@@ -350,6 +350,22 @@ async def test_leadership_is_asked_for_as_an_administrator_would(
     assert f"the {'replicas' if how == 'move' else 'leaders'} are not those that were asked for" in undone["error"]
 
 
+async def test_a_move_has_landed_though_the_election_behind_it_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def elect(client: Any, places: Any, *, unclean: bool = False, timeout_ms: int = 0) -> dict[Any, str]:
+        await trio.sleep(60)
+        return {}
+
+    async def move(client: Any, moves: Any, *, timeout_ms: int = 0) -> dict[Any, str]:
+        return dict.fromkeys(moves, "")
+
+    monkeypatch.setattr(admin, "elect_leaders", elect)
+    monkeypatch.setattr(admin, "alter_partition_reassignments", move)
+    last = (await played(World(), "leadership", {"how": "move"}, asked=Asked(VIEW, VIEW, MOVED)))[-1]
+    assert last["evidence"], last["error"]
+
+
 class Quorum:
     """What `admin` tells of the quorum: an epoch for each time it is asked, once somebody was asked to resign."""
 

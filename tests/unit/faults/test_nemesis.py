@@ -19,6 +19,8 @@ from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
+from workloads.client import admin
+from workloads.client.connection import RequestFailed
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 
@@ -74,6 +76,15 @@ class World:
         if any(hasattr(fault, "manner") for fault in on):
             return Probe(False, timeout_s * 1000, "timed out")
         return Probe(True, 200.0 if on else 0.5)
+
+
+class Timed(World):
+    """Probes take a while."""
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        probe = await super().probe(link)
+        await trio.sleep(0.05 + probe.round_trip_ms / 1000 if probe.ok else timeout_s)
+        return probe
 
 
 class Asked:
@@ -173,6 +184,41 @@ async def test_a_link_is_not_cut_again_before_it_was_seen_to_be_whole(autojump_c
     assert second["evidence"]
 
 
+async def test_two_faults_that_wait_for_the_same_links_begin_one_after_the_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cut = {"shape": "isolate", "manner": "drop"}
+    times = [(0.1, 6.0), (0.5, 1.0), (0.53, 1.0)]
+    faults = [make_fault(n, at_s, long_s, "partition", "node:3", cut) for n, (at_s, long_s) in enumerate(times)]
+    lines = await played(Timed(), faults)
+    assert [line["error"] for line in lines] == [None] * 3
+    (_, _), (_, one), (two, _) = sorted((line["began"], line["ended"]) for line in lines)
+    assert one <= two
+
+
+async def test_a_cut_is_not_blamed_on_a_fault_that_has_gone_meanwhile(autojump_clock: trio.testing.MockClock) -> None:
+    slow, cut = {"latency_ms": 100, "jitter_ms": 10}, {"shape": "isolate", "manner": "drop"}
+    faults = [
+        make_fault(0, 0.1, 1.2, "latency", "node:3", slow),
+        make_fault(1, 0.95, 1.0, "partition", "node:3", cut),
+    ]
+    first, second = await played(Timed(), faults)
+    assert second["began"] < first["ended"]
+    assert second["evidence"], second["error"]
+
+
+async def test_what_could_not_be_compared_is_measured_again_once_other_faults_have_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    slow = {"latency_ms": 100, "jitter_ms": 10}
+    before, after = (0.1, 1.55), (4.2, 2.0)
+    others = [make_fault(n, *times, "latency", "node:3", slow) for n, times in enumerate((before, after))]
+    ours = make_fault(2, 1.3, 3.4, "latency", "node:3", slow)
+    # In this world two faults of a link take no longer than one: they hide each other.
+    *_, line = await played(Timed(), [*others, ours])
+    assert line["evidence"], line["error"]
+
+
 async def test_a_link_that_is_slow_already_has_more_time_to_show_the_next_fault(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -203,6 +249,29 @@ async def test_a_leader_is_waited_for_as_long_as_another_fault_is_on(autojump_cl
     ends_at = trio.current_time() + 5.0
     (alone,) = await played(World(), faults[1:], Leaderless())
     assert "t-0 has no leader" in alone["error"]
+
+
+async def test_a_refused_election_is_asked_for_as_long_as_another_fault_is_on(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Led(Asked):
+        async def view(self) -> ClusterView:
+            return replace(VIEW, leaders={"t-0": 1})
+
+    async def elect(client: Any, places: Any, *, unclean: bool = False, timeout_ms: int = 0) -> dict[Any, str]:
+        if trio.current_time() < accepts_at:
+            raise RequestFailed("TIMED_OUT", sent=True)
+        return dict.fromkeys(places, "ELECTION_NOT_NEEDED")
+
+    monkeypatch.setattr(admin, "elect_leaders", elect)
+    asked = make_fault(1, 0.2, 1.0, "leadership", "leader", {"how": "preferred"})
+    accepts_at = trio.current_time() + 6.0
+    _, second = await played(World(), [make_fault(0, 0.1, 7.0, "pause", "node:3", {}), asked], Led())
+    assert second["evidence"], second["error"]
+    assert second["ended"] / 1e9 == pytest.approx(accepts_at + 1, abs=0.6), "it lasts from when it was accepted"
+    accepts_at = trio.current_time() + 6.0
+    (alone,) = await played(World(), [asked], Led())
+    assert "TIMED_OUT" in alone["error"]
 
 
 async def test_what_was_paused_goes_on_and_what_was_cut_is_healed_when_the_run_is_interrupted(

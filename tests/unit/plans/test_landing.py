@@ -10,7 +10,7 @@ import pytest
 from broker.protocol.records import HEADER_SIZE
 from chaos.faults.kind import HOLDING, SIDES, Fault, LandingGround
 from chaos.faults.kinds import KINDS
-from chaos.plans.landing import NEEDING, landing
+from chaos.plans.landing import NEEDING, in_the_way, landing
 from chaos.plans.swarm import TIME_S, swarm_plan
 
 GROUND = LandingGround(nodes=3, replicas=3, flushes=False)
@@ -170,6 +170,18 @@ def test_seeds_still_have_faults_that_overlap_those_of_nodes_included() -> None:
     named = [pair for pair in of_nodes if all(each.target.startswith("node:") for each in pair)]
     assert all(one.target != other.target for one, other in named)
     assert HOLDING < NEEDING
+
+
+def test_a_fault_that_begins_when_another_has_ended_finds_no_third_one_in_its_way() -> None:
+    found = 0
+    for seed in (64418, *range(150)):
+        faults = swarm_plan(seed).timeline()
+        for one in faults:
+            if one.when.startswith("after fault") and one.when.endswith("ended"):
+                (after,) = (each for each in faults if each.id == int(one.when.split()[2]))
+                moved, found = replace(one, at_s=after.at_s + after.duration_s), found + 1
+                assert not any(in_the_way(moved, each) for each in faults if each not in (one, after)), seed
+    assert found > 3
 
 
 @pytest.mark.parametrize("size", [4096, 16384])
