@@ -12,7 +12,7 @@ import trio
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from chaos.faults.acts.worse_links import answering
-from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.pace import LONGER_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
@@ -21,8 +21,6 @@ from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""
-LONGER_S = 5.0
-"""How much longer a fault may stay that has met nothing."""
 
 
 async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -44,7 +42,11 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         alone = [link for link in whole if stage.company(p, link) <= company[link]]
         stage.check_landed(p, stage.now_ns())
         await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
-        last = await stage.probes(links, LAST_LOOK_S - POLL_S) if stage.left_s(p) >= LAST_LOOK_S - POLL_S else []
+        last, then = list[Probe](), {link: stage.company(p, link) for link in whole}
+        if stage.left_s(p) >= LAST_LOOK_S - POLL_S:
+            last = await stage.probes(links, LAST_LOOK_S - POLL_S)
+            # Those that came as it began may have gone: then it is this one that silences the link still.
+            alone = alone or [link for link in whole if then[link] | stage.company(p, link) <= company[link]]
         await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
         await stage.lift_all(name, links)

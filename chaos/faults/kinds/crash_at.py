@@ -9,6 +9,7 @@ from chaos.errors import HarnessError
 from chaos.faults import proofs
 from chaos.faults.calls import hit_by_calls, on_writes
 from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from chaos.faults.pace import LONGER_S
 from chaos.faults.words import Json, came_back, mapping, nth
 from chaos.runtimes.contract import CrashOp
 
@@ -23,10 +24,12 @@ async def play(stage: Stage, p: Played) -> None:
     (node,) = p.resolved
     await stage.begin_on_running_nodes(p)
     op, number = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
-    down = await stage.runtime.crash_at(node, op, number, within_s=p.fault.duration_s)
+    # As faults of requests do: now and then nobody writes for a while.
+    within_s = p.fault.duration_s + min(p.fault.duration_s, LONGER_S)
+    down = await stage.runtime.crash_at(node, op, number, within_s=within_s)
     p.evidence = {"down": down}
     if not down.get("gone"):
-        p.error = f"node {node} came to no {number}. {op} within {p.fault.duration_s:g} s"
+        p.error = f"node {node} came to no {number}. {op} within {within_s:g} s"
         return
     stage.has_down(p, [node])
     await stage.sleep(max(0.0, stage.left_s(p)))

@@ -366,6 +366,18 @@ async def test_a_move_has_landed_though_the_election_behind_it_gets_no_answer(
     assert last["evidence"], last["error"]
 
 
+async def test_a_crash_point_that_nobody_has_come_to_stays_once_more_as_long(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Idle(World):
+        async def crash_at(self, node: int, op: str, nth: int, *, within_s: float) -> dict[str, Any]:
+            await trio.sleep(min(within_s, 3.5))
+            self.states[node] = NodeState.DOWN if within_s > 3.5 else NodeState.RUNNING
+            return {"gone": within_s > 3.5, "op": op, "nth": nth}
+
+    assert (await played(Idle(), "crash_at", {"op": "write", "nth": 1}))[-1]["evidence"]
+
+
 class Quorum:
     """What `admin` tells of the quorum: an epoch for each time it is asked, once somebody was asked to resign."""
 

@@ -207,6 +207,23 @@ async def test_a_cut_is_not_blamed_on_a_fault_that_has_gone_meanwhile(autojump_c
     assert second["evidence"], second["error"]
 
 
+async def test_a_cut_shows_itself_once_a_fault_has_gone_that_came_as_it_began(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Slowly(Timed):
+        async def pause(self, node: int) -> dict[str, Any]:
+            return {"state": "T", "probe": {"ok": False}}
+
+    cut = {"shape": "isolate", "manner": "drop"}
+    cut_and_pause = [
+        make_fault(0, 0.1, 4.0, "partition", "node:3", cut),
+        make_fault(1, 0.4, 1.0, "pause", "all", {}),
+    ]
+    first, second = await played(Slowly(), cut_and_pause)
+    assert second["began"] < first["began"] + 0.7e9
+    assert first["evidence"], first["error"]
+
+
 async def test_what_could_not_be_compared_is_measured_again_once_other_faults_have_ended(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
