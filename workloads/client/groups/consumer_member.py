@@ -8,7 +8,6 @@ joins anew only after that, so a later heartbeat proves nothing about what it ow
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
 
 import trio
 
@@ -18,8 +17,8 @@ from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.groups.consumer_membership import ConsumerMembership
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL, Listener
+from workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
+from workloads.client.groups.membered import Listener, Membered
 from workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
 from workloads.client.groups.offsets import Sender
 
@@ -34,30 +33,19 @@ _OUTDATED = (
 )
 
 
-class ConsumerMember:
+class ConsumerMember(Membered[ConsumerMembership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
     def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
         drawn = client.env.rng.getrandbits(128).to_bytes(16, "big")
-        self.settings = settings
-        self.core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
-        self.coordination = Coordination(client, settings.group)
-        self.beat_sent = self.beat_answered = -1.0
-        self._client, self._env, self._listener = client, client.env, listener
-        self._polled_at = client.env.mono()
+        core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
+        super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
         """Its life in which the application wants it to join, and in which a heartbeat was sent."""
         self._failures = 0
         self._told: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
         """The epoch that the application knows of, and what it is to own there."""
-        self._halted = self._left = False
-        self._wake = client.env.signal()
-        client.track(settings.topics)
-
-    @property
-    def who(self) -> Sender:
-        """As `Member.who`: the generation is its member epoch."""
-        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
+        self._left = False
 
     @property
     def asks_as(self) -> Sender | None:
@@ -68,31 +56,6 @@ class ConsumerMember:
     def assignor(self) -> str:
         """As `Member.assignor`."""
         return self.settings.server_assignor
-
-    @property
-    def owned(self) -> Sequence[Place]:
-        """As `Member.owned`."""
-        return self.core.owned
-
-    @property
-    def has_lost(self) -> bool:
-        """As `Member.has_lost`."""
-        return self.core.has_lost
-
-    @property
-    def out(self) -> str:
-        """As `Member.out`."""
-        return self.core.out
-
-    @property
-    def must_join(self) -> bool:
-        """As `Member.must_join`."""
-        return bool(self.core.rejoin or self.core.out)
-
-    def halt(self, *, still: bool) -> None:
-        """As `Member.halt`."""
-        self._halted = still
-        self._wake.set()
 
     # --------------------------------------------------------------------------------------- the application's task
 
@@ -154,12 +117,6 @@ class ConsumerMember:
         self._left = True
         await self._say_goodbye(why)
 
-    def hear(self) -> None:
-        """As `Member.hear`."""
-        if self.core.has_lost:
-            places, self.core.owned = self.core.owned, ()
-            self._listener.lost(places, self.core.out or self.core.rejoin)
-
     # ------------------------------------------------------------------------------------------------ heartbeats
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -186,11 +143,6 @@ class ConsumerMember:
             else:
                 self._failures += 1
                 wait_s = min(wait_s, self._client.backoff(self._failures))
-
-    @property
-    def _polls_within_s(self) -> float:
-        """Until the application has not polled for too long."""
-        return self._polled_at + self.settings.max_poll_interval_ms / 1000 - self._env.mono()
 
     async def _leave_for_want_of_polls(self) -> None:
         """The application has not polled for too long: somebody else shall have what it had. It joins at its next

@@ -7,8 +7,7 @@ it also leaves the group where the application has not polled for too long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import trio
 
@@ -20,7 +19,7 @@ from broker.protocol.schema.sync_group import SyncGroupResponse
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.membered import Listener, Membered
 from workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, Heed, MemberSettings, Membership
 from workloads.client.groups.offsets import Sender
 
@@ -32,48 +31,13 @@ POLL_INTERVAL = "poll interval"
 CLOSE = "close"
 
 
-class Listener(Protocol):
-    """The application: what it is told of, in its own task unless said otherwise."""
-
-    def rejoining(self, why: str) -> None:
-        """A Join is about to be sent."""
-
-    def joined(self, places: Sequence[Place], *, leader: bool) -> None:
-        """A generation has its assignments; its partitions are these."""
-
-    async def revoking(self, places: Collection[Place]) -> None:
-        """These will be given up, and are still its own: the last occasion to commit."""
-
-    def revoked(self, places: Collection[Place]) -> None:
-        """These are given up. It must not read them any more."""
-
-    def lost(self, places: Collection[Place], why: str) -> None:
-        """These belong to somebody else by now. It must not read them any more."""
-
-    def left(self, who: Sender, why: str, error: str) -> None:
-        """LeaveGroup was answered: it was this member. Told in the task of the heartbeats, too."""
-
-
-class GroupMember:
+class GroupMember(Membered[Membership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
     def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
-        self.settings, self.core = settings, Membership(settings)
-        self.coordination = Coordination(client, settings.group)
-        self.beat_sent = self.beat_answered = -1.0
-        """Of the last request that keeps the session and was answered well, by env.mono()."""
-        self._client, self._env, self._listener = client, client.env, listener
-        self._polled_at = client.env.mono()
+        super().__init__(client, settings, listener, Membership(settings))
         self._busy = False
         """The application's task joins: a Join and a Sync are a member's sign of life, too."""
-        self._halted = False
-        self._wake = client.env.signal()
-        client.track(settings.topics)
-
-    @property
-    def who(self) -> Sender:
-        """As its coordinator knows it."""
-        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
 
     @property
     def asks_as(self) -> Sender | None:
@@ -84,31 +48,6 @@ class GroupMember:
     def assignor(self) -> str:
         """Who assigned what it owns: the group has chosen."""
         return self.core.protocol
-
-    @property
-    def has_lost(self) -> bool:
-        """What it owns is not its own any more, and `hear` has yet to say so."""
-        return self.core.has_lost
-
-    @property
-    def owned(self) -> Sequence[Place]:
-        """What it may read, as far as it knows."""
-        return self.core.owned
-
-    @property
-    def out(self) -> str:
-        """The error that ended its membership for good; empty while it may go on."""
-        return self.core.out
-
-    @property
-    def must_join(self) -> bool:
-        """What it does for its generation is of no use any more: another one begins, or has begun without it."""
-        return bool(self.core.rejoin or self.core.out)
-
-    def halt(self, *, still: bool) -> None:
-        """The whole process stands still, heartbeats included; or goes on."""
-        self._halted = still
-        self._wake.set()
 
     # --------------------------------------------------------------------------------------- the application's task
 
@@ -139,12 +78,6 @@ class GroupMember:
         self.hear()
         if not self.settings.instance:
             await self._say_goodbye(why)
-
-    def hear(self) -> None:
-        """Be told of what is lost. `keep_up` does this, too; there is none after a membership's end."""
-        if self.core.has_lost:
-            places, self.core.owned = self.core.owned, ()
-            self._listener.lost(places, self.core.out or self.core.rejoin)
 
     async def _give_up(self, places: Sequence[Place]) -> None:
         if not places:
@@ -255,11 +188,6 @@ class GroupMember:
                 await self._leave_for_want_of_polls()
             elif not answered:
                 wait_s = min(interval_s, self._client.backoff(1))
-
-    @property
-    def _polls_within_s(self) -> float:
-        """Until the application has not polled for too long."""
-        return self._polled_at + self.settings.max_poll_interval_ms / 1000 - self._env.mono()
 
     async def _leave_for_want_of_polls(self) -> None:
         """The application has not polled for too long: somebody else shall have what it had."""

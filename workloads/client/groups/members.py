@@ -11,7 +11,8 @@ from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.groups.consumer_member import ConsumerMember
 from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.member import CLOSE, GroupMember, Listener
+from workloads.client.groups.member import CLOSE, GroupMember
+from workloads.client.groups.membered import Listener
 from workloads.client.groups.membership import CONSUMER, MemberSettings
 from workloads.client.groups.offsets import Sender
 

@@ -1,0 +1,108 @@
+"""What a member of a group is, whichever protocol it speaks with its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.membership import MemberSettings
+from workloads.client.groups.offsets import Sender
+
+
+class Listener(Protocol):
+    """The application: what it is told of, in its own task unless said otherwise."""
+
+    def rejoining(self, why: str) -> None:
+        """A Join is about to be sent."""
+
+    def joined(self, places: Sequence[Place], *, leader: bool) -> None:
+        """A generation has its assignments; its partitions are these."""
+
+    async def revoking(self, places: Collection[Place]) -> None:
+        """These will be given up, and are still its own: the last occasion to commit."""
+
+    def revoked(self, places: Collection[Place]) -> None:
+        """These are given up. It must not read them any more."""
+
+    def lost(self, places: Collection[Place], why: str) -> None:
+        """These belong to somebody else by now. It must not read them any more."""
+
+    def left(self, who: Sender, why: str, error: str) -> None:
+        """LeaveGroup was answered: it was this member. Told in the task of the heartbeats, too."""
+
+
+class Core(Protocol):
+    """What both protocols know of a membership."""
+
+    member_id: str
+    generation: int
+    owned: tuple[Place, ...]
+    rejoin: str
+    """Why it is to join; empty where it is not."""
+    out: str
+
+    @property
+    def has_lost(self) -> bool:
+        """What it owns is not its own any more, and its application does not know."""
+
+
+C = TypeVar("C", bound=Core)
+
+
+class Membered(Generic[C]):
+    """The part of `members.Member` that does not depend on the protocol, over its core."""
+
+    def __init__(self, client: Client, settings: MemberSettings, listener: Listener, core: C) -> None:
+        self.settings, self.core = settings, core
+        self.coordination = Coordination(client, settings.group)
+        self.beat_sent = self.beat_answered = -1.0
+        """Of the last request that keeps the session and was answered well, by env.mono()."""
+        self._client, self._env, self._listener = client, client.env, listener
+        self._polled_at = client.env.mono()
+        self._halted = False
+        self._wake = client.env.signal()
+        client.track(settings.topics)
+
+    @property
+    def who(self) -> Sender:
+        """As `Member.who`. In a consumer group the generation is its member epoch."""
+        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
+
+    @property
+    def owned(self) -> Sequence[Place]:
+        """As `Member.owned`."""
+        return self.core.owned
+
+    @property
+    def has_lost(self) -> bool:
+        """As `Member.has_lost`."""
+        return self.core.has_lost
+
+    @property
+    def out(self) -> str:
+        """As `Member.out`."""
+        return self.core.out
+
+    @property
+    def must_join(self) -> bool:
+        """As `Member.must_join`."""
+        return bool(self.core.rejoin or self.core.out)
+
+    def halt(self, *, still: bool) -> None:
+        """As `Member.halt`."""
+        self._halted = still
+        self._wake.set()
+
+    def hear(self) -> None:
+        """As `Member.hear`. `keep_up` does this, too; there is none after a membership's end."""
+        if self.core.has_lost:
+            places, self.core.owned = self.core.owned, ()
+            self._listener.lost(places, self.core.out or self.core.rejoin)
+
+    @property
+    def _polls_within_s(self) -> float:
+        """Until the application has not polled for too long."""
+        return self._polled_at + self.settings.max_poll_interval_ms / 1000 - self._env.mono()
