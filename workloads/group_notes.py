@@ -103,10 +103,10 @@ class GroupNotes:
             told["unanswered"] = unanswered
         self.recorder.complete(op, status, error, **told)
 
-    def begin_fetch(self, who: Identity, places: Collection[Place], *, stable: bool) -> int:
-        """It asks where its group stands."""
+    def begin_fetch(self, who: Identity, places: Collection[Place], *, stable: bool, began_ns: int = -1) -> int:
+        """It asks where its group stands, or did so at `began_ns`."""
         fields = {**self._who(who), "parts": self._parts(places), "stable": stable}
-        return self.recorder.invoke(self.process, "fetch_offsets", fields)
+        return self.recorder.invoke(self.process, "fetch_offsets", fields, began_ns)
 
     def fetched(self, op: int, offsets: Mapping[Place, int], metadata: Mapping[Place, str], error: str) -> None:
         """Where it stands; -1: nothing is committed. `error`: why nothing was told, for any partition."""

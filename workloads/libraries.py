@@ -13,9 +13,12 @@ import trio
 
 from workloads.beginnings import Beginning
 from workloads.client.cluster import Address, Place
+from workloads.client.groups.membership import MemberSettings
+from workloads.client.groups.offsets import CommitEnd
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import Ended, Identity
 from workloads.counters import Counters
+from workloads.group_notes import Identity as Member
 from workloads.live_readers import LiveReaders
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
@@ -177,6 +180,112 @@ class TransactorTask(NamedTuple):
     beginning: Beginning
 
 
+class Known(NamedTuple):
+    """A member's poll is over, and it is this one now."""
+
+    who: Member
+
+
+class Assembled(NamedTuple):
+    """A member was told what is its own now."""
+
+    who: Member
+    owned: Sequence[Place]
+
+
+class Stood(NamedTuple):
+    """A member asked where its group stands."""
+
+    who: Member
+    began_ns: int
+    stable: bool
+    """It waits for pending offsets of transactions."""
+    places: Sequence[Place]
+    offsets: Mapping[Place, int]
+    """-1: nothing is committed."""
+    error: str
+    """Why nothing was told; empty where it was."""
+
+
+class Began(NamedTuple):
+    """A member reads these from now on."""
+
+    who: Member
+    at: Mapping[Place, int]
+    reset: Sequence[Place]
+    """Of these nothing was committed."""
+
+
+class GaveUp(NamedTuple):
+    """A member gives these up, and stood there."""
+
+    who: Member
+    at: Mapping[Place, int]
+
+
+class Lost(NamedTuple):
+    """A member learnt that these are not its own any more."""
+
+    who: Member
+    at: Mapping[Place, int]
+
+
+class Out(NamedTuple):
+    """A membership is over for good."""
+
+    why: str
+
+
+OfMember = Known | Assembled | Stood | Began | GaveUp | Lost | Out | Assigned | Read | Sought | Troubled
+"""What a library's member does, and what its library tells it."""
+
+
+class Hearing(Protocol):
+    """Whose member it is."""
+
+    def heard(self, said: OfMember) -> None:
+        """It did this, or was told this."""
+
+    def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
+        """It is to give these up, where it stands there: what it shall commit first."""
+
+    def kept(self, end: CommitEnd) -> None:
+        """That commit has ended so."""
+
+
+class Grouped(Protocol):
+    """A library's member of a group. Asked for one thing after the other; how its callbacks come is the library's."""
+
+    @property
+    def ended(self) -> bool:
+        """Its process is gone."""
+
+    async def poll(self) -> Sequence[Read]:
+        """What one poll brought. All of it was told before."""
+
+    async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitEnd:
+        """Commit as this member. FAIL where it is another one."""
+
+    async def rewind(self) -> None:
+        """Go back to where the group stands, at the next poll."""
+
+    async def leave(self) -> None:
+        """Close the consumer: it gives everything up, and goes."""
+
+    def halt(self, *, still: bool) -> None:
+        """The whole process stands still, or goes on."""
+
+    def kill(self) -> None:
+        """At once."""
+
+
+class MemberTask(NamedTuple):
+    """What a member of a group is to be."""
+
+    settings: MemberSettings
+    isolation: int
+
+
 class Driver(Protocol):
     """One library."""
 
@@ -199,6 +308,11 @@ class Driver(Protocol):
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """A fresh one, that begins at the log's start."""
+
+    async def member(
+        self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
+    ) -> Grouped:
+        """A fresh one, that has subscribed. `flush`: as of `producer`."""
 
 
 class Zone(NamedTuple):

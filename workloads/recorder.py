@@ -191,11 +191,14 @@ class Recorder:
         assert status is not Status.OK, error
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
-    def invoke(self, process: int, f: str, fields: Mapping[str, Any]) -> int:
-        """Any other operation begins now; `fields` are its own. Returns the operation's id."""
+    def invoke(self, process: int, f: str, fields: Mapping[str, Any], began_ns: int = -1) -> int:
+        """Any other operation begins now, or began earlier, if it changes nothing; `fields` are its own. Returns the
+        operation's id.
+        """
         op = self._next_op
         self._next_op = op + 1
-        self._put({"e": "i", "op": op, "p": process, "f": f, "t": self.now_ns(), **fields})
+        at = self.now_ns() if began_ns < 0 else began_ns
+        self._put({"e": "i", "op": op, "p": process, "f": f, "t": at, **fields})
         return op
 
     def complete(self, op: int, status: Status, error: str = "", **fields: Any) -> None:

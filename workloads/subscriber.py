@@ -172,6 +172,14 @@ class Subscriber:
         """Commit, give up everything, and go in good order."""
         await self.member.leave()
 
+    def halt(self, *, still: bool) -> None:
+        """The whole process stands still, heartbeats included; or goes on."""
+        self.member.halt(still=still)
+
+    def hear(self) -> None:
+        """Be told of what is lost, once its membership has ended."""
+        self.member.hear()
+
     def crashed(self) -> None:
         """The process is gone, without a word. Told by whoever made it crash."""
         if self._held:

@@ -1,4 +1,6 @@
-"""`python -m chaos.drivers ORDER`: one producer, reader or transactional producer, driven by `frames` on its pipes.
+"""`python -m chaos.drivers ORDER`: one producer, reader, transactional producer or member of a group.
+
+It is driven by `frames` on its pipes.
 
 ORDER is JSON of `library.Order`. What a library prints goes to standard error, which the harness keeps.
 """
@@ -17,6 +19,8 @@ import msgspec
 
 from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.library import Library, Order, load
+from chaos.drivers.members import contract as members
+from chaos.drivers.members.member import Member
 from chaos.drivers.reading import Polls, Reader
 from chaos.drivers.transactors import outcomes as transactors
 from chaos.drivers.transactors.calls import Calls
@@ -61,9 +65,12 @@ def main() -> None:
     out = Out(os.dup(1))
     os.dup2(2, 1)
     inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
+    answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(inbox, answers), daemon=True).start()
     try:
-        if order.role == "transactor":
+        if order.role == "member":
+            attend(members.load(order.library), order, out, inbox, answers)
+        elif order.role == "transactor":
             transact(transactors.load(order.library), Polls(lambda: load(order.library), order, out), order, out, inbox)
         elif order.role == "producer":
             produce(load(order.library), order, out, inbox)
@@ -77,11 +84,12 @@ def main() -> None:
     os._exit(0)
 
 
-def _listen(inbox: queue.SimpleQueue[list[Any]]) -> None:
+def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list[Any]]) -> None:
+    """`answers`: what callbacks of members wait for, while what is in the inbox waits for them."""
     frames = Unframed()
     while data := os.read(0, 1 << 16):
         for message in frames.feed(data):
-            inbox.put(message)
+            (answers if message[0] == "now" else inbox).put(message)
     inbox.put(["f"])
 
 
@@ -113,6 +121,28 @@ def transact(
         elif message is not None:
             calls.make(message[0])
         calls.pump()
+
+
+def attend(
+    library: members.Library,
+    order: Order,
+    out: Out,
+    inbox: queue.SimpleQueue[list[Any]],
+    answers: queue.SimpleQueue[list[Any]],
+) -> None:
+    """Be a member of a group: poll, commit and go as it is told to, one after the other."""
+    member = Member(library, order, out, answers)
+    out.say("up", library.version)
+    while (message := inbox.get())[0] != "f":
+        match message:
+            case ["poll"]:
+                member.poll()
+            case ["offsets", member_id, generation, offsets]:
+                member.commit(member_id, generation, offsets)
+            case ["rewind"]:
+                member.rewind()
+            case ["leave"]:
+                member.leave()
 
 
 def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]:

@@ -7,6 +7,17 @@ Driver to harness: ["up", version]; ["o", [[op, status, offset, timestamp_ms, er
 partition, position, [[offset, value], ...], [[offset, why], ...]], ...]] a poll; ["k", topic, partition, position, why]
 a seek; ["t", call, status, error, producer id, epoch, why it can do nothing more] a transactor's answer to a call;
 ["p"] its poll is over; ["e", why] an error that it goes on after; ["x", why] one that it ends for.
+
+A member of a group is also told ["offsets", id, generation, [[topic, partition, position], ...]] commit as that member,
+["rewind"] go back to where the group stands, ["leave"], and, where it asks by ["giving", ...], ["now", [[topic,
+partition, position], ...]] commit these first. It says, each with its member id and generation: ["joined", id,
+generation, [[topic, partition], ...]] all that is its own; ["stood", id, generation, began_ns, stable, [[topic,
+partition, committed or -1], ...], [[topic, partition], ...], error] where its group stands, or why nobody said it of
+those; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads these from now on; ["giving",
+id, generation, [[topic, partition, position], ...]] it is to give these up, then ["gave", ...] alike: it has; ["lost",
+id, generation, [[topic, partition, position], ...]]; ["p", id, generation] its poll is over. Without them: ["kept", now,
+status, error, [[topic, partition, error], ...]] a commit ended, `now` where it was one that a callback had asked for;
+["out", error] its membership is over for good; ["left"] it has closed its consumer.
 """
 
 from __future__ import annotations

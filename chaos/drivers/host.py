@@ -14,6 +14,7 @@ import trio
 
 from chaos.drivers.frames import frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from chaos.drivers.members.host import LibraryMember
 from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
 from chaos.drivers.transactors.host import LibraryTransactor
@@ -23,9 +24,10 @@ from chaos.toolchain.extras import install
 from chaos.toolchain.places import is_checkout
 from chaos.typed import typed
 from workloads.client.cluster import Place
+from workloads.client.groups.membership import CLASSIC
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
-from workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
+from workloads.libraries import Assigned, Hearing, MemberTask, Read, Sought, TransactorTask, Troubled
 from workloads.needs import Needs
 
 
@@ -257,9 +259,34 @@ class LibraryDriver:
         await nursery.start(made.run)
         return made
 
+    async def member(
+        self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
+    ) -> LibraryMember:
+        """As `Driver.member`."""
+        order = self._order(role="member", isolation=task.isolation, **of_member(task))
+        limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
+        made = LibraryMember(Process(order, self._log), hearing, limit_s, flush)
+        await nursery.start(made.run)
+        return made
+
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:
         """As `Driver.reader`."""
         order = self._order(role="reader", places=list(places), isolation=isolation)
         made = LibraryReader(Process(order, self._log))
         await nursery.start(made.run)
         return made
+
+
+def of_member(task: MemberTask) -> dict[str, Any]:
+    """The part of an order that a member's settings make."""
+    member = task.settings
+    return {
+        "group": member.group,
+        "topics": list(member.topics),
+        "group_protocol": member.protocol,
+        "assignor": member.assignors[0] if member.protocol == CLASSIC else member.server_assignor,
+        "instance": member.instance,
+        "session_timeout_ms": member.session_timeout_ms,
+        "heartbeat_interval_ms": member.heartbeat_interval_ms,
+        "max_poll_interval_ms": member.max_poll_interval_ms,
+    }

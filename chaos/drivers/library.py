@@ -19,7 +19,7 @@ class Order(NamedTuple):
 
     library: str
     role: str
-    """producer, reader or transactor."""
+    """producer, reader, transactor or member."""
     bootstrap: str
     acks: int = -1
     idempotence: bool = True
@@ -37,6 +37,16 @@ class Order(NamedTuple):
     """Where a transactor's polls begin: start, middle or end."""
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
+    group: str = ""
+    """Of a member, as all that follows."""
+    topics: Sequence[str] = ()
+    group_protocol: str = "classic"
+    assignor: str = "range"
+    """Of the members in a classic group, of the coordinator in a consumer group."""
+    instance: str = ""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
 
 
 class Producing(Protocol):

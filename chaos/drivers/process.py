@@ -138,6 +138,12 @@ class Piped:
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
+    def hold(self, *, still: bool) -> None:
+        """All processes of its group stand still, or go on."""
+        if self._popen.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGSTOP if still else signal.SIGCONT)
+
     def environment(self) -> dict[str, str]:
         """Of the process."""
         return dict(os.environ)

@@ -190,6 +190,10 @@ class ProgramDriver:
         """As `Driver.transactor`: no workload with a program has transactions."""
         raise AssertionError("no workload asks this of a program")
 
+    async def member(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
+        """As `Driver.member`: no workload with a program has groups."""
+        raise AssertionError("no workload asks this of a program")
+
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """As `Driver.reader`."""
         assigned = [{"topic": topic, "partition": index} for topic, index in places]

@@ -32,7 +32,7 @@ START_S = 30.0
 ASK_S = 5.0
 
 
-class _Loop:
+class Loop:
     """An event loop that runs until the process ends."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Sending:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._io = _Loop()
+        self._io = Loop()
         self._unanswered = 0
 
     def serve(self, producer: AIOKafkaProducer) -> None:
@@ -139,7 +139,7 @@ class _Producer(Sending):
 
 class _Consumer:
     def __init__(self, order: Order) -> None:
-        self._io = _Loop()
+        self._io = Loop()
         self._io.run(self._start(order), START_S)
 
     async def _start(self, order: Order) -> None:

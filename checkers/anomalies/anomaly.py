@@ -56,6 +56,7 @@ class Need(StrEnum):
     COMMITTED_FINAL_READS = "final reads at read_committed"
     READS_INSIDE = "records that polls at read_committed returned inside transactions"
     MEMBERS = "members of groups that owned partitions"
+    PROOFS = "requests that a coordinator accepted as a member's: of libraries only commits are known"
     COMMITS = "committed positions"
     POSITIONS = "committed positions that coordinators reported"
     OUTPUTS = "records that members of groups made of those that they had read"

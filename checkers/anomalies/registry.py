@@ -112,6 +112,7 @@ def not_run(
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)
+    own_members = any("group" in each.settings and each.role != "final" and each.client == OWN for each in load)
 
     def done(*operations: str) -> bool:
         return any(outcomes.get(f, {}).get("ok", 0) for f in operations)
@@ -132,6 +133,7 @@ def not_run(
         Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
         Need.READS_INSIDE: read_inside > 0,
         Need.MEMBERS: done("poll", "commit", "fetch_offsets") and any("group" in each.settings for each in processes),
+        Need.PROOFS: done("commit") or own_members,
         Need.COMMITS: done("commit"),
         Need.POSITIONS: done("fetch_offsets"),
         Need.OUTPUTS: done("send") and any(each.role == "producer" and "group" in each.settings for each in processes),

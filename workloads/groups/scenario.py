@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
@@ -22,6 +22,7 @@ from workloads.group_brokers import (
 from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
+from workloads.library_abilities import OURS, default_assignor, not_as_member, speaks_both
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -103,12 +104,28 @@ class GroupsLoad(Scenario):
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""
         found = super().contradictions()
-        if self.client != "squall":
-            found.append(f"client {self.client}: members of groups are our own clients: client = squall")
+        found += self._not_of_libraries()
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
         if not self.conversions and getattr(self, other) != type(self).model_fields[other].default:
             found.append(f"{other} {getattr(self, other)}: {self.group_protocol} members ask for none")
         return found
+
+    def _not_of_libraries(self) -> list[str]:
+        """What the library that plays the members cannot do."""
+        found = not_as_member(
+            self.client, self.group_protocol, self.assignor, self.session_timeout_ms, self.max_poll_interval_ms
+        )
+        if self.conversions and not speaks_both(self.client):
+            found.append(f"conversions {self.conversions}: {self.client} speaks the classic protocol of groups only")
+        if self.client != OURS and self.auto_commit:
+            found.append(f"auto_commit: {self.client} does not say when it begins to commit by itself")
+        return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _assigned(cls, given: Any) -> Any:
+        """A library that lacks the default assignor has another default."""
+        return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

@@ -14,6 +14,7 @@ from broker.env import Env
 from workloads.group_progress import Agenda, Progress
 from workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
 from workloads.groups.recess import Recess, delete_group
+from workloads.library_subscriber import LibrarySubscriber
 from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
@@ -82,19 +83,23 @@ class Seat:
             subscriber.crashed()
             await self._handle.may_follow(self._end)
 
-    def _subscriber(self, settings: SubscriberSettings) -> Subscriber:
+    def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
         around, zone = self._around, self._around.zone(self._number)
         settings = replace(settings, member=replace(settings.member, protocol=self._recess.protocol))
+        if zone.driver is not None:
+            return LibrarySubscriber(
+                self._env, zone, zone.driver, around.recorder, around.counters, settings, self._progress.moved
+            )
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
 
-    async def _within(self, subscriber: Subscriber, do: Callable[[], Awaitable[None]]) -> None:
+    async def _within(self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""
         async with trio.open_nursery() as nursery:
             await nursery.start(subscriber.run)
             await do()
             nursery.cancel_scope.cancel()
 
-    async def _live(self, subscriber: Subscriber, twins: trio.Nursery) -> None:
+    async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> None:
         """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
         stays, born = True, self._recess.number
         async with trio.open_nursery() as nursery:
@@ -115,7 +120,7 @@ class Seat:
                 await self._env.sleep(self._pause_s)
             nursery.cancel_scope.cancel()
         if subscriber.out:
-            subscriber.member.hear()
+            subscriber.hear()
         elif self._end.is_set() and stays:
             with self._env.timeout(LAST_LIMIT_S):
                 await subscriber.commit(ON_CLOSE)
@@ -125,13 +130,13 @@ class Seat:
         await self._end.wait()
         scope.cancel()
 
-    async def _act(self, act: Act, subscriber: Subscriber, twins: trio.Nursery) -> bool:
+    async def _act(self, act: Act, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
         """Do what is due. Whether the process lives on."""
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
-            subscriber.member.halt(still=act.do == HALT)
+            subscriber.halt(still=act.do == HALT)
             await self._rest(for_s)
-            subscriber.member.halt(still=False)
+            subscriber.halt(still=False)
         elif act.do == TWIN:
             twins.start_soon(self._twin, for_s)
         elif act.do in OF_ALL:
@@ -145,7 +150,7 @@ class Seat:
             return False
         return True
 
-    async def _go(self, subscriber: Subscriber, for_s: float) -> bool:
+    async def _go(self, subscriber: Subscriber | LibrarySubscriber, for_s: float) -> bool:
         """In good order, and not to come again before so long. False: the process does not live on."""
         with self._env.timeout(LAST_LIMIT_S):
             await subscriber.leave()
@@ -181,7 +186,7 @@ class Seat:
                 nursery.start_soon(self._cancel_at_end, scope)
                 await self._within(subscriber, live)
                 nursery.cancel_scope.cancel()
-        subscriber.member.hear()
+        subscriber.hear()
         subscriber.crashed()
 
     async def _rest(self, for_s: float) -> None:

@@ -13,7 +13,7 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for, not_run
-from checkers.history.group_tables import GroupCommit
+from checkers.history.group_tables import GroupCommit, Hold
 from checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
@@ -105,9 +105,16 @@ def _without_positions(history: History) -> None:
 
 
 TAKEN_OUT[Need.MEMBERS] = lambda history: history.holds.truncate(0)
+TAKEN_OUT[Need.PROOFS] = lambda history: _without_proofs(history)
 TAKEN_OUT[Need.COMMITS] = lambda history: history.commits.truncate(0)
 TAKEN_OUT[Need.POSITIONS] = _without_positions
 TAKEN_OUT[Need.OUTPUTS] = lambda history: history.outputs.truncate(0)
+
+
+def _without_proofs(history: History) -> None:
+    holds, history.holds = history.holds, Table(Hold)
+    for each in holds.rows():
+        history.holds.append(each._replace(proved=-1))
 
 
 def _without_transactions(history: History) -> None:
@@ -210,6 +217,17 @@ def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harn
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
     others = (PRODUCER, replace(READER, client="confluent"), FINAL)
     assert {*FOUND} - listed(SENT_AND_READ, processes=others) == {"thrown-back"}
+
+
+def test_members_of_libraries_that_committed_nothing_prove_no_two_owners() -> None:
+    """Nobody tells of their heartbeats. An own client that only asks where the group stands is no member."""
+    library = replace(PRODUCER, client="aiokafka")
+    asks = replace(FINAL, settings={**FINAL.settings, "group": "g"})
+    silent = {**SENT_AND_READ, "commit": {"info": 3}}
+    of_commits = {"eos-loss", "uncommitted-offset"}
+    assert {*FOUND} - listed(silent, processes=(library, READER, asks)) == {"dual-ownership", *of_commits}
+    assert {*FOUND} - listed(silent) == of_commits
+    assert {*FOUND} - listed(SENT_AND_READ, processes=(library, READER, asks)) == set()
 
 
 def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() -> None:

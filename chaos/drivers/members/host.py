@@ -1,0 +1,170 @@
+"""The harness's end of a library that is a member of a group (`workloads.libraries.Grouped`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import trio
+
+from chaos.drivers.frames import frame
+from chaos.drivers.messages import heard
+from chaos.drivers.process import CLIENT_ENDED, Process
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
+from workloads.client.outcomes import Status
+from workloads.group_notes import Identity
+from workloads.libraries import Assembled, Began, GaveUp, Hearing, Known, Lost, Out, Read, Stood
+
+LEAST_S = 30.0
+"""A library that has not answered for longer than this and its time-outs has hung, and is ended."""
+
+
+class LibraryMember:
+    """One process of a library's. `hearing` is told what its callbacks tell, in their order."""
+
+    def __init__(self, process: Process, hearing: Hearing, limit_s: float, flush: Callable[[], None]) -> None:
+        self._process, self._hearing, self._flush = process, hearing, flush
+        self._limit_s = LEAST_S + limit_s
+        self.ended = False
+        self._busy = ""
+        """What it was asked for and has not answered."""
+        self._read: list[Read] = []
+        self._end = CommitEnd(Status.OK)
+        self._lines: list[bytes] = []
+        self._something, self._changed = trio.Event(), trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until its process has ended. A cancelled one is killed at once."""
+        try:
+            await self._process.up()
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                while (message := await self._process.next()) is not None:
+                    self._heard(message)
+                    self._flush()
+                    self._tell()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.ended = True
+            self._process.kill()
+            self._tell()
+            await self._process.end()
+
+    def _heard(self, message: list[Any]) -> None:
+        match message:
+            case ["giving", str(id_), int(generation), list(at)]:
+                offsets = self._hearing.giving(Identity(id_, generation), _at(at))
+                # The commit that it may make of this is on file before a byte of it can be sent.
+                self._flush()
+                self._say(["now", [[*place, position] for place, position in offsets.items()]])
+            case ["kept", now, int(status), str(error), list(errors)]:
+                why = {(topic, index): each for topic, index, each in errors}
+                end = CommitEnd(Status(status), error, why, unanswered=-1)
+                if now:
+                    self._hearing.kept(end)
+                else:
+                    self._end, self._busy = end, ""
+            case ["p", str(id_), int(generation)]:
+                self._hearing.heard(Known(Identity(id_, generation)))
+                self._busy = ""
+            case ["left"]:
+                self._busy = ""
+            case ["r", *_]:
+                read = heard(message)
+                assert isinstance(read, Read), message
+                self._read.append(read)
+                self._hearing.heard(read)
+            case _:
+                self._hearing.heard(told(message))
+
+    async def _write(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something = trio.Event()
+            lines, self._lines = self._lines, []
+            await self._process.tell(b"".join(lines))
+
+    # ---------------------------------------------------------------------------------------------- of Grouped
+
+    async def poll(self) -> list[Read]:
+        """As `Grouped.poll`."""
+        await self._answered()
+        self._read = []
+        await self._ask(["poll"])
+        return self._read
+
+    async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
+        """As `Grouped.commit`."""
+        await self._answered()
+        self._end = CommitEnd(Status.INFO, CLIENT_ENDED, unanswered=-1)
+        self._flush()
+        await self._ask(["offsets", *who, [[*place, position] for place, position in offsets.items()]])
+        return self._end
+
+    async def rewind(self) -> None:
+        """As `Grouped.rewind`."""
+        await self._answered()
+        self._say(["rewind"])
+
+    async def leave(self) -> None:
+        """As `Grouped.leave`."""
+        await self._answered()
+        await self._ask(["leave"])
+
+    def halt(self, *, still: bool) -> None:
+        """As `Grouped.halt`."""
+        self._process.hold(still=still)
+
+    def kill(self) -> None:
+        """As `Grouped.kill`."""
+        self._process.kill()
+
+    # ------------------------------------------------------------------------------------------------------ parts
+
+    async def _ask(self, message: list[Any]) -> None:
+        self._busy = str(message[0])
+        self._say(message)
+        await self._answered()
+
+    async def _answered(self) -> None:
+        with trio.move_on_after(self._limit_s) as scope:
+            while self._busy and not self.ended:
+                await self._changed.wait()
+        if scope.cancelled_caught:
+            self._process.kill()
+            self.ended = True
+
+    def _say(self, message: list[Any]) -> None:
+        self._lines.append(frame(message))
+        self._something.set()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+
+def told(message: list[Any]) -> Any:
+    """What a library's callback told, as the workload takes it."""
+    match message:
+        case ["joined", str(id_), int(generation), list(places)]:
+            return Assembled(Identity(id_, generation), [(topic, index) for topic, index in places])
+        case ["stood", str(id_), int(generation), int(began_ns), stable, list(offsets), list(asked), str(error)]:
+            places = [(topic, index) for topic, index in asked]
+            return Stood(Identity(id_, generation), began_ns, bool(stable), places, _at(offsets), error)
+        case ["began", str(id_), int(generation), list(rows)]:
+            at = {(topic, index): position for topic, index, position, _ in rows}
+            reset = [(topic, index) for topic, index, _, committed in rows if not committed]
+            return Began(Identity(id_, generation), at, reset)
+        case ["gave", str(id_), int(generation), list(at)]:
+            return GaveUp(Identity(id_, generation), _at(at))
+        case ["lost", str(id_), int(generation), list(at)]:
+            return Lost(Identity(id_, generation), _at(at))
+        case ["out", str(why)]:
+            return Out(why)
+    return heard(message)
+
+
+def _at(rows: list[Any]) -> dict[Place, int]:
+    return {(topic, index): position for topic, index, position in rows}

@@ -1,0 +1,200 @@
+"""aiokafka as a member of a classic group. Its callbacks come in its event loop, beside polls and commits.
+
+It has no callback for what is lost, and none before it closes: the one is told by its generation, the other is done
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import (
+    IllegalOperation,
+    IllegalStateError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
+
+from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
+from chaos.drivers.with_aiokafka import ASK_S, START_S, Loop, version
+
+__all__ = ["member", "version"]
+
+ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+COMMIT_S = 3.0
+PAUSE_S = 0.01
+OVER = {InvalidSessionTimeoutError: "INVALID_SESSION_TIMEOUT"}
+"""Errors that end a membership. It has none for a fenced instance id: it joins anew, and fences the other one."""
+LOCAL = (IllegalStateError, IllegalOperation)
+"""Errors of commits for which it has sent nothing."""
+
+
+class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
+    stable = False
+
+    def __init__(self, order: Order, hearing: Hearing) -> None:
+        self._hearing = hearing
+        self._io = Loop()
+        self._io.run(self._start(order), START_S)
+
+    async def _start(self, order: Order) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=order.bootstrap,
+            group_id=order.group,
+            group_instance_id=order.instance or None,
+            partition_assignment_strategy=[ASSIGNORS[order.assignor]],
+            session_timeout_ms=order.session_timeout_ms,
+            heartbeat_interval_ms=order.heartbeat_interval_ms,
+            max_poll_interval_ms=order.max_poll_interval_ms,
+            rebalance_timeout_ms=order.max_poll_interval_ms,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            fetch_max_wait_ms=100,
+            request_timeout_ms=max(order.request_timeout_ms, 1000),
+        )
+        await self._consumer.start()
+        self._consumer.subscribe(list(order.topics), listener=self)
+
+    # ------------------------------------------------------------------------------------------------- callbacks
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Nothing is read before its position is known."""
+        if assigned:
+            self._consumer.pause(*assigned)
+        self._hearing.joined(_places(assigned), _places(assigned))
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """It gives everything up. Who is of no generation by then has lost it: a commit would be nobody's."""
+        places, kept = _places(revoked), None
+        if self.who().generation < 0:
+            self._hearing.lost(places)
+            return
+        if offsets := await asyncio.get_running_loop().run_in_executor(None, self._hearing.giving, places):
+            kept = await self._commit(offsets)
+        self._hearing.gave(places, kept)
+
+    # ------------------------------------------------------------------------------------------------ of Grouped
+
+    def who(self) -> Who:
+        """As `Grouped.who`. Only its coordinator's part knows."""
+        coordinator = self._consumer._coordinator
+        return Who(coordinator.member_id, coordinator.generation)
+
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
+        """As `Grouped.poll`. What it brought is told before anything else can come in this loop. While a generation
+        begins, it is not asked for records: it would wait for the end of that, whatever time it has.
+        """
+
+        async def one() -> None:
+            loop = asyncio.get_running_loop()
+            until = loop.time() + within_s
+            while loop.time() < until:
+                if not self._consumer._subscription.reassignment_in_progress:
+                    fetched = await self._consumer.getmany(timeout_ms=0, max_records=500)
+                    if fetched:
+                        self._hearing.tell(_read(fetched))
+                        return
+                await asyncio.sleep(PAUSE_S)
+
+        try:
+            self._io.run(one(), within_s + 60)
+        except OffsetOutOfRangeError as gone:
+            raise Impossible(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
+        except tuple(OVER) as over:
+            raise Fatal(OVER[type(over)]) from None
+        return []
+
+    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """As `Grouped.standing`."""
+
+        async def all_of_them() -> dict[Place, int]:
+            found = {}
+            for place in places:
+                told = await self._consumer.committed(TopicPartition(*place))
+                found[place] = -1 if told is None else told
+            return found
+
+        return self._io.run(all_of_them(), FETCH_S)
+
+    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+        """As `Grouped.bounds`."""
+        wanted = [TopicPartition(*place) for place in places]
+        try:
+            low = self._io.run(self._consumer.beginning_offsets(wanted), ASK_S)
+            high = self._io.run(self._consumer.end_offsets(wanted), ASK_S)
+        except (KafkaError, TimeoutError):
+            return {}
+        return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
+
+    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+        """As `Grouped.begin`."""
+
+        async def all_of_them() -> list[Place]:
+            own = self._consumer.assignment()
+            begun = [place for place in at if TopicPartition(*place) in own]
+            for place in begun:
+                self._consumer.seek(TopicPartition(*place), at[place])
+                self._consumer.resume(TopicPartition(*place))
+            return begun
+
+        return self._io.run(all_of_them(), ASK_S)
+
+    def hold(self, places: Collection[Place]) -> None:
+        """As `Grouped.hold`."""
+
+        async def all_of_them() -> None:
+            own = self._consumer.assignment()
+            self._consumer.pause(*(TopicPartition(*place) for place in places if TopicPartition(*place) in own))
+
+        self._io.run(all_of_them(), ASK_S)
+
+    def commit(self, offsets: Mapping[Place, int]) -> Kept:
+        """As `Grouped.commit`."""
+        return self._io.run(self._commit(offsets), COMMIT_S + ASK_S)
+
+    async def _commit(self, offsets: Mapping[Place, int]) -> Kept:
+        """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
+        wanted = {TopicPartition(*place): position for place, position in offsets.items()}
+        try:
+            await asyncio.wait_for(self._consumer.commit(wanted), COMMIT_S)
+        except TimeoutError:
+            return Kept(INFO, "TIMED_OUT")
+        except KafkaError as error:
+            return Kept(FAIL if isinstance(error, LOCAL) else INFO, type(error).__name__)
+        return Kept(OK)
+
+    def identity(self) -> Any:
+        """As `Grouped.identity`: the group's name is all that it takes."""
+        return self._consumer._group_id
+
+    def close(self) -> None:
+        """As `Grouped.close`."""
+
+        async def all_of_it() -> None:
+            await self.on_partitions_revoked(self._consumer.assignment())
+            await self._consumer.stop()
+
+        self._io.run(all_of_it(), START_S)
+
+
+def _read(fetched: Mapping[TopicPartition, Sequence[Any]]) -> list[ReadRecord]:
+    return [
+        ReadRecord((each.topic, each.partition), got.offset, got.key, got.value, got.headers)
+        for each, records in fetched.items()
+        for got in records
+    ]
+
+
+def _places(found: Collection[TopicPartition]) -> list[Place]:
+    return [(each.topic, each.partition) for each in found]
+
+
+member = _Member

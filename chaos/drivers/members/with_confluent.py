@@ -1,0 +1,217 @@
+"""confluent-kafka (librdkafka) as a member of a group, of either protocol. Its callbacks come inside of polls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from struct import error as Malformed
+from struct import unpack_from
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from chaos.drivers.members.contract import CONSUMER, FETCH_S, Fatal, Hearing, Kept, Who
+from chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, version
+
+__all__ = ["member", "version"]
+
+UNSENT = frozenset({KafkaError._STATE, KafkaError._INVALID_ARG, KafkaError._NO_OFFSET, KafkaError._UNKNOWN_GROUP})
+"""librdkafka refuses the commit, and has sent nothing for it."""
+METADATA = b"CGMDv2:"
+"""How a member's metadata begins, as bytes; generation, group and member follow."""
+FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.INVALID_SESSION_TIMEOUT)
+"""Errors that end a membership, and whose names the harness knows."""
+
+
+class _Member:
+    stable = True
+
+    def __init__(self, order: Order, hearing: Hearing) -> None:
+        self._hearing = hearing
+        self._errors: deque[tuple[Place, Any]] = deque()
+        self._polled: list[ReadRecord] = []
+        self._owned: set[Place] = set()
+        self._read: dict[Place, int] = {}
+        """What librdkafka was given to read, and where that stands."""
+        self._consumer = Consumer(configuration(order))
+        self._cooperative = order.group_protocol == CONSUMER or order.assignor.startswith("cooperative")
+        self._consumer.subscribe(
+            list(order.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
+
+    # ------------------------------------------------------------------------------------------------- callbacks
+
+    def _assigned(self, _: Any, added: list[TopicPartition]) -> None:
+        """Nothing is read before its position is known: until then librdkafka is not given the partition."""
+        self._owned |= set(_places(added))
+        (self._consumer.incremental_assign if self._cooperative else self._consumer.assign)([])
+        self._hearing.joined(_places(added), self._owned)
+
+    def _revoked(self, _: Any, places: list[TopicPartition]) -> None:
+        self._flush()
+        offsets = self._hearing.giving(_places(places))
+        kept = self.commit(offsets) if offsets else None
+        self._unassign(places)
+        self._hearing.gave(_places(places), kept)
+
+    def _lost(self, _: Any, places: list[TopicPartition]) -> None:
+        self._flush()
+        self._unassign(places)
+        self._hearing.lost(_places(places))
+
+    def _unassign(self, places: list[TopicPartition]) -> None:
+        gone = set(_places(places))
+        if self._cooperative:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in gone & self._read.keys()])
+        else:
+            self._consumer.unassign()
+        self._owned -= gone
+        self._read = {place: position for place, position in self._read.items() if place not in gone}
+
+    def _flush(self) -> None:
+        """What this poll has brought before a callback came."""
+        if self._polled:
+            polled, self._polled = self._polled, []
+            self._hearing.tell(polled)
+
+    # ------------------------------------------------------------------------------------------------ of Grouped
+
+    def who(self) -> Who:
+        """As `Grouped.who`."""
+        return who_of(self.identity())
+
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
+        """As `Grouped.poll`. One record at a time: what a batch holds back, a callback could not tell of."""
+        if self._errors:
+            place, error = self._errors.popleft()
+            raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
+        message = self._consumer.poll(within_s)
+        while message is not None:
+            place, error = (message.topic(), message.partition()), message.error()
+            if error is None:
+                self._read[place] = message.offset() + 1
+                self._polled.append(
+                    ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or ())
+                )
+            elif error.fatal():
+                raise Fatal(self._fatal(error))
+            else:
+                self._errors.append((place, error))
+            message = self._consumer.poll(0) if len(self._polled) < BATCH else None
+        polled, self._polled = self._polled, []
+        return polled
+
+    def _fatal(self, error: Any) -> str:
+        """The name of the error that ended it: librdkafka tells its code in words only."""
+        words = str(error.str())
+        return next((KafkaError(code).name() for code in FATAL if KafkaError(code).str() in words), words)
+
+    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """As `Grouped.standing`."""
+        told = self._consumer.committed([TopicPartition(*place) for place in places], FETCH_S)
+        for each in told:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return {(each.topic, each.partition): max(each.offset, -1) for each in told}
+
+    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+        """As `Grouped.bounds`."""
+        found = {}
+        for place in places:
+            try:
+                found[place] = self._consumer.get_watermark_offsets(TopicPartition(*place), BOUNDS_S)
+            except KafkaException:
+                continue
+        return found
+
+    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+        """As `Grouped.begin`."""
+        fresh = {place: position for place, position in at.items() if place in self._owned - self._read.keys()}
+        begun = set(fresh)
+        for place, position in at.items():
+            there = TopicPartition(*place, position)
+            try:
+                if place in self._read:
+                    self._consumer.seek(there)
+                    self._consumer.resume([there])
+                    self._read[place] = position
+                    begun.add(place)
+            except KafkaException:
+                continue
+        self._read |= fresh
+        if fresh and self._cooperative:
+            self._consumer.incremental_assign([TopicPartition(*place, at_) for place, at_ in fresh.items()])
+        elif fresh:
+            self._consumer.assign([TopicPartition(*place, at_) for place, at_ in self._read.items()])
+        return begun
+
+    def hold(self, places: Collection[Place]) -> None:
+        """As `Grouped.hold`."""
+        self._consumer.pause([TopicPartition(*place) for place in places])
+
+    def commit(self, offsets: Mapping[Place, int]) -> Kept:
+        """As `Grouped.commit`. Of an error that a broker gave nobody knows whether it answered the first request."""
+        wanted = [TopicPartition(*place, position) for place, position in offsets.items()]
+        try:
+            told = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as raised:
+            error = raised.args[0]
+            return Kept(FAIL if error.code() in UNSENT else INFO, error.name())
+        errors = {(each.topic, each.partition): each.error.name() for each in told if each.error is not None}
+        if not errors:
+            return Kept(OK)
+        # Where some were committed, the rest is in doubt, as above: no error of a partition says more.
+        return Kept(INFO, next(iter(errors.values())))
+
+    def identity(self) -> Any:
+        """As `Grouped.identity`."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """As `Grouped.close`."""
+        self._consumer.close()
+
+
+def configuration(order: Order) -> dict[str, Any]:
+    """Of the consumer. In a consumer group brokers decide about sessions and heartbeats."""
+    if order.group_protocol == CONSUMER:
+        of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}
+    else:
+        of_protocol = {
+            "partition.assignment.strategy": order.assignor,
+            "session.timeout.ms": order.session_timeout_ms,
+            "heartbeat.interval.ms": order.heartbeat_interval_ms,
+        }
+    return {
+        "bootstrap.servers": order.bootstrap,
+        "group.id": order.group,
+        "max.poll.interval.ms": order.max_poll_interval_ms,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "isolation.level": ("read_uncommitted", "read_committed")[order.isolation],
+        "socket.timeout.ms": max(order.request_timeout_ms, 1000),
+        "fetch.wait.max.ms": 100,
+        **({"group.instance.id": order.instance} if order.instance else {}),
+        **of_protocol,
+        **RECONNECT,
+    }
+
+
+def who_of(metadata: bytes) -> Who:
+    """Of a member's metadata. ValueError where this version of the library writes another form."""
+    if not metadata.startswith(METADATA):
+        raise ValueError(f"metadata of a member that begins with {metadata[:8]!r}")
+    try:
+        (generation,) = unpack_from("=i", metadata, len(METADATA))
+    except Malformed:
+        raise ValueError(f"metadata of a member that is {metadata!r}") from None
+    _, member_id, *_ = metadata[len(METADATA) + 4 :].split(b"\0")
+    return Who(member_id.decode(), generation)
+
+
+def _places(found: Collection[TopicPartition]) -> list[Place]:
+    return [(each.topic, each.partition) for each in found]
+
+
+member = _Member

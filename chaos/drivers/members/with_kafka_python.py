@@ -1,0 +1,166 @@
+"""kafka-python as a member of a classic group. Its callbacks come on a thread of its own, inside of polls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import (
+    FencedInstanceIdError,
+    IllegalStateError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
+from kafka.structs import OffsetAndMetadata
+
+from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
+from chaos.drivers.with_kafka_python import version
+
+__all__ = ["member", "version"]
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+COMMIT_S = 3.0
+OVER = {FencedInstanceIdError: "FENCED_INSTANCE_ID", InvalidSessionTimeoutError: "INVALID_SESSION_TIMEOUT"}
+"""Errors that end a membership."""
+
+
+class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    stable = False
+
+    def __init__(self, order: Order, hearing: Hearing) -> None:
+        self._hearing = hearing
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=order.bootstrap.split(","),
+            group_id=order.group,
+            group_instance_id=order.instance or None,
+            partition_assignment_strategy=[ASSIGNORS[order.assignor]],
+            session_timeout_ms=order.session_timeout_ms,
+            heartbeat_interval_ms=order.heartbeat_interval_ms,
+            max_poll_interval_ms=order.max_poll_interval_ms,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            fetch_max_wait_ms=100,
+            max_poll_records=500,
+            reconnect_backoff_max_ms=1000,
+            request_timeout_ms=max(order.request_timeout_ms, 1000),
+        )
+        self._consumer.subscribe(list(order.topics), listener=self)
+
+    # ------------------------------------------------------------------------------------------------- callbacks
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Nothing is read before its position is known. Eager members are told of all that they have."""
+        if assigned:
+            self._consumer.pause(*assigned)
+        self._hearing.joined(_places(assigned), _places(self._consumer.assignment()))
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """A blocking commit is refused in callbacks, and nothing public can be awaited: this is what both do."""
+        kept = None
+        if offsets := self._hearing.giving(_places(revoked)):
+            coordinator = self._consumer._coordinator
+            try:
+                await coordinator._commit_offsets_sync_async(_offsets(offsets), timeout_ms=COMMIT_S * 1000)
+                kept = Kept(OK)
+            except KafkaError as error:
+                kept = _weighed(error)
+        self._hearing.gave(_places(revoked), kept)
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """As `Hearing.lost`."""
+        self._hearing.lost(_places(lost))
+
+    # ------------------------------------------------------------------------------------------------ of Grouped
+
+    def who(self) -> Who:
+        """As `Grouped.who`."""
+        told = self._consumer.group_metadata()
+        return Who(told.member_id, told.generation_id)
+
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
+        """As `Grouped.poll`."""
+        try:
+            fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
+        except OffsetOutOfRangeError as gone:
+            raise Impossible(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
+        except tuple(OVER) as over:
+            raise Fatal(OVER[type(over)]) from None
+        return [
+            ReadRecord((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            for each, records in fetched.items()
+            for record in records
+        ]
+
+    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """As `Grouped.standing`."""
+        found = {}
+        for place in places:
+            told = self._consumer.committed(TopicPartition(*place), timeout_ms=int(FETCH_S * 1000))
+            found[place] = -1 if told is None else told
+        return found
+
+    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+        """As `Grouped.bounds`."""
+        wanted = [TopicPartition(*place) for place in places]
+        try:
+            low, high = self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
+        except KafkaError:
+            return {}
+        return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
+
+    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+        """As `Grouped.begin`."""
+        own = self._consumer.assignment()
+        begun = [place for place in at if TopicPartition(*place) in own]
+        for place in begun:
+            self._consumer.seek(TopicPartition(*place), at[place])
+            self._consumer.resume(TopicPartition(*place))
+        return begun
+
+    def hold(self, places: Collection[Place]) -> None:
+        """As `Grouped.hold`."""
+        self._consumer.pause(*(TopicPartition(*place) for place in places))
+
+    def commit(self, offsets: Mapping[Place, int]) -> Kept:
+        """As `Grouped.commit`."""
+        try:
+            self._consumer.commit(_offsets(offsets), timeout_ms=int(COMMIT_S * 1000))
+        except KafkaError as error:
+            return _weighed(error)
+        return Kept(OK)
+
+    def identity(self) -> Any:
+        """As `Grouped.identity`."""
+        return self._consumer.group_metadata()
+
+    def close(self) -> None:
+        """As `Grouped.close`."""
+        self._consumer.close()
+
+
+def _weighed(error: KafkaError) -> Kept:
+    """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
+    return Kept(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
+
+
+def _offsets(offsets: Mapping[Place, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {TopicPartition(*place): OffsetAndMetadata(position, "", -1) for place, position in offsets.items()}
+
+
+def _places(found: Collection[TopicPartition]) -> list[Place]:
+    return [(each.topic, each.partition) for each in found]
+
+
+member = _Member

@@ -1,0 +1,98 @@
+"""Real client libraries are members of the group of `groups` while its coordinator is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from broker.coordinators.partitions import partition_of
+from broker.real_env import RealEnv
+from chaos.drivers.host import LibraryDriver
+from checkers.anomalies.registry import find_all
+from checkers.history.group_tables import CRASHED, LOST, REVOKED
+from checkers.history.parser import parse
+from checkers.history.tables import OK
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.groups import GroupsLoad
+from workloads.groups.scenario import GROUP
+from workloads.libraries import Zone
+from workloads.recorder import Recorder
+from workloads.scenario import Surroundings
+
+if TYPE_CHECKING:
+    from tests.live.workloads.conftest import Brokers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LOG = "__consumer_offsets"
+
+
+def coordinator_of(bootstrap: str) -> int:
+    """The broker that leads the partition of the coordinator's log which has the group."""
+    from confluent_kafka.admin import AdminClient
+
+    partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(LOG, 20).topics[LOG].partitions
+    return int(partitions[partition_of(GROUP, len(partitions))].leader)
+
+
+@pytest.mark.parametrize(
+    ("client", "protocol"),
+    [("confluent", "classic"), ("confluent", "consumer"), ("kafka-python", "classic"), ("aiokafka", "classic")],
+)
+async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinator(
+    brokers: Brokers, tmp_path: Path, client: str, protocol: str
+) -> None:
+    """One of its members is killed as well; what that had goes to the others."""
+    scenario = GroupsLoad(client=client, group_protocol=protocol, rate=20, churn=0, session_timeout_ms=6_000,
+                          max_poll_interval_ms=10_000)  # fmt: skip
+    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
+    traffic = scenario.traffic()
+    controls = Controls(traffic.producers, traffic.readers)
+    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
+
+    async def until_read(more: int) -> None:
+        """By members, or by the reader beside them: all of it is read twice."""
+        goal = counters.read + more
+        with trio.fail_after(100):
+            while counters.read < goal:
+                await trio.sleep(0.05)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scenario.run, around)
+        await until_read(200)
+        coordinator = coordinator_of(bootstrap)
+        brokers.kill(coordinator)
+        await until_read(200)
+        controls.readers[1].crash(0)
+        brokers.start(coordinator)
+        await until_read(200)
+        controls.readers[1].replace(0)
+        await until_read(200)
+        stop.set()
+        await until_read(1)
+        around.readers.may_end.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    members = {each.proc for each in history.processes if "member" in each.settings}
+    assert {each.client for each in history.processes if each.proc in members} == {client}
+    holds = [hold for hold in history.holds.rows() if hold.proc in members]
+    assert {hold.part for hold in holds} == set(range(scenario.partitions))
+    assert all(hold.gen > 0 for hold in holds), "each library tells its generation"
+    assert {hold.how for hold in holds} >= {REVOKED, CRASHED}
+    assert {hold.how for hold in holds} <= {REVOKED, CRASHED, LOST}, "nothing is held to the end: all of them left"
+    assert any(hold.proved >= hold.t0 for hold in holds), "a commit proves whose it was"
+    commits = [commit for commit in history.commits.rows() if commit.proc in members and commit.st == OK]
+    assert {commit.part for commit in commits} == set(range(scenario.partitions))
+    assert [fetch for fetch in history.fetches.rows() if fetch.proc in members]
+    assert find_all(history) == []

@@ -1,0 +1,61 @@
+"""What client libraries can do as members of groups, each in the version that is pinned here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+OURS = "squall"
+CLASSIC, CONSUMER = "classic", "consumer"
+
+
+class Ability(NamedTuple):
+    """Of one library."""
+
+    assignors: tuple[str, ...]
+    """Of those that the workloads know, the best one first."""
+    consumer_groups: bool
+    """It speaks KIP-848."""
+    polls_within_sessions: bool
+    """It refuses a session that is longer than the time between two polls."""
+    fenced_offsets: bool
+    """It says in a transaction as which member it commits offsets (KIP-447), so that its group fences it."""
+
+
+ALL = ("cooperative-sticky", "range", "roundrobin")
+ABILITIES: Mapping[str, Ability] = {
+    "confluent": Ability(ALL, consumer_groups=True, polls_within_sessions=True, fenced_offsets=True),
+    "kafka-python": Ability(ALL, consumer_groups=False, polls_within_sessions=False, fenced_offsets=True),
+    "aiokafka": Ability(
+        ("range", "roundrobin"), consumer_groups=False, polls_within_sessions=False, fenced_offsets=False
+    ),
+}
+
+
+def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The assignor of a library's classic members, where the workload's default is none of its own."""
+    ability = ABILITIES.get(str(given.get("client", OURS)))
+    if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) != CLASSIC:
+        return {}
+    return {"assignor": ability.assignors[0]}
+
+
+def speaks_both(client: str) -> bool:
+    """Whether it has both protocols of groups."""
+    return client not in ABILITIES or ABILITIES[client].consumer_groups
+
+
+def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
+    """What this library cannot do, a sentence for each; empty for our own client."""
+    ability = ABILITIES.get(client)
+    if ability is None:
+        return []
+    found = []
+    if protocol != CLASSIC and not ability.consumer_groups:
+        found.append(f"group_protocol {protocol}: {client} speaks the classic protocol of groups only")
+    if protocol == CLASSIC and assignor not in ability.assignors:
+        found.append(f"assignor {assignor}: {client} has {' and '.join(ability.assignors)} only")
+    if ability.polls_within_sessions and protocol == CLASSIC and poll_ms < session_ms:
+        limits = f"max_poll_interval_ms {poll_ms} is below session_timeout_ms {session_ms}"
+        found.append(f"{limits}, which {client} refuses")
+    return found

@@ -1,0 +1,265 @@
+"""A library's consumer that is a member of a group, recorded: `workloads.subscriber.Subscriber`, of a process that is
+not ours.
+
+Its library joins, assigns and gives up; what its callbacks tell goes into the history in their order. It commits only
+what its polls have returned to us, and as the member that it was then. What a library does not tell is left out:
+heartbeats, and why it joins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import trio
+
+from broker.env import Env
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
+from workloads.client.outcomes import Status
+from workloads.counters import Counters
+from workloads.group_notes import Beat, GroupNotes, Identity
+from workloads.libraries import (
+    Assembled,
+    Began,
+    Driver,
+    GaveUp,
+    Grouped,
+    Known,
+    Lost,
+    MemberTask,
+    OfMember,
+    Out,
+    Read,
+    Sought,
+    Stood,
+    Zone,
+    record,
+)
+from workloads.recorder import Recorder
+from workloads.subscriber import MANUAL, ON_REVOCATION, Moved, SubscriberSettings, about_member
+
+GONE = "CLIENT_ENDED"
+CRASH = "crash"
+
+
+class LibrarySubscriber:
+    """One process. `run` keeps it; the application then calls `poll` until it is `out`."""
+
+    def __init__(
+        self,
+        env: Env,
+        zone: Zone,
+        driver: Driver,
+        recorder: Recorder,
+        counters: Counters,
+        settings: SubscriberSettings,
+        moved: Moved,
+    ) -> None:
+        self._env, self._zone, self._driver, self._settings, self._moved = env, zone, driver, settings, moved
+        self._recorder, self._counters = recorder, counters
+        self._grouped: Grouped | None = None
+        self._who = Identity()
+        """As its library last told."""
+        self._committed: dict[Place, int] = {}
+        self._wanted: dict[Place, int] = {}
+        self._op = -1
+        """The commit that a callback waits for, and what it is of."""
+        self._commit_at = env.mono() + settings.commit_every_ms / 1000
+        self._out = ""
+        self._over = False
+        self.positions: dict[Place, int] = {}
+        """Where it stands in what it reads."""
+        self.was_member = False
+
+    def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
+        """As `Subscriber.declare`."""
+        member, driver = self._settings.member, self._driver
+        told = {**about, **about_member(self._settings)}
+        self.process = (
+            self._recorder.process(role, driver.version, told, client=driver.client, zone=self._zone.name)
+            if process is None
+            else process
+        )
+        self.notes = GroupNotes(self._recorder, self.process, member.group, member.instance)
+        return self.process
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Its process, until cancelled: then it is killed, and what it still held is lost with it."""
+        settings = self._settings
+        task = MemberTask(settings.member, settings.consumer.isolation)
+        try:
+            async with trio.open_nursery() as nursery:
+                self._grouped = await self._driver.member(nursery, task, self, self._recorder.flush)
+                task_status.started()
+                await trio.Event().wait()
+        finally:
+            self.crashed()
+
+    @property
+    def out(self) -> str:
+        """As `Subscriber.out`."""
+        gone = self._grouped is not None and self._grouped.ended and not self._over
+        return self._out or (GONE if gone else "")
+
+    # --------------------------------------------------------------------------------------------- what it does
+
+    async def poll(self) -> Sequence[Read]:
+        """One poll of the library, in which it keeps up with its group. Commits are the application's own."""
+        return [] if self._grouped is None else await self._grouped.poll()
+
+    async def commit_if_due(self) -> None:
+        """As `Subscriber.commit_if_due`."""
+        if self._env.mono() >= self._commit_at:
+            await self.commit(MANUAL)
+
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+        """As `Subscriber.commit`."""
+        self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
+        offsets = self._uncommitted(self.positions if only is None else only)
+        if not offsets or not self._settings.commits:
+            return None
+        return await self.commit_these(offsets, why)
+
+    async def commit_these(self, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd | None:
+        """These, whatever its settings say. None where it is no member."""
+        who = self._who
+        if who.generation < 0 or self._grouped is None:
+            return None
+        op = self.notes.begin_commit(who, offsets, why)
+        end = CommitEnd(Status.INFO, GONE, unanswered=-1)
+        try:
+            end = await self._grouped.commit(who, offsets)
+        finally:
+            self._ended(op, offsets, end)
+        return end
+
+    async def rewind(self) -> None:
+        """As `Subscriber.rewind`."""
+        if self._grouped is not None:
+            self.positions.clear()
+            await self._grouped.rewind()
+
+    async def leave(self) -> None:
+        """Close its consumer: its callbacks commit and give up what it has."""
+        if self._grouped is not None and not self.out:
+            await self._grouped.leave()
+            self._over = True
+
+    def halt(self, *, still: bool) -> None:
+        """As `Subscriber.halt`: all threads of the process, those of the library as well."""
+        if self._grouped is not None:
+            self._grouped.halt(still=still)
+
+    def hear(self) -> None:
+        """As `Subscriber.hear`: whatever its library has told is told."""
+
+    def crashed(self) -> None:
+        """As `Subscriber.crashed`."""
+        if self._grouped is not None:
+            self._grouped.kill()
+        if self._op >= 0:
+            self._ended(self._op, self._wanted, CommitEnd(Status.INFO, GONE, unanswered=-1))
+            self._op = -1
+        if self.positions:
+            self.notes.lost(self._who, self.positions, Beat(), CRASH)
+            self.positions.clear()
+        self._over = True
+        self._recorder.flush()
+
+    # ---------------------------------------------------------------------------------- what its library tells it
+
+    def heard(self, said: OfMember) -> None:
+        """As `Hearing.heard`."""
+        if self._over:
+            return
+        match said:
+            case Known(who):
+                self._is(who)
+            case Assembled(who, owned):
+                self._is(who)
+                self.was_member = True
+                self.notes.joined(who, self._assignor, self._known(owned), leader=False)
+            case Stood(who, began_ns, stable, places, offsets, error):
+                self._is(who)
+                op = self.notes.begin_fetch(who, self._known(places), stable=stable, began_ns=began_ns)
+                self.notes.fetched(op, {place: offsets[place] for place in self._known(offsets)}, {}, error)
+            case Began(who, at, reset):
+                self._is(who)
+                self.positions |= at
+                self.notes.assigned(who, at, reset, sorted(self.positions))
+                for place, position in at.items():
+                    self._committed.pop(place, None)
+                    if place not in reset:
+                        self._committed[place] = position
+                self._moved(at)
+            case GaveUp(who, at):
+                self._forget(at)
+                self.notes.revoked(who, at, Beat())
+                self._is(who)
+            case Lost(who, at):
+                self._forget(at)
+                self.notes.lost(self._who, at, Beat(), "library")
+                self._is(who)
+            case Out(why):
+                self._out = why
+            case Read(_, _, parts):
+                record(said, self._recorder, self._counters, self.process)
+                moved = {each.place: each.position for each in parts if each.place in self.positions}
+                self.positions |= moved
+                if self._settings.commits:
+                    self._moved(moved)
+            case Sought(place, position, _):
+                record(said, self._recorder, self._counters, self.process)
+                self.positions[place] = position
+            case _:
+                record(said, self._recorder, self._counters, self.process)
+
+    def giving(self, who: Identity, at: Mapping[Place, int]) -> Mapping[Place, int]:
+        """As `Hearing.giving`."""
+        self._is(who)
+        offsets = self._uncommitted(at)
+        if self._over or not offsets or not self._settings.commits or who.generation < 0:
+            return {}
+        self._wanted, self._op = offsets, self.notes.begin_commit(who, offsets, ON_REVOCATION)
+        return offsets
+
+    def kept(self, end: CommitEnd) -> None:
+        """As `Hearing.kept`."""
+        if self._op >= 0:
+            self._ended(self._op, self._wanted, end)
+            self._op = -1
+
+    # ---------------------------------------------------------------------------------------------------- parts
+
+    @property
+    def who(self) -> Identity:
+        """As its library last told."""
+        return self._who
+
+    @property
+    def _assignor(self) -> str:
+        return str(about_member(self._settings)["assignor"])
+
+    def _is(self, who: Identity) -> None:
+        self._who = who
+
+    def _known(self, places: Collection[Place]) -> list[Place]:
+        return [place for place in places if place in self._recorder.partitions]
+
+    def _uncommitted(self, places: Collection[Place]) -> dict[Place, int]:
+        return {
+            place: self.positions[place]
+            for place in places
+            if place in self.positions and self._committed.get(place) != self.positions[place]
+        }
+
+    def _forget(self, places: Collection[Place]) -> None:
+        for place in places:
+            self.positions.pop(place, None)
+            self._committed.pop(place, None)
+
+    def _ended(self, op: int, offsets: Mapping[Place, int], end: CommitEnd) -> None:
+        self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
+        if end.status is Status.OK:
+            self._committed |= offsets
+        self._recorder.flush()
