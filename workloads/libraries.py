@@ -286,6 +286,30 @@ class MemberTask(NamedTuple):
     isolation: int
 
 
+class Composing(Transacting, Protocol):
+    """The producer of a process that is a member of a group, too. Without a transactional id it only sends."""
+
+    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
+        """Commit as this member in the transaction that is under way. FAIL where it is another one."""
+
+
+class InstanceTask(NamedTuple):
+    """What a process is to be that reads as a member of a group, and writes."""
+
+    settings: MemberSettings
+    isolation: int
+    transactional_id: str
+    """Empty: it has no transactions."""
+    timeout_ms: int
+
+
+class Instanced(NamedTuple):
+    """Such a process."""
+
+    member: Grouped
+    producer: Composing
+
+
 class Driver(Protocol):
     """One library."""
 
@@ -313,6 +337,11 @@ class Driver(Protocol):
         self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
     ) -> Grouped:
         """A fresh one, that has subscribed. `flush`: as of `producer`."""
+
+    async def instance(
+        self, nursery: trio.Nursery, task: InstanceTask, hearing: Hearing, flush: Callable[[], None]
+    ) -> Instanced:
+        """A fresh one, that has subscribed and is not initialised. `flush`: as of `producer`."""
 
 
 class Zone(NamedTuple):

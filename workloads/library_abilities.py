@@ -45,6 +45,19 @@ def speaks_both(client: str) -> bool:
     return client not in ABILITIES or ABILITIES[client].consumer_groups
 
 
+def assignor_of(client: str) -> str:
+    """The best one that its classic members have."""
+    return ABILITIES[client].assignors[0] if client in ABILITIES else ALL[0]
+
+
+def unfenced(client: str) -> list[str]:
+    """What this library cannot do as one of several instances that commit offsets in transactions."""
+    if client not in ABILITIES or ABILITIES[client].fenced_offsets:
+        return []
+    why = "in transactions it commits offsets as nobody's member, so its group fences no instance that lost partitions"
+    return [f"client {client}: {why}: instances = 1"]
+
+
 def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
     """What this library cannot do, a sentence for each; empty for our own client."""
     ability = ABILITIES.get(client)

@@ -8,7 +8,7 @@ heartbeats, and why it joins anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import trio
 
@@ -39,6 +39,7 @@ from workloads.recorder import Recorder
 from workloads.subscriber import MANUAL, ON_REVOCATION, Moved, SubscriberSettings, about_member
 
 GONE = "CLIENT_ENDED"
+Start = Callable[[trio.Nursery], Awaitable[Grouped]]
 CRASH = "crash"
 
 
@@ -54,12 +55,17 @@ class LibrarySubscriber:
         counters: Counters,
         settings: SubscriberSettings,
         moved: Moved,
+        start: Start | None = None,
     ) -> None:
+        """start: starts its process; None: one that is a member and nothing else."""
+        self._start = start or self._member
         self._env, self._zone, self._driver, self._settings, self._moved = env, zone, driver, settings, moved
         self._recorder, self._counters = recorder, counters
         self._grouped: Grouped | None = None
         self._who = Identity()
         """As its library last told."""
+        self._held: dict[Place, int] = {}
+        """Where it stood in what it holds, and goes back in."""
         self._committed: dict[Place, int] = {}
         self._wanted: dict[Place, int] = {}
         self._op = -1
@@ -85,15 +91,17 @@ class LibrarySubscriber:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Its process, until cancelled: then it is killed, and what it still held is lost with it."""
-        settings = self._settings
-        task = MemberTask(settings.member, settings.consumer.isolation)
         try:
             async with trio.open_nursery() as nursery:
-                self._grouped = await self._driver.member(nursery, task, self, self._recorder.flush)
+                self._grouped = await self._start(nursery)
                 task_status.started()
                 await trio.Event().wait()
         finally:
             self.crashed()
+
+    async def _member(self, nursery: trio.Nursery) -> Grouped:
+        task = MemberTask(self._settings.member, self._settings.consumer.isolation)
+        return await self._driver.member(nursery, task, self, self._recorder.flush)
 
     @property
     def out(self) -> str:
@@ -118,17 +126,15 @@ class LibrarySubscriber:
         offsets = self._uncommitted(self.positions if only is None else only)
         if not offsets or not self._settings.commits:
             return None
-        return await self.commit_these(offsets, why)
+        return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
-    async def commit_these(self, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd | None:
-        """These, whatever its settings say. None where it is no member."""
-        who = self._who
-        if who.generation < 0 or self._grouped is None:
-            return None
+    async def commit_as(self, who: Identity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd:
+        """These, as this member, whatever its settings say."""
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitEnd(Status.INFO, GONE, unanswered=-1)
         try:
-            end = await self._grouped.commit(who, offsets)
+            if self._grouped is not None:
+                end = await self._grouped.commit(who, offsets)
         finally:
             self._ended(op, offsets, end)
         return end
@@ -136,6 +142,7 @@ class LibrarySubscriber:
     async def rewind(self) -> None:
         """As `Subscriber.rewind`."""
         if self._grouped is not None:
+            self._held |= self.positions
             self.positions.clear()
             await self._grouped.rewind()
 
@@ -160,9 +167,10 @@ class LibrarySubscriber:
         if self._op >= 0:
             self._ended(self._op, self._wanted, CommitEnd(Status.INFO, GONE, unanswered=-1))
             self._op = -1
-        if self.positions:
-            self.notes.lost(self._who, self.positions, Beat(), CRASH)
+        if held := {**self._held, **self.positions}:
+            self.notes.lost(self._who, held, Beat(), CRASH)
             self.positions.clear()
+            self._held.clear()
         self._over = True
         self._recorder.flush()
 
@@ -186,8 +194,9 @@ class LibrarySubscriber:
             case Began(who, at, reset):
                 self._is(who)
                 self.positions |= at
-                self.notes.assigned(who, at, reset, sorted(self.positions))
+                self.notes.assigned(who, at, reset, sorted({**self._held, **self.positions}))
                 for place, position in at.items():
+                    self._held.pop(place, None)
                     self._committed.pop(place, None)
                     if place not in reset:
                         self._committed[place] = position
@@ -256,6 +265,7 @@ class LibrarySubscriber:
     def _forget(self, places: Collection[Place]) -> None:
         for place in places:
             self.positions.pop(place, None)
+            self._held.pop(place, None)
             self._committed.pop(place, None)
 
     def _ended(self, op: int, offsets: Mapping[Place, int], end: CommitEnd) -> None:

@@ -20,7 +20,8 @@ import msgspec
 from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.library import Library, Order, load
 from chaos.drivers.members import contract as members
-from chaos.drivers.members.member import Member
+from chaos.drivers.members.contract import Who
+from chaos.drivers.members.member import OTHER_MEMBER, Member
 from chaos.drivers.reading import Polls, Reader
 from chaos.drivers.transactors import outcomes as transactors
 from chaos.drivers.transactors.calls import Calls
@@ -70,6 +71,8 @@ def main() -> None:
     try:
         if order.role == "member":
             attend(members.load(order.library), order, out, inbox, answers)
+        elif order.role == "instance":
+            instance(Member(members.load(order.library), order, out, answers), order, out, inbox)
         elif order.role == "transactor":
             transact(transactors.load(order.library), Polls(lambda: load(order.library), order, out), order, out, inbox)
         elif order.role == "producer":
@@ -134,15 +137,58 @@ def attend(
     member = Member(library, order, out, answers)
     out.say("up", library.version)
     while (message := inbox.get())[0] != "f":
+        _of_member(member, message)
+
+
+def _of_member(member: Member, message: list[Any]) -> None:
+    """Have the member do this."""
+    match message:
+        case ["poll"]:
+            member.poll()
+        case ["offsets", member_id, generation, offsets]:
+            member.commit(member_id, generation, offsets)
+        case ["rewind"]:
+            member.rewind()
+        case ["leave"]:
+            member.leave()
+        case _:
+            raise AssertionError(f"nobody says this to a member: {message!r}")
+
+
+def instance(member: Member, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
+    """Be a member of a group and a producer, transactional if it has an id. It ends without a word."""
+    if order.transactional_id:
+        library = transactors.load(order.library)
+        transacting = library.transactor(order, out.answer)
+        producer, calls = transacting, Calls(transacting, out, order.delivery_timeout_ms / 1000)
+        pump = calls.pump
+    else:
+        producer = load(order.library).producer(order, out.answer)
+
+        def pump() -> None:
+            producer.pump()
+            out.tell()
+
+    out.say("up", order.library)
+    for message in _messages(inbox):
         match message:
-            case ["poll"]:
-                member.poll()
-            case ["offsets", member_id, generation, offsets]:
-                member.commit(member_id, generation, offsets)
-            case ["rewind"]:
-                member.rewind()
-            case ["leave"]:
-                member.leave()
+            case None:
+                pass
+            case ["s", *record]:
+                producer.send(*record)
+            case ["txn_offsets", member_id, generation, offsets]:
+                taken = member.identity_of(Who(member_id, generation))
+                if taken is None:
+                    calls.refuse(transactors.OFFSETS, OTHER_MEMBER)
+                else:
+                    at = {(topic, index): position for topic, index, position in offsets}
+                    transacting.offsets = at, taken
+                    calls.make(transactors.OFFSETS)
+            case [call] if call in transactors.CALLS:
+                calls.make(call)
+            case _:
+                _of_member(member, message)
+        pump()
 
 
 def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]:

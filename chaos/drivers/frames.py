@@ -15,9 +15,10 @@ generation, [[topic, partition], ...]] all that is its own; ["stood", id, genera
 partition, committed or -1], ...], [[topic, partition], ...], error] where its group stands, or why nobody said it of
 those; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads these from now on; ["giving",
 id, generation, [[topic, partition, position], ...]] it is to give these up, then ["gave", ...] alike: it has; ["lost",
-id, generation, [[topic, partition, position], ...]]; ["p", id, generation] its poll is over. Without them: ["kept", now,
-status, error, [[topic, partition, error], ...]] a commit ended, `now` where it was one that a callback had asked for;
-["out", error] its membership is over for good; ["left"] it has closed its consumer.
+id, generation, [[topic, partition, position], ...]]; ["p", id, generation] its poll is over. Without them: ["kept",
+now, status, error, [[topic, partition, error], ...]] a commit ended, `now` where a callback had asked for it; ["out",
+error] its membership is over for good; ["left"] it has closed its consumer. A transactor that is a member, too,
+takes ["txn_offsets", id, generation, [[topic, partition, position], ...]] commit these in the transaction.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
 from chaos.drivers.members.host import LibraryMember
 from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
-from chaos.drivers.transactors.host import LibraryTransactor
+from chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.real.processes.child import tail
 from chaos.toolchain.extras import install
@@ -27,7 +27,17 @@ from workloads.client.cluster import Place
 from workloads.client.groups.membership import CLASSIC
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
-from workloads.libraries import Assigned, Hearing, MemberTask, Read, Sought, TransactorTask, Troubled
+from workloads.libraries import (
+    Assigned,
+    Hearing,
+    Instanced,
+    InstanceTask,
+    MemberTask,
+    Read,
+    Sought,
+    TransactorTask,
+    Troubled,
+)
 from workloads.needs import Needs
 
 
@@ -268,6 +278,24 @@ class LibraryDriver:
         made = LibraryMember(Process(order, self._log), hearing, limit_s, flush)
         await nursery.start(made.run)
         return made
+
+    async def instance(
+        self, nursery: trio.Nursery, task: InstanceTask, hearing: Hearing, flush: Callable[[], None]
+    ) -> Instanced:
+        """As `Driver.instance`."""
+        order = self._order(
+            role="instance",
+            transactional_id=task.transactional_id,
+            transaction_timeout_ms=task.timeout_ms,
+            isolation=task.isolation,
+            **of_member(MemberTask(task.settings, task.isolation)),
+        )
+        process = Process(order, self._log)
+        made = LibraryInstance(process, order, flush)
+        limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
+        made.member = LibraryMember(process, hearing, limit_s, flush, made.say)
+        await nursery.start(made.run)
+        return Instanced(made.member, made)
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:
         """As `Driver.reader`."""

@@ -19,7 +19,7 @@ class Order(NamedTuple):
 
     library: str
     role: str
-    """producer, reader, transactor or member."""
+    """producer, reader, transactor, member, or instance: a member that is a producer as well."""
     bootstrap: str
     acks: int = -1
     idempotence: bool = True

@@ -194,6 +194,10 @@ class ProgramDriver:
         """As `Driver.member`: no workload with a program has groups."""
         raise AssertionError("no workload asks this of a program")
 
+    async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
+        """As `Driver.instance`: no workload with a program has groups."""
+        raise AssertionError("no workload asks this of a program")
+
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """As `Driver.reader`."""
         assigned = [{"topic": topic, "partition": index} for topic, index in places]

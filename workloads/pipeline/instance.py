@@ -150,7 +150,7 @@ class Instance:
 
     async def _leave(self, life: Life) -> None:
         if life.subscriber.out:
-            life.subscriber.member.hear()
+            life.subscriber.hear()
         else:
             with self._env.timeout(LAST_LIMIT_S):
                 await life.subscriber.leave()

@@ -11,26 +11,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-import trio
-
 from broker.env import Env
 from workloads import payload
-from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import VERSION
-from workloads.client.consumer import Fetched
 from workloads.client.groups.offsets import Sender
 from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
 from workloads.client.settings import ProducerSettings
 from workloads.group_progress import Progress
+from workloads.pipeline.hands import Hands, LibraryHands, OwnHands, Tools
 from workloads.pipeline.steps import HALT, POLLED, Step
 from workloads.scenario import Surroundings
-from workloads.subscriber import Subscriber, SubscriberSettings, about_member
+from workloads.subscriber import SubscriberSettings, about_member
 
 KEYS = 64
-COMMIT_LIMIT_S = 5.0
-"""Offsets are tried to be committed for so long."""
 LAST_WORD_S = 0.0005
 """Who is gone while a request is on its way has so long to hand it over."""
 
@@ -83,14 +77,29 @@ class Life(ABC):
             **({"zombie": True} if zombie else {}),
         }
         self._progress = progress
-        self.process = self._recorder.process("producer", VERSION, told, zone=zone.name)
-        self.subscriber = Subscriber(env, zone, self._recorder, self._counters, settings.subscriber, progress.moved)
-        self.subscriber.declare("producer", {}, self.process)
+        driver = zone.driver
+        of_client = {} if driver is None else {"client": driver.client}
+        version, about_driver = (VERSION, {}) if driver is None else (driver.version, driver.about())
+        self.process = self._recorder.process(
+            "producer", version, {**told, **about_driver}, zone=zone.name, **of_client
+        )
+        tools = Tools(
+            env,
+            zone,
+            self._recorder,
+            self._counters,
+            settings.subscriber,
+            settings.producer,
+            sorted({topic for topic, _ in settings.outputs}),
+            settings.transaction_timeout_ms,
+            settings.generation,
+            progress.moved,
+        )
+        self._hands: Hands = (
+            OwnHands(tools, self.process) if driver is None else LibraryHands(tools, driver, self.process)
+        )
+        self.subscriber = self._hands.subscriber
         progress.begins(self.process)
-        self._client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
-        self._client.track(topic for topic, _ in settings.outputs)
-        flush = self._recorder.flush
-        self._writer = Producer(self._client, settings.producer, before_send=flush, after_outcomes=flush)
         self._sequence = 0
         self.open = 0
         """Outputs without an outcome yet."""
@@ -107,12 +116,7 @@ class Life(ABC):
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.subscriber.run)
-            await nursery.start(self._client.run)
-            await nursery.start(self._writer.run)
-            await live()
-            nursery.cancel_scope.cancel()
+        await self._hands.run(live)
 
     async def begin(self) -> bool:
         """Before its first poll. False where it cannot begin."""
@@ -120,11 +124,7 @@ class Life(ABC):
 
     async def transform(self, due: Step | None) -> bool:
         """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
-        polled = await self.subscriber.poll()
-        inputs = [(got.place, value) for got in polled.fetched for value in values_of(got)]
-        at = {got.place: got.position for got in polled.fetched if got.records}
-        # As whom it has read this. By the time of the commit it may be nobody, and whom nobody knows nobody fences.
-        who = self.subscriber.member.who
+        inputs, at, who = await self._hands.poll()
         if not at or who.generation < 0:
             return False
         self._falls(due, POLLED)
@@ -151,9 +151,9 @@ class Life(ABC):
     async def _halts(self, due: Step | None) -> None:
         """Stands still where that is due, heartbeats included. Its outputs are written by now."""
         if due is not None and due.do == HALT:
-            self.subscriber.member.halt(still=True)
+            self.subscriber.halt(still=True)
             await self._env.sleep(due.number / 1000)
-            self.subscriber.member.halt(still=False)
+            self.subscriber.halt(still=False)
 
     def _output(self, place: Place) -> Place:
         """Where an output goes whose input stands there."""
@@ -170,7 +170,7 @@ class Life(ABC):
         self._counters.sent += 1
         self.open += 1
         ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
-        self._writer.send(*place, encoded, content, [], self._env.wall_ms(), ended)
+        self._hands.send(place, encoded, content, self._env.wall_ms(), ended)
 
     def _ended(
         self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
@@ -195,9 +195,3 @@ class Life(ABC):
 def is_crash(due: Step | None, step: str) -> bool:
     """Whether that is what is due, and the process is gone behind that step."""
     return due is not None and due.do == f"crash {step}"
-
-
-def values_of(fetched: Fetched) -> list[int]:
-    """What verified of one partition's records."""
-    told = [payload.verify(value, key, headers) for _, _, key, value, headers in fetched.records]
-    return [value for value, _ in told if value >= 0]

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import tee
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
@@ -24,6 +24,7 @@ from workloads.group_brokers import (
     suited_to_groups,
 )
 from workloads.group_section import section_of
+from workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
 from workloads.needs import Needs
 from workloads.pipeline import steps
 from workloads.pipeline.steps import SEND, Draw, Step, transactional_id
@@ -103,9 +104,24 @@ class InstancesLoad(Scenario):
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""
         found = super().contradictions()
-        if self.client != "squall":
-            found.append(f"client {self.client}: instances of pipelines are our own clients: client = squall")
+        found += not_as_member(
+            self.client,
+            self.group_protocol,
+            assignor_of(self.client),
+            self.session_timeout_ms,
+            self.max_poll_interval_ms,
+        )
+        if self.client != OURS and self.generation != 1:
+            found.append(f"client {self.client} speaks generation 1 of transactions only: generation = 1")
+        if self.instances > 1 and any(each.transactional for each in self.APPLICATIONS):
+            found += unfenced(self.client)
         return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spoken(cls, given: Any) -> Any:
+        """Client libraries speak V1, also on a cluster that has V2, and the plan says so."""
+        return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
@@ -140,8 +156,10 @@ class InstancesLoad(Scenario):
         return often_asked(self.group_protocol, *commits)
 
     def _zombies(self) -> tuple[int, ...]:
-        """An instance that owns no partition has no transaction in which it could stand still."""
-        if self.instances > self.partitions:
+        """An instance that owns no partition has no transaction in which it could stand still. A library's does not
+        stand still between two of its calls.
+        """
+        if self.instances > self.partitions or self.client != OURS:
             return ()
         return tuple(
             self._handle(index, number)
@@ -249,7 +267,7 @@ class InstancesLoad(Scenario):
         member = MemberSettings(
             application.group,
             (self.INPUT,),
-            ("cooperative-sticky",),
+            (assignor_of(self.client),),
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
             max_poll_interval_ms=self.max_poll_interval_ms,

@@ -14,18 +14,17 @@ import trio
 
 from broker.env import Env
 from workloads.client.cluster import Place
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import CommitEnd, Sender
-from workloads.client.groups.txn_offsets import commit_in_transaction
+from workloads.client.groups.offsets import Sender
 from workloads.client.outcomes import Status
 from workloads.client.transactions import NotDone, Transactions
 from workloads.control import Haunt
-from workloads.group_notes import Identity as Member
 from workloads.group_progress import Progress
-from workloads.pipeline.life import COMMIT_LIMIT_S, LAST_WORD_S, Crash, InstanceSettings, Life, is_crash, values_of
+from workloads.libraries import Transacting
+from workloads.pipeline.hands import OwnHands, values_of
+from workloads.pipeline.life import LAST_WORD_S, Crash, InstanceSettings, Life, is_crash
 from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step, transactional_id
 from workloads.scenario import Surroundings
-from workloads.transactions.own import OwnProducer
+from workloads.subscriber import Subscriber
 
 
 class TransactionalLife(Life):
@@ -46,17 +45,10 @@ class TransactionalLife(Life):
         producer = replace(settings.producer, transactional_id=transactional_id(number))
         own = replace(settings, producer=producer)
         super().__init__(env, around, own, number, progress, zombie=zombie, generation=settings.generation)
-        self._transactions = Transactions(
-            self._client,
-            producer.transactional_id,
-            settings.transaction_timeout_ms,
-            producer.delivery_timeout_ms / 1000,
-            generation=settings.generation,
-        )
-        self._producer = OwnProducer(self._writer, self._transactions)
-        # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
-        # no heartbeat waiting, and no goodbye.
-        self._offsets = Coordination(self._client, settings.subscriber.member.group)
+
+    @property
+    def _producer(self) -> Transacting:
+        return self._hands.transacting
 
     async def begin(self) -> bool:
         """Take over the transactional id, which ends what its predecessor left open. False where it was not given."""
@@ -76,11 +68,12 @@ class TransactionalLife(Life):
         outcomes: list[Status] = []
         whole = False
         try:
+            await self._producer.begin()
             await self._write(txn, inputs, outcomes)
             self._falls(due, SENT)
             await self._halts(due)
             if outcomes == [Status.OK] * len(inputs):
-                end = await self._commit_offsets(txn, at, who)
+                end = await self._hands.commit_in(txn, at, who)
                 whole = end.status is Status.OK
         except NotDone as failure:
             await self._producer.flushed()
@@ -105,7 +98,7 @@ class TransactionalLife(Life):
         if how == "commit" and not self._finished:
             self._dealt_with(at)
         elif not self._finished:
-            self.subscriber.rewind()
+            await self._hands.rewind()
 
     async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[Status]) -> None:
         """An output for each input. Raises NotDone."""
@@ -130,6 +123,7 @@ class TransactionalLife(Life):
         if gathered is None:
             return
         inputs, at, who = gathered
+        subscriber, transactions = self._own()
         recorder, identity, outcomes = self._recorder, self._producer.identity, list[Status]()
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
         stood = whole = False
@@ -137,11 +131,11 @@ class TransactionalLife(Life):
             # All that generation V1 has to ask for, so that nobody but partitions and groups fences what comes later.
             for place, _ in inputs:
                 await self._producer.enlist(self._output(place))
-            await self._transactions.add_offsets(self.subscriber.member.coordination.group)
+            await transactions.add_offsets(subscriber.member.coordination.group)
             self._send(self._output(inputs[0][0]), inputs[0][1], outcomes, txn)
             await self._producer.flushed()
             if stood := outcomes == [Status.OK]:
-                self.subscriber.member.halt(still=True)
+                subscriber.halt(still=True)
                 await still()
                 whole = await self._go_on(txn, haunt, inputs, outcomes, at, who)
         except NotDone as failure:
@@ -158,16 +152,21 @@ class TransactionalLife(Life):
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
 
+    def _own(self) -> tuple[Subscriber, Transactions]:
+        assert isinstance(self._hands, OwnHands), "a library is not asked to be one (Traffic.zombies)"
+        return self._hands.subscriber, self._hands.transactions
+
     async def _gather(self, end: trio.Event) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
         """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
         None where it shall not go on.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), Sender()
+        subscriber, _ = self._own()
         while not self.is_over and not end.is_set():
-            polled = await self.subscriber.poll()
-            who = self.subscriber.member.who
+            polled = await subscriber.poll()
+            who = subscriber.member.who
             if inputs and who != read_as:
-                self.subscriber.rewind()
+                subscriber.rewind()
                 inputs, at = [], {}
                 continue
             read_as = who
@@ -196,33 +195,6 @@ class TransactionalLife(Life):
             self._send(self._output(place), source, outcomes, txn)
             await self._producer.flushed()
             haunt.told.append(f"send {outcomes[-1].name.lower()}")
-        offsets = await self._commit_offsets(txn, at, who)
+        offsets = await self._hands.commit_in(txn, at, who)
         haunt.told.append(f"offsets {offsets.error or 'ok'}")
         return outcomes == [Status.OK] * len(inputs) and offsets.status is Status.OK
-
-    async def _commit_offsets(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        """Raises NotDone."""
-        subscriber, identity = self.subscriber, self._producer.identity
-        op = subscriber.notes.begin_commit(
-            Member(who.member_id, who.generation), at, "manual", txn=txn, producer=identity
-        )
-        self._recorder.flush()
-        try:
-            await self._transactions.add_offsets(subscriber.member.coordination.group)
-        except NotDone as failure:
-            subscriber.notes.committed(op, Status.FAIL, failure.name, {})
-            raise
-        end = await commit_in_transaction(
-            self._offsets,
-            self._producer.id,
-            identity,
-            who,
-            at,
-            COMMIT_LIMIT_S,
-            v2=self._transactions.v2,
-        )
-        subscriber.notes.committed(op, end.status, end.error, {})
-        self._recorder.flush()
-        if subscriber.member.who == who:
-            subscriber.member.heed(end.code)
-        return end

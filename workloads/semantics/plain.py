@@ -10,10 +10,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd, Sender, commit
+from workloads.client.groups.offsets import CommitEnd, Sender
 from workloads.client.outcomes import Status
-from workloads.group_notes import Identity
-from workloads.pipeline.life import COMMIT_LIMIT_S, LAST_WORD_S, Crash, Life, is_crash
+from workloads.pipeline.life import LAST_WORD_S, Crash, Life, is_crash
 from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step
 
 Inputs = Sequence[tuple[Place, int]]
@@ -30,11 +29,11 @@ class PlainLife(Life):
         """An output for each input. Whether all were acknowledged."""
         outcomes: list[Status] = []
         for place, source in inputs:
-            if self._writer.retired:
+            if self._hands.retired:
                 break
             self._send(self._output(place), source, outcomes)
-        await self._writer.flushed()
-        self._finished |= bool(self._writer.retired)
+        await self._hands.flushed()
+        self._finished |= bool(self._hands.retired)
         self._falls(due, SENT)
         return outcomes == [Status.OK] * len(inputs)
 
@@ -42,22 +41,10 @@ class PlainLife(Life):
         if is_crash(due, ENDING):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
-                await self._ask_to_commit(at, who)
+                await self._hands.commit(at, who)
             raise Crash
-        end = await self._ask_to_commit(at, who)
+        end = await self._hands.commit(at, who)
         self._falls(due, OFFSETS)
-        return end
-
-    async def _ask_to_commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        member, notes = self.subscriber.member, self.subscriber.notes
-        op = notes.begin_commit(Identity(who.member_id, who.generation), at, "manual")
-        self._recorder.flush()
-        gone = lambda: bool(member.out) or member.who != who  # noqa: E731
-        end = await commit(member.coordination, who, at, COMMIT_LIMIT_S, gone=gone)
-        notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
-        self._recorder.flush()
-        if member.who == who:
-            member.heed(end.code)
         return end
 
 
@@ -73,12 +60,12 @@ class AtMostOnce(PlainLife):
     async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
         """As `Life._deal_with`."""
         if due is not None and due.do == ABORT:
-            self.subscriber.rewind()
+            await self._hands.rewind()
             return
         end = await self._commit(at, who, due)
         self._finished = end.status is Status.INFO or end.unanswered > 0
         if end.status is not Status.OK:
-            self.subscriber.rewind()
+            await self._hands.rewind()
             return
         await self._write(inputs, due)
         self._falls(due, ENDED)
@@ -102,4 +89,4 @@ class AtLeastOnce(PlainLife):
         if done:
             self._dealt_with(at)
         else:
-            self.subscriber.rewind()
+            await self._hands.rewind()

@@ -23,7 +23,16 @@ LEAST_S = 30.0
 class LibraryMember:
     """One process of a library's. `hearing` is told what its callbacks tell, in their order."""
 
-    def __init__(self, process: Process, hearing: Hearing, limit_s: float, flush: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        hearing: Hearing,
+        limit_s: float,
+        flush: Callable[[], None],
+        say: Callable[[list[Any]], None] | None = None,
+    ) -> None:
+        """say: tells the process something; None: nobody else does."""
+        self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s
         self.ended = False
@@ -42,15 +51,23 @@ class LibraryMember:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
                 while (message := await self._process.next()) is not None:
-                    self._heard(message)
+                    self.took(message)
                     self._flush()
-                    self._tell()
                 nursery.cancel_scope.cancel()
         finally:
-            self.ended = True
             self._process.kill()
-            self._tell()
+            self.over()
             await self._process.end()
+
+    def took(self, message: list[Any]) -> None:
+        """The process said this."""
+        self._heard(message)
+        self._tell()
+
+    def over(self) -> None:
+        """The process is gone."""
+        self.ended = True
+        self._tell()
 
     def _heard(self, message: list[Any]) -> None:
         match message:
@@ -136,7 +153,7 @@ class LibraryMember:
             self._process.kill()
             self.ended = True
 
-    def _say(self, message: list[Any]) -> None:
+    def _tell_it(self, message: list[Any]) -> None:
         self._lines.append(frame(message))
         self._something.set()
 

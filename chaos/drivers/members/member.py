@@ -34,6 +34,8 @@ class Member:
         self._out, self._answers, self._order = out, answers, order
         self._at: dict[Place, int] = {}
         """Where it stands in what it reads."""
+        self._left_at: dict[Place, int] = {}
+        """Where it stood in what it holds, and goes back in."""
         self._missing: dict[Place, int] = {}
         """Its own, and not begun: nobody said yet where. Since when, ns: no answer was asked for before that."""
         self._turn = threading.RLock()
@@ -64,6 +66,11 @@ class Member:
         """Commit as that member, or not at all."""
         asked = {(topic, index): position for topic, index, position in offsets}
         self._kept(self._commit_as(Who(member_id, generation), asked), now=False)
+
+    def identity_of(self, who: Who) -> Any:
+        """What a producer of the library takes for that member; None where it is another one now."""
+        taken = self.grouped.identity()
+        return taken if self.grouped.who() == who else None
 
     def leave(self) -> None:
         """Close the consumer, which gives everything up."""
@@ -138,6 +145,7 @@ class Member:
         with self._turn:
             self.grouped.hold(list(self._at))
             self._missing |= dict.fromkeys(self._at, time.monotonic_ns())
+            self._left_at |= self._at
             self._at.clear()
 
     # --------------------------------------------------------------------------------------------------------- parts
@@ -167,6 +175,7 @@ class Member:
             at = {place: begins[place] for place in begins if place in begun and place in self._missing}
             for place in at:
                 del self._missing[place]
+                self._left_at.pop(place, None)
             self._at |= at
             if at:
                 rows = [[*place, position, int(standing[place] >= 0)] for place, position in at.items()]
@@ -176,7 +185,11 @@ class Member:
         with self._turn:
             for place in places:
                 self._missing.pop(place, None)
-            gone = {place: self._at.pop(place) for place in places if place in self._at}
+            held = {**self._left_at, **self._at}
+            gone = {place: held[place] for place in places if place in held}
+            for place in gone:
+                self._at.pop(place, None)
+                self._left_at.pop(place, None)
             self._from = {place: position for place, position in self._from.items() if place not in gone}
             if gone:
                 self._out.say(how, *self.grouped.who(), _rows(gone))

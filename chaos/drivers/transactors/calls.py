@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from chaos.drivers.library import FAIL, INFO, OK
-from chaos.drivers.transactors.outcomes import TIMED_OUT, Then, Transacting, Weighed
+from chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, Then, Transacting, Weighed
 
 SLICE_S = 5.0
 """A call that a library can resume gets its time in slices of this."""
@@ -43,7 +43,13 @@ class Calls:
         weighed = self._outcome(which)
         self.pump()
         status, error = (OK, "") if weighed is None else (weighed.status, weighed.name)
-        self._out.say("t", which, status, error, *self._producer.identity(), error or self._producer.spent)
+        # Of offsets that were not committed a transaction can be aborted, if the library can still do that.
+        ends = self._producer.spent if which == OFFSETS else error or self._producer.spent
+        self._out.say("t", which, status, error, *self._producer.identity(), ends)
+
+    def refuse(self, which: str, why: str) -> None:
+        """Answer a call that is not made."""
+        self._out.say("t", which, FAIL, why, *self._producer.identity(), self._producer.spent)
 
     def pump(self) -> None:
         """Let the outcomes of records through."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
 
 from chaos.drivers.frames import frame
 from chaos.drivers.library import Order
+from chaos.drivers.members.host import LibraryMember
 from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
-from chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT
+from chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
 from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import Ended, Identity, NotDone
+from workloads.group_notes import Identity as Member
 from workloads.libraries import Assigned, Read, Sought, Troubled
 
 
@@ -136,6 +139,11 @@ class LibraryTransactor:
             self.retired = self.retired or CLIENT_ENDED
         return self._polled
 
+    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
+        """As `Composing.offsets`."""
+        answer = await self._ask(OFFSETS, *who, [[*place, position] for place, position in at.items()])
+        return CommitEnd(answer.status, answer.error, unanswered=-1)
+
     # --------------------------------------------------------------------------------------------------- calls
 
     async def _done(self, call: str) -> None:
@@ -144,11 +152,11 @@ class LibraryTransactor:
         if answer.status is not Status.OK:
             raise NotDone(answer.error, doubt=answer.status is Status.INFO)
 
-    async def _ask(self, call: str) -> _Answer:
+    async def _ask(self, call: str, *about: object) -> _Answer:
         if self.retired == CLIENT_ENDED:
             return _Answer(Status.FAIL, CLIENT_ENDED)
         self._call, self._answer = call, None
-        self._say([call])
+        self._say([call, *about])
         if not await self._until(lambda: self._answer is not None or self.retired == CLIENT_ENDED):
             self._process.kill()
             self.retired = self.retired or CLIENT_ENDED
@@ -179,3 +187,23 @@ class LibraryTransactor:
     def close(self) -> None:
         """End it without a word."""
         self._process.kill()
+
+
+class LibraryInstance(LibraryTransactor):
+    """One that is a member of a group, too: what its process says of that goes to `member`."""
+
+    member: LibraryMember
+
+    def say(self, message: list[object]) -> None:
+        """Tell the process."""
+        self._say(message)
+
+    def _heard(self, message: list[object]) -> None:
+        if message[0] in ("o", "t"):
+            super()._heard(message)
+        else:
+            self.member.took(message)
+
+    def _end_of_all(self) -> None:
+        super()._end_of_all()
+        self.member.over()

@@ -6,13 +6,16 @@ whether an earlier attempt has arrived: the call is in doubt.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
-CALLS = (INIT, BEGIN, COMMIT, ABORT)
+OFFSETS = "txn_offsets"
+"""Commit offsets in the transaction that is under way: `Transacting.offsets`."""
+CALLS = (INIT, BEGIN, COMMIT, ABORT, OFFSETS)
 HAND = "hand"
 """A record is handed over: the library raises an error at once."""
 SEND = "send"
@@ -52,6 +55,9 @@ class Transacting(Protocol):
     `pump` is called beside them; records are handed over between `begin` and `commit` or `abort`. Each record is
     answered once.
     """
+
+    offsets: tuple[Mapping[Place, int], Any]
+    """Of the call OFFSETS: what is to be committed, and what the library takes for the member that does it."""
 
     @property
     def spent(self) -> str:

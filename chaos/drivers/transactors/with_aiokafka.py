@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from aiokafka import AIOKafkaProducer
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
 from chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -13,6 +16,7 @@ from chaos.drivers.transactors.outcomes import (
     HAND,
     IN_DOUBT,
     INIT,
+    OFFSETS,
     REFUSED,
     SEND,
     TIMED_OUT,
@@ -38,6 +42,7 @@ class _Transactor(Sending):
         self._order = order
         self._producer: AIOKafkaProducer | None = None
         self.spent = ""
+        self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
 
     async def _make(self) -> None:
         """Its `start` is InitProducerId."""
@@ -60,6 +65,12 @@ class _Transactor(Sending):
             return
         producer = self._producer
         assert producer is not None, "init comes first"
+        if which == OFFSETS:
+            at, group = self.offsets
+            wanted = {TopicPartition(*place): position for place, position in at.items()}
+            sent = producer.send_offsets_to_transaction(wanted, group)
+            self._io.run(sent, self._order.delivery_timeout_ms / 1000)
+            return
         calls = {
             BEGIN: producer.begin_transaction,
             COMMIT: producer.commit_transaction,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
 from chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -17,6 +18,7 @@ from chaos.drivers.transactors.outcomes import (
     IN_DOUBT,
     INIT,
     LOST,
+    OFFSETS,
     REFUSED,
     RESUMED,
     SEND,
@@ -50,6 +52,7 @@ class _Transactor(Sending):
     """After an abort it raises its epoch where a record's fate is open (KIP-360), so it goes on."""
 
     def __init__(self, order: Order, answer: Answer) -> None:
+        self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
         self._identity = (-1, -1)
         self._doubtful = False
         """A record of the transaction has failed."""
@@ -77,6 +80,12 @@ class _Transactor(Sending):
     def call(self, which: str, within_s: float) -> None:
         """As `Transacting.call`."""
         producer = self._producer
+        if which == OFFSETS:
+            at, member = self.offsets
+            producer.send_offsets_to_transaction(
+                [TopicPartition(*place, position) for place, position in at.items()], member, within_s
+            )
+            return
         if which == BEGIN:
             self._doubtful = False
             producer.begin_transaction()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kafka import KafkaProducer
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import (
     IllegalStateError,
     KafkaConnectionError,
@@ -10,8 +13,9 @@ from kafka.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
 )
+from kafka.structs import OffsetAndMetadata
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
 from chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -20,6 +24,7 @@ from chaos.drivers.transactors.outcomes import (
     IN_DOUBT,
     INIT,
     LOST,
+    OFFSETS,
     REFUSED,
     RESUMED,
     SEND,
@@ -47,6 +52,7 @@ class _Transactor(Sending):
         self._answer, self._order = answer, order
         self._producer: KafkaProducer | None = None
         self.spent = ""
+        self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
 
     def call(self, which: str, within_s: float) -> None:
         """As `Transacting.call`. Commit and abort take no time-out: who calls waits no longer than it wants to."""
@@ -59,6 +65,11 @@ class _Transactor(Sending):
                 transaction_timeout_ms=order.transaction_timeout_ms,
             )
         producer = self._producer
+        if which == OFFSETS:
+            at, member = self.offsets
+            wanted = {TopicPartition(*place): OffsetAndMetadata(position, "", -1) for place, position in at.items()}
+            producer.send_offsets_to_transaction(wanted, member)
+            return
         calls = {
             INIT: producer.init_transactions,
             BEGIN: producer.begin_transaction,

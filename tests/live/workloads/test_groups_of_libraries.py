@@ -77,7 +77,6 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
         controls.readers[1].replace(0)
         await until_read(200)
         stop.set()
-        await until_read(1)
         around.readers.may_end.set()
     await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
     recorder.close()

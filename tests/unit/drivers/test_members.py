@@ -129,6 +129,14 @@ def test_who_goes_back_asks_again_where_its_group_stands() -> None:
     assert [each for each in said if each[0] == "began"] == [("began", "m", 1, [["t", 0, 5, 1]])]
 
 
+def test_who_loses_what_it_goes_back_in_says_where_it_stood() -> None:
+    library = Scripted()
+    member, said, _ = member_of(library)
+    member.rewind()
+    library.hearing.lost([PLACE])
+    assert said == [("lost", "m", 1, [["t", 0, 5]])]
+
+
 @pytest.mark.parametrize(
     ("metadata", "who"),
     [

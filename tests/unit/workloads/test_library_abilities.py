@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from workloads.groups import GroupsLoad
+from workloads.pipeline import PipelineLoad
+from workloads.semantics import SemanticsLoad
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,24 @@ def test_what_a_library_cannot_do_is_said_in_one_sentence(settings: dict[str, An
 )
 def test_a_library_has_an_assignor_of_its_own_by_default(client: str, protocol: str, assignor: str) -> None:
     assert GroupsLoad(client=client, group_protocol=protocol).assignor == assignor
+
+
+@pytest.mark.parametrize("load", [PipelineLoad, SemanticsLoad])
+def test_several_instances_need_a_library_whose_group_fences_them(load: type[PipelineLoad | SemanticsLoad]) -> None:
+    with pytest.raises(ValidationError, match="as nobody's member, so its group fences no instance"):
+        load(client="aiokafka")
+    assert load(client="aiokafka", instances=1).instance_settings(load.APPLICATIONS[0]).subscriber.member.assignors == (
+        "range",
+    )
+    assert load(client="kafka-python").instances == 2
+
+
+@pytest.mark.parametrize("load", [PipelineLoad, SemanticsLoad])
+def test_libraries_write_in_transactions_of_the_first_generation_and_are_no_zombies(
+    load: type[PipelineLoad | SemanticsLoad],
+) -> None:
+    ours, theirs = load(), load(client="confluent")
+    assert (ours.generation, theirs.generation) == (2, 1)
+    assert ours.traffic().zombies and not theirs.traffic().zombies
+    with pytest.raises(ValidationError, match="speaks generation 1 of transactions only"):
+        load(client="confluent", generation=2)

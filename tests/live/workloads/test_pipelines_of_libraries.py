@@ -1,0 +1,103 @@
+"""Real client libraries read, transform and write, in transactions and without, while brokers die under them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from broker.real_env import RealEnv
+from chaos.drivers.host import LibraryDriver
+from checkers.anomalies.registry import find_all
+from checkers.history.parser import parse
+from checkers.history.tables import COMMIT, OK, History
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.libraries import Zone
+from workloads.pipeline import PipelineLoad
+from workloads.pipeline.scenario import InstancesLoad
+from workloads.recorder import Recorder
+from workloads.scenario import Surroundings
+from workloads.semantics import SemanticsLoad
+
+if TYPE_CHECKING:
+    from tests.live.workloads.conftest import Brokers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> History:
+    """The history of a run in which a broker is killed and comes back, and one instance crashes."""
+    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    path = folder / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(scenario.client, bootstrap, scenario.needs(), folder / "clients.log")
+    traffic = scenario.traffic()
+    controls = Controls(traffic.producers, traffic.readers)
+    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
+
+    async def until_acked(more: int) -> None:
+        goal = counters.acked + more
+        with trio.fail_after(120):
+            while counters.acked < goal:
+                await trio.sleep(0.05)
+
+    first = controls.producers[scenario.producers]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scenario.run, around)
+        await until_acked(150)
+        brokers.kill(2)
+        await until_acked(150)
+        first.crash(0)
+        brokers.start(2)
+        await until_acked(100)
+        first.replace(0)
+        await until_acked(200)
+        stop.set()
+        around.readers.may_end.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    return history
+
+
+@pytest.mark.parametrize(("client", "instances"), [("confluent", 2), ("kafka-python", 2), ("aiokafka", 1)])
+async def test_a_library_makes_one_output_of_each_input(
+    brokers: Brokers, tmp_path: Path, client: str, instances: int
+) -> None:
+    scenario = PipelineLoad(
+        client=client, instances=instances, churn=0, session_timeout_ms=6_000, max_poll_interval_ms=10_000
+    )
+    history = await played(scenario, brokers, tmp_path)
+    own = {each.proc for each in history.processes if "member" in each.settings}
+    assert {each.client for each in history.processes if each.proc in own} == {client}
+    committed = {txn.op for txn in history.txns.rows() if (txn.how, txn.st) == (COMMIT, OK)}
+    offsets = [each for each in history.commits.rows() if each.txn in committed and each.st == OK]
+    assert {each.part for each in offsets} == set(range(scenario.partitions)), "offsets inside transactions"
+    assert {each.proc for each in offsets} <= own
+    assert len({each.src for each in history.outputs.rows()}) > 50
+    assert {hold.proc for hold in history.holds.rows()} == {each.proc for each in offsets}
+    assert find_all(history) == []
+
+
+@pytest.mark.parametrize("client", ["confluent", "kafka-python"])
+async def test_a_library_is_what_each_application_promises(brokers: Brokers, tmp_path: Path, client: str) -> None:
+    scenario = SemanticsLoad(client=client, churn=0, session_timeout_ms=6_000, max_poll_interval_ms=10_000)
+    history = await played(scenario, brokers, tmp_path)
+    commits = [each for each in history.commits.rows() if each.st == OK]
+    groups = {history.names[each.group]: each.txn >= 0 for each in commits}
+    assert groups == {"squall-at-most-once": False, "squall-at-least-once": False, "squall-exactly-once": True}
+    promised = {"squall-at-most-once": "eos-duplicate", "squall-at-least-once": "eos-loss"}
+    of_group = {
+        each.proc: promised.get(str(each.settings["group"]), "")
+        for each in history.processes
+        if "group" in each.settings
+    }
+    for witness in find_all(history):
+        assert witness.anomaly in ("eos-duplicate", "eos-loss")
+        assert of_group[witness.proc] not in ("", witness.anomaly), witness

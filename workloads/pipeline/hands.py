@@ -1,0 +1,282 @@
+"""What a process of an instance works with: a member of its group and a producer, our own or a library's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import trio
+
+from broker.env import Env
+from workloads import payload
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.consumer import Fetched
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.offsets import CommitEnd, Sender, commit
+from workloads.client.groups.txn_offsets import commit_in_transaction
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ProducerSettings
+from workloads.client.transactions import NotDone, Transactions
+from workloads.counters import Counters
+from workloads.group_notes import Identity
+from workloads.libraries import Composing, Driver, Grouped, InstanceTask, Transacting, Zone
+from workloads.library_subscriber import LibrarySubscriber
+from workloads.recorder import Recorder
+from workloads.subscriber import Moved, Subscriber, SubscriberSettings
+from workloads.transactions.own import OwnProducer
+
+COMMIT_LIMIT_S = 5.0
+"""Offsets are tried to be committed for so long."""
+
+
+class Inputs(NamedTuple):
+    """What a poll brought."""
+
+    values: Sequence[tuple[Place, int]]
+    """Where each stands, and its value."""
+    at: Mapping[Place, int]
+    """Positions behind them."""
+    who: Sender
+    """As whom they were read. By the time of the commit it may be nobody, and whom nobody knows nobody fences."""
+
+
+class Tools(NamedTuple):
+    """What hands are made of."""
+
+    env: Env
+    zone: Zone
+    recorder: Recorder
+    counters: Counters
+    subscriber: SubscriberSettings
+    producer: ProducerSettings
+    topics: Sequence[str]
+    """That it writes to."""
+    transaction_timeout_ms: int
+    generation: int
+    """The newest generation of transactions that it speaks; 0: it has none."""
+    moved: Moved
+
+
+class Hands(Protocol):
+    """One process's. Whether there are transactions, its producer's settings say."""
+
+    @property
+    def subscriber(self) -> Subscriber | LibrarySubscriber:
+        """Its membership."""
+
+    @property
+    def retired(self) -> str:
+        """Why its producer takes no more records; empty while it takes some."""
+
+    @property
+    def transacting(self) -> Transacting:
+        """Its producer, if that has a transactional id."""
+
+    def send(
+        self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
+    ) -> None:
+        """Hand a record over."""
+
+    async def flushed(self) -> None:
+        """Until every record has its outcome."""
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """While its connections live."""
+
+    async def poll(self) -> Inputs:
+        """One poll."""
+
+    async def rewind(self) -> None:
+        """Go back to where the group stands."""
+
+    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """As this member, recorded."""
+
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """The same in a transaction that is under way, `txn` in the history. Raises NotDone."""
+
+
+class OwnHands:
+    """Our own client."""
+
+    def __init__(self, tools: Tools, process: int) -> None:
+        self._tools = tools
+        env, zone = tools.env, tools.zone
+        self.subscriber = Subscriber(env, zone, tools.recorder, tools.counters, tools.subscriber, tools.moved)
+        self.subscriber.declare("producer", {}, process)
+        self._client = Client(env, zone.bootstrap, tools.subscriber.client, cluster_id=zone.cluster_id)
+        self._client.track(tools.topics)
+        flush = tools.recorder.flush
+        self._writer = Producer(self._client, tools.producer, before_send=flush, after_outcomes=flush)
+        self.transactions = Transactions(
+            self._client,
+            tools.producer.transactional_id,
+            tools.transaction_timeout_ms,
+            tools.producer.delivery_timeout_ms / 1000,
+            generation=tools.generation or 1,
+        )
+        self.transacting = OwnProducer(self._writer, self.transactions)
+        # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
+        # no heartbeat waiting, and no goodbye.
+        self._offsets = Coordination(self._client, tools.subscriber.member.group)
+
+    @property
+    def retired(self) -> str:
+        """As `Hands.retired`."""
+        return self._writer.retired
+
+    def send(
+        self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
+    ) -> None:
+        """As `Hands.send`."""
+        self._writer.send(*place, key, value, [], timestamp_ms, on_outcome)
+
+    async def flushed(self) -> None:
+        """As `Hands.flushed`."""
+        await self._writer.flushed()
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """As `Hands.run`."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.subscriber.run)
+            await nursery.start(self._client.run)
+            await nursery.start(self._writer.run)
+            await live()
+            nursery.cancel_scope.cancel()
+
+    async def poll(self) -> Inputs:
+        """As `Hands.poll`."""
+        polled = await self.subscriber.poll()
+        values = [(got.place, value) for got in polled.fetched for value in values_of(got)]
+        at = {got.place: got.position for got in polled.fetched if got.records}
+        return Inputs(values, at, self.subscriber.member.who)
+
+    async def rewind(self) -> None:
+        """As `Hands.rewind`."""
+        self.subscriber.rewind()
+
+    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """As `Hands.commit`."""
+        member, notes = self.subscriber.member, self.subscriber.notes
+        op = notes.begin_commit(Identity(who.member_id, who.generation), at, "manual")
+        self._tools.recorder.flush()
+        gone = lambda: bool(member.out) or member.who != who  # noqa: E731
+        end = await commit(member.coordination, who, at, COMMIT_LIMIT_S, gone=gone)
+        notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
+        self._tools.recorder.flush()
+        if member.who == who:
+            member.heed(end.code)
+        return end
+
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """As `Hands.commit_in`."""
+        subscriber, identity = self.subscriber, self.transacting.identity
+        op = subscriber.notes.begin_commit(
+            Identity(who.member_id, who.generation), at, "manual", txn=txn, producer=identity
+        )
+        self._tools.recorder.flush()
+        try:
+            await self.transactions.add_offsets(subscriber.member.coordination.group)
+        except NotDone as failure:
+            subscriber.notes.committed(op, Status.FAIL, failure.name, {})
+            raise
+        end = await commit_in_transaction(
+            self._offsets,
+            self.transacting.id,
+            identity,
+            who,
+            at,
+            COMMIT_LIMIT_S,
+            v2=self.transactions.v2,
+        )
+        subscriber.notes.committed(op, end.status, end.error, {})
+        self._tools.recorder.flush()
+        if subscriber.member.who == who:
+            subscriber.member.heed(end.code)
+        return end
+
+
+class LibraryHands:
+    """A library's consumer and its producer, in one process."""
+
+    def __init__(self, tools: Tools, driver: Driver, process: int) -> None:
+        self._tools, self._driver = tools, driver
+        of = (tools.env, tools.zone, driver, tools.recorder, tools.counters, tools.subscriber, tools.moved)
+        self.subscriber = LibrarySubscriber(*of, start=self._start)
+        self.subscriber.declare("producer", {}, process)
+        self._producer: Composing | None = None
+
+    async def _start(self, nursery: trio.Nursery) -> Grouped:
+        tools = self._tools
+        task = InstanceTask(
+            tools.subscriber.member,
+            tools.subscriber.consumer.isolation,
+            tools.producer.transactional_id,
+            tools.transaction_timeout_ms,
+        )
+        made = await self._driver.instance(nursery, task, self.subscriber, tools.recorder.flush)
+        self._producer = made.producer
+        return made.member
+
+    @property
+    def transacting(self) -> Composing:
+        """As `Hands.transacting`."""
+        assert self._producer is not None, "its process has not begun"
+        return self._producer
+
+    @property
+    def retired(self) -> str:
+        """As `Hands.retired`."""
+        return self.transacting.retired
+
+    def send(
+        self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
+    ) -> None:
+        """As `Hands.send`."""
+        self.transacting.send(place, key, value, timestamp_ms, on_outcome)
+
+    async def flushed(self) -> None:
+        """As `Hands.flushed`."""
+        await self.transacting.flushed()
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """As `Hands.run`. Its process ends with it."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.subscriber.run)
+            await live()
+            nursery.cancel_scope.cancel()
+
+    async def poll(self) -> Inputs:
+        """As `Hands.poll`. Of partitions that a callback took away meanwhile nothing is dealt with."""
+        polled, own = await self.subscriber.poll(), self.subscriber.positions
+        parts = [part for read in polled for part in read.parts if part.records and part.place in own]
+        values = [(part.place, value) for part in parts for _, value in part.records if value >= 0]
+        who = self.subscriber.who
+        sender = Sender(who.member_id, who.generation, self._tools.subscriber.member.instance)
+        return Inputs(values, {part.place: part.position for part in parts}, sender)
+
+    async def rewind(self) -> None:
+        """As `Hands.rewind`."""
+        await self.subscriber.rewind()
+
+    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """As `Hands.commit`."""
+        return await self.subscriber.commit_as(Identity(who.member_id, who.generation), at)
+
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+        """As `Hands.commit_in`. Its library also says to the coordinator of transactions which group that is."""
+        member, notes = Identity(who.member_id, who.generation), self.subscriber.notes
+        op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)
+        self._tools.recorder.flush()
+        end = await self.transacting.offsets(member, at)
+        notes.committed(op, end.status, end.error, {})
+        self._tools.recorder.flush()
+        return end
+
+
+def values_of(fetched: Fetched) -> list[int]:
+    """What verified of one partition's records."""
+    told = [payload.verify(value, key, headers) for _, _, key, value, headers in fetched.records]
+    return [value for value, _ in told if value >= 0]
