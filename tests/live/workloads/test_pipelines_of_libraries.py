@@ -55,7 +55,7 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
         brokers.start(2)
         await until_acked(100)
         first.replace(0)
-        await until_acked(200)
+        await until_acked(200 * len(scenario.APPLICATIONS))
         stop.set()
         around.readers.may_end.set()
     await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
@@ -81,7 +81,7 @@ async def test_a_library_makes_one_output_of_each_input(
     assert {each.part for each in offsets} == set(range(scenario.partitions)), "offsets inside transactions"
     assert {each.proc for each in offsets} <= own
     assert len({each.src for each in history.outputs.rows()}) > 50
-    assert {hold.proc for hold in history.holds.rows()} == {each.proc for each in offsets}
+    assert {each.proc for each in offsets} <= {hold.proc for hold in history.holds.rows()}
     assert find_all(history) == []
 
 
