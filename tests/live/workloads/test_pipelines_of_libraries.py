@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from chaos.drivers.host import LibraryDriver
 from checkers.anomalies.registry import find_all
 from checkers.history.parser import parse
 from checkers.history.tables import COMMIT, OK, History
+from workloads.client.cluster import Place
 from workloads.control import Controls
 from workloads.counters import Counters
 from workloads.libraries import Zone
@@ -36,26 +38,32 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(scenario.client, bootstrap, scenario.needs(), folder / "clients.log")
     traffic = scenario.traffic()
-    controls = Controls(traffic.producers, traffic.readers)
-    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
+    controls, made = Controls(traffic.producers, traffic.readers), Counter[Place]()
+    outputs = [place for place in scenario.places() if place[0] != scenario.INPUT]
 
-    async def until_acked(more: int) -> None:
-        goal = counters.acked + more
+    def acknowledged(topic: str, partition: int, offset: int, value: int) -> None:
+        made[topic, partition] += 1
+
+    zones = [Zone("", brokers.bootstrap, driver)]
+    around = Surroundings(env, zones, recorder, counters, stop, controls, acknowledged=acknowledged)
+
+    async def until_made(more: int) -> None:
+        """In each partition of each application's outputs."""
+        goals = {place: made[place] + more for place in outputs}
         with trio.fail_after(120):
-            while counters.acked < goal:
+            while any(made[place] < goal for place, goal in goals.items()):
                 await trio.sleep(0.05)
 
     first = controls.producers[scenario.producers]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scenario.run, around)
-        await until_acked(150)
+        await until_made(10)
         brokers.kill(2)
-        await until_acked(150)
+        await until_made(10)
         first.crash(0)
         brokers.start(2)
-        await until_acked(100)
         first.replace(0)
-        await until_acked(200 * len(scenario.APPLICATIONS))
+        await until_made(20)
         stop.set()
         around.readers.may_end.set()
     await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
