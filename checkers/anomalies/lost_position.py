@@ -22,7 +22,7 @@ ANOMALIES = (
         "a committed position is later reported lower, or as never committed, with no commit or reset between; or it "
         "is reported again after the deletion of its group was acknowledged",
         source=GROUPS,
-        other="the position that was committed before; -1: its group was deleted",
+        other="the position that was committed before",
         needs=(Need.POSITIONS,),
         meaning="times a group's committed position was reported lower than it was, or after it was deleted",
         meaning_of_one="time a group's committed position was reported lower than it was, or after it was deleted",
