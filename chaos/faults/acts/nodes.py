@@ -7,16 +7,18 @@ already down. A power loss or a damaged disk on an ended node would be another f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import trio
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Played, Stage
+from chaos.faults.stage import Patience, Played, Stage
 from chaos.runtimes.contract import Evidence, NodeState
 
+CONTROLLED = "controlled"
+"""What the evidence of a broker says that its controller has let go."""
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]
 """Nodes that were already down: which faults hold them (`by`), and whether a node answered a probe though it should be
@@ -36,6 +38,8 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
         for node in joined
     }
     own = [node for node in p.resolved if node not in found]
+    if proof == CONTROLLED:
+        await _reachable(stage, p, own)
     with stage.taking_down(p, own):
         taken = dict(zip(own, await stage.together(take, own), strict=True))
     p.evidence = {"down": [{**taken, **found}[node] for node in p.resolved]}
@@ -46,6 +50,19 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
     p.landed = all(shown) and stage.came_back(p.evidence["up"])
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
+
+
+async def _reachable(stage: Stage, p: Played, nodes: Collection[int]) -> None:
+    """Wait, for a while, until no other fault is on the links of these nodes: whom the controller cannot let go leaves
+    without it. If that takes time, the fault lasts from then on.
+    """
+    waiting = Patience(lambda: stage.others_on_links(p, nodes))
+    waited = False
+    while stage.others_on_links(p, nodes) and not waiting.is_over():
+        waited = True
+        await trio.sleep(POLL_S)
+    if waited:
+        p.on = stage.now_ns()
 
 
 async def _hold(stage: Stage, p: Played, found: Found) -> None:
@@ -96,7 +113,7 @@ async def one_by_one(
     """
     runtime = stage.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
-    proof = "gone" if p.fault.params["how"] == "kill" else "controlled"
+    proof = "gone" if p.fault.params["how"] == "kill" else CONTROLLED
     await stage.begin_on_running_nodes(p)
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}

@@ -204,6 +204,9 @@ def lands(fault: Fault, site: Site) -> Fault:
     if params["api"] == "Produce" and ground.acks == 0:
         params["stream"] = "there"
     held = site.is_held(fault)
+    # Slow links alone can cost a controller its followers.
+    others = (other for other in site.faults if other.id != fault.id and fault.overlaps(other))
+    moves |= any(Trait.OF_LINKS in other.traits for other in others)
     if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
     if params["api"] == "Produce" and (held or not many_records(fault, site)):

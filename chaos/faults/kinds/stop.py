@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 async def play(stage: Stage, p: Played) -> None:
     """Controlled shutdown, restart at the end."""
-    from chaos.faults.acts.nodes import down_and_up
+    from chaos.faults.acts.nodes import CONTROLLED, down_and_up
 
-    await down_and_up(stage, p, stage.runtime.stop_node, "controlled")
+    await down_and_up(stage, p, stage.runtime.stop_node, CONTROLLED)
 
 
 def tell(seen: Json) -> str:

@@ -70,7 +70,7 @@ def test_requests_that_nobody_sends_are_not_waited_for() -> None:
     assert (other.target, other.params) == ("leader", {**beat.params, "api": "Produce", "stream": "there"})
 
 
-@pytest.mark.parametrize("other", ["pause", "partition"])
+@pytest.mark.parametrize("other", ["pause", "partition", "latency"])
 def test_heartbeats_are_hit_at_all_brokers_while_it_changes_who_the_controller_is(other: str) -> None:
     beat = fault(0, 4, "protocol", "controller", api="BrokerHeartbeat")
     assert landing(7, (beat, fault(1, 4.1, other)), GROUND)[0].target == "all"
