@@ -23,8 +23,12 @@ from chaos.errors import Refused
 from chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
+FEWEST = 6
+"""Pairs: of fewer, not even the smallest and the largest ratio hold the median so surely."""
 Side = TypeVar("Side")
 Figures = Mapping[str, float]
+CHECKOUTS = ("broker/__main__.py", "broker.py")
+"""What a checkout has, or a prototype of the data path."""
 MORE_IS_BETTER = "MB/s"
 """Of a figure with this in its name; of every other one less is better."""
 
@@ -53,7 +57,7 @@ class Row:
 
     def is_worse(self, name: str) -> bool:
         """Whether the interval says that this checkout does worse."""
-        if not self.ratios:
+        if len(self.ratios) < FEWEST:
             return False
         low, high = interval(self.ratios)
         return high < 1 if MORE_IS_BETTER in name else low > 1
@@ -118,8 +122,9 @@ def table(rows: Mapping[str, Row], peer: str) -> str:
             lines.append(f"{name:<{width}}no figures")
             continue
         low, high = interval(row.ratios)
+        sure = f"{low:.3f} to {high:.3f}" if len(row.ratios) >= FEWEST else f"- (under {FEWEST} pairs)"
         line = f"{name:<{width}}{_figure(row.then)}{_figure(row.now)}{statistics.median(row.ratios):8.3f}"
-        line += f"  {f'{low:.3f} to {high:.3f}':<16}"
+        line += f"  {sure:<16}"
         if row.peer:
             to_peer = [ours / theirs for ours, theirs in zip(row.now, row.peer, strict=True)]
             line += f"{_figure(row.peer)}{statistics.median(to_peer):8.3f}"
@@ -136,6 +141,8 @@ def checkout(revision: str, folder: Path) -> Path:
     where git knows no such revision.
     """
     if Path(revision).is_dir():
+        if not any((Path(revision) / each).exists() for each in CHECKOUTS):
+            raise Refused(f"--against {revision}: no checkout: it has none of {', '.join(CHECKOUTS)}")
         return Path(revision).resolve()
     root = Path(__file__).resolve().parents[1]
     packed = subprocess.run(["git", "archive", revision], cwd=root, capture_output=True)

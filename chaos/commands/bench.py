@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +14,20 @@ from chaos.errors import Refused
 from chaos.toolchain.extras import missing
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds: at least `least`, at most ten minutes."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(least, 600)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As `click.FloatRange`, which lets pass what is no number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail("nan is no number of seconds", param, ctx)
+        return number
 
 
 @click.command()
@@ -24,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @click.option(
     "--rounds", type=click.IntRange(1, 1000), help="Without --against: rounds, each on new clusters. Default: 3."
 )
-@click.option("--seconds", type=click.FloatRange(0.5, 600), help="Length of each load. Default: 6; with --against 2.")
-@click.option("--warmup", type=click.FloatRange(0, 600), help="Seconds of load before a JVM counts. Default: 60.")
+@click.option("--seconds", type=Seconds(0.5), help="Length of each load. Default: 6; with --against 2.")
+@click.option("--warmup", type=Seconds(0), help="Seconds of load before a JVM counts. Default: 60.")
 @click.option("--only", metavar="TEXT", help="Only what has TEXT in its name, as the table shows it.")
 @click.option("--failover/--no-failover", default=None, help="Without --against: whether leaders are killed. They are.")
 @click.option("--json", metavar="FILE", type=click.Path(dir_okay=False), help="Also write every single figure here.")
@@ -50,11 +66,14 @@ def command(**given: object) -> int:
     """
     if not (ROOT / "bench").is_dir():
         raise Refused("squall bench needs a checkout of Squall: the benchmark is not part of what is installed")
-    for sentence in missing("clients"):
-        raise Refused(sentence)
     alone = ("pairs",) if not given["against"] else ("rounds", "failover")
     if unfit := [name for name in alone if given[name] is not None]:
         raise click.UsageError(f"--{unfit[0]} is {'for' if 'pairs' in unfit else 'not for'} --against REV")
+    path = Path(str(given["json"] or "."))
+    if path.is_dir() != (given["json"] is None) or not path.resolve().parent.is_dir():
+        raise click.UsageError(f"--json {path}: its folder is not there, or it is a folder itself")
+    if missing("clients"):
+        raise Refused("confluent-kafka is not installed, which loads the brokers: ./squall test --help sets it up")
     words = []
     for name, value in given.items():
         if name in ("against", "json") and value and (name == "json" or Path(str(value)).is_dir()):

@@ -61,7 +61,10 @@ def refuse(params: Params, setting: Setting) -> str:
     if setting.zombies:
         return ""
     if setting.transactional:
-        return "the workload has fewer partitions than instances, and one that owns none has no transaction to stand in"
+        return (
+            "none of the instances can stand still inside a transaction: those of client libraries cannot, and with "
+            "fewer partitions than instances one may own none"
+        )
     return "the workload has no transactional producers"
 
 

@@ -9,6 +9,7 @@ import pytest
 from bench.__main__ import main
 from bench.against import Side, command, slices
 from bench.clusters import Squall
+from chaos import cli
 
 BUSY = "sum(range(5_000_000))\n"
 
@@ -44,6 +45,7 @@ def test_a_prototype_is_compared_by_loads_alone(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["--against", "no-such-commit"], "--against no-such-commit: neither a directory nor a commit"),
+        (["--against", "tests", "--only", ""], "--against tests: no checkout"),
         (["--against", ".", "--only", "nothing like it"], "nothing has this in its name; there are: 1024 B; 100 B"),
     ],
 )
@@ -51,4 +53,21 @@ def test_a_mistake_is_told_before_anything_is_launched(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 3
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--seconds", "nan"], "nan is no number of seconds"),
+        (["--json", "no/such/folder/x.json"], "--json no/such/folder/x.json: its folder is not there"),
+        (["--json", "."], "File '.' is a directory"),
+        (["--pairs", "3"], "--pairs is for --against REV"),
+        (["--against", "HEAD", "--rounds", "2"], "--rounds is not for --against REV"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_measured(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["bench", *words]) == 3
     assert told in capsys.readouterr().err

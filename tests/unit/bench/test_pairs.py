@@ -37,13 +37,19 @@ def test_both_are_measured_in_turn_a_peer_beside_them_and_each_pair_gives_a_rati
         return {"s": {"now": 3.0, "then": 2.0, "peer": 6.0}[side]}
 
     warmed: list[str] = []
-    rows = measured([Slice("a load", take, warmed.append)], "now", "then", "peer", 3)
+    rows = measured([Slice("a load", take, warmed.append)], "now", "then", "peer", 6)
     assert warmed == ["now", "then", "peer"]
-    assert asked == ["now", "then", "peer", "peer", "then", "now", "now", "then", "peer"]
-    assert rows["a load, s"].ratios == [1.5, 1.5, 1.5]
+    assert asked == 3 * ["now", "then", "peer", "peer", "then", "now"]
+    assert rows["a load, s"].ratios == 6 * [1.5]
     head, line = table(rows, "kafka").splitlines()
     assert head.split() == ["figure", "before", "now", "ratio", "interval", "kafka", "ratio"]
     assert line.split() == ["a", "load,", "s", "2", "3", "1.500", "1.500", "to", "1.500", "6", "0.500"]
+
+
+def test_few_pairs_have_no_interval_and_nothing_is_worse_by_them() -> None:
+    rows = {"a load, s": Row(now=[2.0] * 5, then=[1.0] * 5)}
+    assert "- (under 6 pairs)" in table(rows, "")
+    assert not rows["a load, s"].is_worse("a load, s")
 
 
 def test_what_fails_has_no_figures_and_the_rest_is_measured() -> None:
@@ -64,6 +70,9 @@ def test_less_is_better_but_of_throughput(name: str, worse: bool) -> None:
 
 
 def test_a_directory_is_measured_as_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no checkout"):
+        checkout(str(tmp_path), tmp_path / "unused")
+    (tmp_path / "broker.py").touch()
     assert checkout(str(tmp_path), tmp_path / "unused") == tmp_path.resolve()
 
 
