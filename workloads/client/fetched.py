@@ -38,7 +38,8 @@ def read_records(
 ) -> ReadRecords:
     """The records from `position` on. `aborted`: (producer id, first offset) of aborted transactions, as told.
 
-    A damaged batch is reported and passed over; bytes in which no batch can be found end the reading where they begin.
+    Of a damaged batch one offset is reported and passed over, and the next fetch gets it again unless it had only that
+    one; bytes in which no batch can be found end the reading where they begin.
     """
     found: list[Record] = []
     damage: list[Damage] = []
@@ -49,13 +50,16 @@ def read_records(
     try:
         for header, start, end in batches(view):
             behind = header.base_offset + header.last_offset_delta + 1
+            if not check_crc(view, start, end):
+                # Nor is it known where it ends: its header says so, and may be what was damaged.
+                damage.append(Damage(max(header.base_offset, next_position), "wrong batch CRC"))
+                next_position, last_epoch = damage[-1].offset + 1, header.leader_epoch
+                continue
             if behind <= position:
                 continue
             next_position, last_epoch = behind, header.leader_epoch
             batch = view[start:end]
-            if not check_crc(view, start, end):
-                damage.append(Damage(header.base_offset, "wrong batch CRC"))
-            elif filtered is None or filtered.visible(header, batch):
+            if filtered is None or filtered.visible(header, batch):
                 found += _visible_records(header, batch, position, damage)
     except MalformedFrame as problem:
         damage.append(Damage(next_position, str(problem)))

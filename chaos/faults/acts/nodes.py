@@ -42,6 +42,8 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
         await _reachable(stage, p, own)
     with stage.taking_down(p, own):
         taken = dict(zip(own, await stage.together(take, own), strict=True))
+    if proof == CONTROLLED:
+        p.on = stage.now_ns()  # It is down from now on: how long it takes to leave is its own affair.
     p.evidence = {"down": [{**taken, **found}[node] for node in p.resolved]}
     async with stage.up_after_trouble(p):
         await _hold(stage, p, found)
@@ -54,15 +56,11 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
 
 async def _reachable(stage: Stage, p: Played, nodes: Collection[int]) -> None:
     """Wait, for a while, until no other fault is on the links of these nodes: whom the controller cannot let go leaves
-    without it. If that takes time, the fault lasts from then on.
+    without it.
     """
     waiting = Patience(lambda: stage.others_on_links(p, nodes))
-    waited = False
     while stage.others_on_links(p, nodes) and not waiting.is_over():
-        waited = True
         await trio.sleep(POLL_S)
-    if waited:
-        p.on = stage.now_ns()
 
 
 async def _hold(stage: Stage, p: Played, found: Found) -> None:

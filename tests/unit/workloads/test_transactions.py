@@ -237,7 +237,7 @@ def test_swarms_of_it_are_plans_and_a_swarm_without_a_name_has_some_of_them() ->
     assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}
     of_any = [swarm_plan(seed, workload=None).workload for seed in range(100)]
     assert 10 <= sum(load.name == "transactions" for load in of_any) <= 30
-    assert {load.name for load in of_any} == {"appends", "transactions"}
+    assert {load.name for load in of_any} == {"appends", "transactions", "groups", "pipeline", "semantics"}
     assert any(getattr(load, "plain_rate", 0) for load in of_any)
 
 
