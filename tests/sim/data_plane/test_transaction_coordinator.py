@@ -106,7 +106,9 @@ async def test_a_decision_outlives_its_coordinator_and_reaches_partitions_that_w
     autojump_clock: trio.testing.MockClock, commit: bool
 ) -> None:
     async with trio.open_nursery() as nursery:
-        cluster, talk = await started(nursery, 5, transaction_state_log_replication_factor="5")
+        # Who is away leaves the ISR, so that the decision is committed, before its session ends and others lead.
+        longer = {"broker_session_timeout_ms": "5000"}
+        cluster, talk = await started(nursery, 5, transaction_state_log_replication_factor="5", **longer)
         await topic_of(cluster, "t", 5)
         producer = await talk.init("a")
         coordinator = await talk.coordinator("a")
