@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
-from checkers.anomalies.registry import CATALOG, looked_for, not_run
+from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run
 from checkers.findings import Finding
 from checkers.history import conversion, seal
 from checkers.history.tables import History, Partition, PlayedFault, Process
@@ -25,6 +25,8 @@ class Workload:
     """Of its own, plain JSON."""
     checks: Collection[str] | None = None
     """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
+    meant_for: Collection[str] = ()
+    """Anomalies that every run of it can show: where they were not looked for, the verdict is unknown."""
 
     def left_out(self) -> dict[str, str]:
         """Anomalies that it cannot show, and why."""
@@ -72,7 +74,7 @@ class _Kept:
     partitions: Sequence[Partition] = ()
     processes: Sequence[Process] = ()
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    read_inside: int = 0
+    counted: Counted = Counted()
     whole: bool = True
     """As `Case.whole`."""
     seals: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +94,8 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     troubles += map(str, told.problems)
     notes += seal.notes(told.ends, told.torn_bytes)
     whole = not any(each.untrusted for each in told.problems)
-    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, told.read_inside, whole, told.seals)
+    counted = Counted(told.read_inside, told.holds, told.outputs)
+    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -101,10 +104,8 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
     whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)
-    read_inside = history.read_inside
-    return _Kept(
-        history.run, history.partitions, history.processes, history.outcomes, read_inside, whole, history.seals
-    )
+    counted = Counted(history.read_inside, len(history.holds), len(history.outputs))
+    return _Kept(history.run, history.partitions, history.processes, history.outcomes, counted, whole, history.seals)
 
 
 def read_case(
@@ -151,7 +152,7 @@ def read_case(
         passed_over[replica_divergence.NAME] = replica_divergence.NOT_COMPARED
     if not looked:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
-    unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, kept.read_inside)
+    unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, kept.counted)
     notes.append(looked_for(unlooked))
     return Case(
         run=run,

@@ -6,13 +6,13 @@ The replicas' logs are not compared here: where a run is in memory, invariants l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkers import fault_classes, guarantees, metrics, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, stuck
-from checkers.anomalies.registry import find_all, looked_for, not_run
+from checkers.anomalies.registry import Counted, find_all, looked_for, not_run
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.anomalies.replica_divergence import NOT_COMPARED
 from checkers.case import Case, Workload
@@ -52,13 +52,13 @@ def judge_bytes(
     info: Mapping[str, Any] | None = None,
     expect: str = "",
     troubles: Sequence[str] = (),
-    checks: Collection[str] | None = None,
+    workload: Workload | None = None,
 ) -> Judgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
     `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `info`: run.json, as
-    far as the run came. `expect` goes before the plan's. `troubles`: what went wrong, in words. `checks`: as
-    `Workload.checks`.
+    far as the run came. `expect` goes before the plan's. `troubles`: what went wrong, in words. `workload`:
+    what it says of itself.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -84,11 +84,11 @@ def judge_bytes(
         *(lacking or ()),
         *after.findings,
     ]
-    workload = Workload(checks=checks)
+    workload = workload or Workload()
     passed_over = {**after.passed_over, **workload.left_out(), DIVERGENCE: NOT_COMPARED}
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
-    unlooked = not_run(parsed.outcomes, parsed.processes, parsed.partitions, passed_over, parsed.read_inside)
+    unlooked = _unlooked(parsed, passed_over)
     case = Case(
         run=parsed.run or run,
         workload=workload,
@@ -113,6 +113,11 @@ def judge_bytes(
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
+
+
+def _unlooked(history: History, passed_over: Mapping[str, str]) -> dict[str, str]:
+    counted = Counted(history.read_inside, len(history.holds), len(history.outputs))
+    return not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
 
 
 def _told(*problems: Problem | None) -> list[str]:

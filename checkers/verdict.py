@@ -229,6 +229,7 @@ def _too_little(case: Case) -> list[str]:
             reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
             lacking.append(f"no final read of {partition.name} reached its end: {reached}")
     lacking += _uncommitted_only(case)
+    lacking += _not_shown(case)
     lacking += filter(None, map(fault_classes.not_landed, case.faults))
     if case.plan and len(case.faults) < case.plan.faults:
         lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
@@ -247,6 +248,15 @@ def _uncommitted_only(case: Case) -> list[str]:
         for each in case.partitions
         if each.transactional and each.committed_t0 < 0 and each.part not in held
     ]
+
+
+def _not_shown(case: Case) -> list[str]:
+    """A sentence for each thing that every history of this workload has, and this one has not."""
+    names: dict[str, list[str]] = {}
+    for name in case.workload.meant_for:
+        if name in case.not_run:
+            names.setdefault(case.not_run[name], []).append(name)
+    return [f"this workload is there to show {', '.join(each)}, and {why}" for why, each in names.items()]
 
 
 # ------------------------------------------------------------------------------------------------------- run directory

@@ -164,6 +164,8 @@ class Scenario(BaseModel, ABC):
     time is free."""
     CHECKS: ClassVar[tuple[str, ...] | None] = None
     """Names of the anomalies that can show in it; None: all that there is a finder for."""
+    MEANT_FOR: ClassVar[tuple[str, ...]] = ()
+    """Names of anomalies that every run of it can show: a history that cannot show them lacks something."""
     SWARM_SHARE: ClassVar[float] = 0.0
     """Share of a swarm's seeds that have it, where nobody names a workload; the rest have the default."""
     COUNTED: ClassVar[tuple[str, ...]] = ()

@@ -20,7 +20,7 @@ def says(
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
         troubles.append(f"measuring the workload {scenario.name} stopped: {type(error).__name__}: {error}")
         figures = {}
-    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS)
+    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.MEANT_FOR)
 
 
 def of_directory(directory: RunDirectory, troubles: list[str]) -> Workload:

@@ -33,6 +33,7 @@ from chaos.runtimes.sim.preload import load_what_comes_late
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.uncounted import counted
 from chaos.runtimes.sim.world import World
+from checkers.case import Workload
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.plan_facts import facts_of
 from checkers.verdict import INVALID, UNKNOWN
@@ -270,7 +271,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
         plan,
         info=info,
         troubles=[*troubles, *audit(lines)],
-        checks=sim.plan.workload.CHECKS,
+        workload=Workload(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.MEANT_FOR),
     )
 
 

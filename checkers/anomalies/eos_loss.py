@@ -21,7 +21,7 @@ ANOMALIES = (
         "partitions of the outputs after that to their ends",
         source=EOS,
         other="the position that was committed",
-        needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS),
+        needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS, Need.MEMBERS),
         meaning="inputs have no output, and their positions are committed",
         meaning_of_one="input has no output, and its position is committed",
     ),

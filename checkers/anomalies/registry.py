@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from checkers.anomalies import (
     aborted_read,
@@ -93,6 +94,17 @@ LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
 
+class Counted(NamedTuple):
+    """How much a history has of what no outcome of an operation tells."""
+
+    read_inside: int = 0
+    """As `History.read_inside`."""
+    holds: int = 0
+    """How often a member of a group owned a partition."""
+    outputs: int = 0
+    """Sends that said of which input they were made."""
+
+
 def looked_for(not_run: Collection[str]) -> str:
     """That note. `not_run`: names of those that were not looked for."""
     return LOOKED_FOR + ", ".join(name for name in FOUND if name not in not_run)
@@ -103,12 +115,11 @@ def not_run(
     processes: Sequence[Process],
     partitions: Iterable[Partition],
     passed_over: Mapping[str, str],
-    read_inside: int,
+    counted: Counted,
 ) -> dict[str, str]:
     """What was not looked for, and why. An anomaly that needs what the history has not could not have been found.
 
-    `outcomes`, `read_inside`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there,
-    and why.
+    `outcomes`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there, and why.
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)
@@ -131,12 +142,12 @@ def not_run(
         Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
         Need.TRANSACTIONS: bool(outcomes.get("txn")),
         Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
-        Need.READS_INSIDE: read_inside > 0,
-        Need.MEMBERS: done("poll", "commit", "fetch_offsets") and any("group" in each.settings for each in processes),
+        Need.READS_INSIDE: counted.read_inside > 0,
+        Need.MEMBERS: counted.holds > 0,
         Need.PROOFS: done("commit") or own_members,
         Need.COMMITS: done("commit"),
         Need.POSITIONS: done("fetch_offsets"),
-        Need.OUTPUTS: done("send") and any(each.role == "producer" and "group" in each.settings for each in processes),
+        Need.OUTPUTS: done("send") and counted.outputs > 0,
         Need.COMMITTED_FINAL_READS: done("final_read")
         and any(each.role == "final" and each.isolation == 1 for each in processes),
     }

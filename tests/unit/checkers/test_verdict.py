@@ -468,6 +468,16 @@ def test_limits_come_from_the_plan(tmp_path: Path) -> None:
     assert read_plan(tmp_path).limits.stuck_producer_s == 15
 
 
+def test_a_workload_whose_history_cannot_show_what_it_is_there_for_is_unknown_in_one_sentence() -> None:
+    why = "the history has no members of groups that owned partitions"
+    own = Workload(meant_for=("commit-ahead", "stuck-group", "eos-duplicate"))
+    silent = decide(good(workload=own, not_run={"commit-ahead": why, "stuck-group": why, "G1c": "no transactions"}))
+    said = f"this workload is there to show commit-ahead, stuck-group, and {why}"
+    assert (silent.verdict, silent.reasons) == (UNKNOWN, (said,))
+    assert decide(good(workload=own, not_run={"G1c": "no transactions"})).verdict == VALID
+    assert decide(good(not_run={"commit-ahead": why})).verdict == VALID
+
+
 def test_a_workload_says_which_checks_are_meant_for_it_and_what_it_measured() -> None:
     case = good(finding("lost-write"), finding("duplicate"))
     own = Workload({"name": "some", "lost_s": 4}, ("duplicate",))

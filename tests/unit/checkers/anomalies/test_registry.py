@@ -12,7 +12,7 @@ import pytest
 
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
-from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for, not_run
+from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, Counted, find_all, looked_for, not_run
 from checkers.history.group_tables import GroupCommit, Hold
 from checkers.history.tables import (
     EMPTY_POLL,
@@ -174,6 +174,7 @@ PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"},
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
 FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
 READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
+ENOUGH = Counted(read_inside=1, holds=1, outputs=1)
 
 
 def listed(
@@ -181,9 +182,9 @@ def listed(
     passed_over: tuple[str, ...] = (),
     processes: tuple[Process, ...] = (PRODUCER, READER, FINAL),
     partition: Partition = READ,
-    read_inside: int = 1,
+    counted: Counted = ENOUGH,
 ) -> set[str]:
-    unlooked = not_run(outcomes, processes, [partition], dict.fromkeys(passed_over, "nobody looked"), read_inside)
+    unlooked = not_run(outcomes, processes, [partition], dict.fromkeys(passed_over, "nobody looked"), counted)
     assert all(unlooked.values()), "each says why"
     return set(looked_for(unlooked).removeprefix("looked for: ").split(", "))
 
@@ -200,7 +201,7 @@ def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
     of_acks = {"stale-ack", "wrong-offset", "eos-duplicate", "eos-loss", "stuck-group"}
     assert {*FOUND} - listed(unacknowledged) == of_acks
-    assert listed({}) == {"replica-divergence", "not-converged"}
+    assert listed({}, counted=Counted()) == {"replica-divergence", "not-converged"}
 
 
 def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> None:
@@ -211,7 +212,8 @@ def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harn
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
     of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}  # nobody is in one
-    assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"} | of_groups
+    unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=Counted(read_inside=1))
+    assert unlooked == {"stale-ack", "wrong-offset"} | of_groups
 
 
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
@@ -247,15 +249,23 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
 def test_without_groups_nothing_of_them_was_looked_for() -> None:
     of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     alone = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL)
-    assert {*FOUND} - listed(SENT_AND_READ, processes=alone) == of_groups
+    assert {*FOUND} - listed(SENT_AND_READ, processes=alone, counted=Counted(read_inside=1)) == of_groups
     untold = {name: counts for name, counts in SENT_AND_READ.items() if name not in ("commit", "fetch_offsets")}
     assert {*FOUND} - listed(untold) == {"lost-position", "uncommitted-offset", "eos-loss"}
 
 
+def test_members_that_never_owned_a_partition_and_outputs_of_nothing_show_no_more_than_none() -> None:
+    """A process that says which group it is of shows neither: what it was given, and what it made, does."""
+    idle = listed(SENT_AND_READ, counted=ENOUGH._replace(holds=0))
+    assert {*FOUND} - idle == {"dual-ownership", "commit-ahead", "stuck-group", "eos-loss"}
+    untold = listed(SENT_AND_READ, counted=ENOUGH._replace(outputs=0))
+    assert {*FOUND} - untold == {"eos-duplicate", "eos-loss"}
+
+
 def test_what_was_not_looked_for_says_why() -> None:
     def why(**changed: Any) -> dict[str, str]:
-        given = {"processes": (PRODUCER, READER, FINAL), "outcomes": SENT_AND_READ, "passed_over": {}, "read_inside": 1}
-        return not_run(partitions=[READ], **{**given, **changed})
+        given = {"processes": (PRODUCER, READER, FINAL), "outcomes": SENT_AND_READ, "passed_over": {}}
+        return not_run(partitions=[READ], counted=ENOUGH, **{**given, **changed})
 
     assert why(outcomes={**SENT_AND_READ, "send": {"ok": 3}}) == {
         "failed-yet-read": "the history has no sends that definitely failed"
@@ -268,4 +278,4 @@ def test_what_was_not_looked_for_says_why() -> None:
 
 
 def test_where_no_transaction_read_anything_no_cycle_was_looked_for() -> None:
-    assert {*FOUND} - listed(SENT_AND_READ, read_inside=0) == {"G1c"}
+    assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(read_inside=0)) == {"G1c"}

@@ -1,0 +1,94 @@
+"""Runs of which the lines are gone that show what their workload is there for: they are unknown, not valid."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.figures import says
+from chaos.runs.result import SimResult
+from chaos.runs.simulation import simulate
+from checkers.history.groups import EVENTS
+from checkers.history.parser import parse
+from checkers.in_memory import Judgement, judge_bytes
+from checkers.verdict import UNKNOWN, VALID
+from workloads.registry import SCENARIOS
+
+Line = dict[str, Any]
+NO_MEMBERS = "the history has no members of groups that owned partitions"
+NO_OUTPUTS = "the history has no records that members of groups made of those that they had read"
+
+
+LOADS: dict[str, dict[str, Any]] = {
+    "groups": {"rate": 4, "partitions": 2, "members": 2, "churn": 0, "poll_pause_ms": 200},
+    "pipeline": {"rate": 3, "partitions": 2, "instances": 2, "churn": 0, "poll_pause_ms": 200},
+}
+
+
+def run_of(workload: str) -> tuple[Plan, SimResult]:
+    cluster = {"nodes": 3, "settings": SCENARIOS[workload].brokers(3)}
+    load = {"name": workload, **LOADS[workload]}
+    plan = make_plan({"runtime": "sim", "seed": 4, "time_s": 6.0, "cluster": cluster, "workload": load, "faults": []})
+    return plan, simulate(plan)
+
+
+def resealed(history: bytes, keep: Callable[[Line], Line | None]) -> bytes:
+    """The history with each line as `keep` leaves it; its last line counts what is left."""
+    *lines, end = map(json.loads, history.splitlines())
+    kept = b"".join(json.dumps(line).encode() + b"\n" for line in map(keep, lines) if line is not None)
+    sealed = {**end, "lines": kept.count(b"\n"), "crc32": zlib.crc32(kept)}
+    return kept + json.dumps(sealed).encode() + b"\n"
+
+
+def judged(plan: Plan, run: SimResult, keep: Callable[[Line], Line | None]) -> Judgement:
+    history = resealed(run.files["history.jsonl"], keep)
+    own = says(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
+    return judge_bytes(
+        "r",
+        history,
+        run.files["nemesis.jsonl"],
+        tomllib.loads(run.files["plan.toml"].decode()),
+        info=json.loads(run.files["run.json"]),
+        workload=own,
+    )
+
+
+def without_members(line: Line) -> Line | None:
+    return None if line["e"] == "x" and line["kind"] in EVENTS else line
+
+
+def without_inputs(line: Line) -> Line:
+    return {name: value for name, value in line.items() if name != "src"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "keep", "lacking", "names"),
+    [
+        ("groups", without_members, NO_MEMBERS, {"commit-ahead", "dual-ownership", "stuck-group"}),
+        ("pipeline", without_inputs, NO_OUTPUTS, {"eos-duplicate", "eos-loss"}),
+    ],
+)
+def test_checks_that_could_show_nothing_did_not_run(
+    workload: str, keep: Callable[[Line], Line | None], lacking: str, names: set[str]
+) -> None:
+    plan, run = run_of(workload)
+    whole = judged(plan, run, lambda line: line).verdict
+    assert whole.verdict == VALID, whole.reasons
+    assert not names & whole.not_run.keys()
+    less = judged(plan, run, keep).verdict
+    assert {less.not_run.get(name) for name in names} == {lacking}
+    assert less.verdict == UNKNOWN
+    assert [each for each in less.reasons if each.startswith("this workload is there to show")] == list(less.reasons)
+    assert len(less.reasons) == 1 and less.reasons[0].endswith(lacking)
+
+
+def test_the_simulators_own_verdict_asks_for_what_the_workload_is_there_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_of("groups")[1].verdict == VALID
+    monkeypatch.setattr(SCENARIOS["groups"], "MEANT_FOR", ("G1c",))  # which needs transactions
+    assert run_of("groups")[1].verdict == UNKNOWN
