@@ -67,20 +67,20 @@ def reading() -> Iterator[Reading]:
     made.stop()
 
 
-def make_topic(cluster: Any, topic: str) -> None:
+def make_topic(cluster: Any, topic: str, partitions: int = PARTITIONS) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(20)
 
 
-def produce(cluster: Any, topic: str, first: int, count: int) -> set[bytes]:
+def produce(cluster: Any, topic: str, first: int, count: int, partitions: int = PARTITIONS) -> set[bytes]:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     values = {b"v%d" % n for n in range(first, first + count)}
     for n in range(first, first + count):
-        producer.produce(topic, b"v%d" % n, partition=n % PARTITIONS)
+        producer.produce(topic, b"v%d" % n, partition=n % partitions)
     assert producer.flush(DEADLINE_S) == 0
     return values
 
@@ -105,7 +105,7 @@ def confluent(cluster: Any, topic: str, group: str, **more: Any) -> Callable[[li
     return member
 
 
-def kafka_python(cluster: Any, topic: str, group: str) -> Callable[[list[bytes], threading.Event], None]:
+def kafka_python(cluster: Any, topic: str, group: str, **more: Any) -> Callable[[list[bytes], threading.Event], None]:
     def member(found: list[bytes], enough: threading.Event) -> None:
         from kafka import KafkaConsumer
         from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -113,7 +113,7 @@ def kafka_python(cluster: Any, topic: str, group: str) -> Callable[[list[bytes],
         consumer = KafkaConsumer(
             topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500, auto_commit_interval_ms=300,
-            partition_assignment_strategy=[RangePartitionAssignor],
+            partition_assignment_strategy=[RangePartitionAssignor], **more,
         )  # fmt: skip
         while not enough.is_set():
             for records in consumer.poll(200).values():
@@ -123,7 +123,7 @@ def kafka_python(cluster: Any, topic: str, group: str) -> Callable[[list[bytes],
     return member
 
 
-def aiokafka(cluster: Any, topic: str, group: str) -> Callable[[list[bytes], threading.Event], None]:
+def aiokafka(cluster: Any, topic: str, group: str, **more: Any) -> Callable[[list[bytes], threading.Event], None]:
     def member(found: list[bytes], enough: threading.Event) -> None:
         async def read() -> None:
             from aiokafka import AIOKafkaConsumer
@@ -132,7 +132,7 @@ def aiokafka(cluster: Any, topic: str, group: str) -> Callable[[list[bytes], thr
             consumer = AIOKafkaConsumer(
                 topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
                 session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500, auto_commit_interval_ms=300,
-                partition_assignment_strategy=[RangePartitionAssignor],
+                partition_assignment_strategy=[RangePartitionAssignor], **more,
             )  # fmt: skip
             await consumer.start()
             try:
