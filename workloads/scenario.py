@@ -253,6 +253,12 @@ class Scenario(BaseModel, ABC):
         """Why it cannot work with so many of our brokers and these settings of theirs; empty where it can."""
         return ""
 
+    def held_s(self) -> float:
+        """How long a sound cluster may give its live readers nothing, because members or transactions of clients that
+        are gone keep partitions until a time-out. Seconds; 0: what it sets keeps nothing for long.
+        """
+        return 0.0
+
     def client_settings(self) -> ClientSettings:
         """Of each of our own clients."""
         return ClientSettings(request_timeout_ms=self.request_timeout_ms)

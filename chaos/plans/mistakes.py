@@ -12,7 +12,7 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external
-from chaos.plans.parts import FaultPlan, PlanParts
+from chaos.plans.parts import HOLDS, FaultPlan, PlanParts
 from chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
 
 OPERATIONS_SAID = 3
@@ -120,12 +120,22 @@ def _wrong(plan: PlanParts, op: Any) -> str:
     return plan.workload.wrong(op)
 
 
+def _limits(plan: PlanParts) -> Found:
+    """A limit that a sound cluster breaks."""
+    if plan.limits.stuck_s < (held_s := plan.workload.held_s()):
+        yield (
+            f"limits.stuck_s {plan.limits.stuck_s:g} is below {held_s:g} s, for which the workload's time-outs let a "
+            f"sound cluster give readers nothing; {HOLDS * held_s:g} is safe"
+        )
+
+
 _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"cluster", "workload"}), _replicas),
     (frozenset({"runtime", "target", "bootstrap", "compose", "cluster", "workload"}), _external),
     (frozenset({"runtime", "target", "cluster", "workload"}), _target),
     (frozenset({"target", "cluster", "workload"}), _brokers),
     (frozenset({"runtime", "cluster"}), _volumes),
+    (frozenset({"limits", "workload"}), _limits),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )
 """The parts that a look depends on, and the look."""

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from workloads.registry import DEFAULT, SCENARIOS
 from workloads.scenario import Scenario
@@ -52,8 +63,18 @@ class LimitsPlan(_Part):
     converge_s: float = Field(30, gt=0, le=3600, description="Limit for full ISRs after healing.")
     """Until every ISR is full and every broker is back."""
     final_read_s: float = Field(30, gt=0, le=3600, description="Limit for each final reader.")
-    stuck_s: float = Field(15, gt=0, le=3600, description="No progress for so long after healing is a finding.")
-    """A finding if no write is acknowledged, or no record is read, for this long after healing."""
+    stuck_s: float = Field(
+        15, gt=0, le=3600,
+        description="No progress for so long after healing is a finding; by default more where members that are gone "
+        "may hold partitions longer.",
+    )  # fmt: skip
+    """A finding if no write is acknowledged, or no record is read, for this long after healing. Where nobody gives it,
+    it is at least `HOLDS` times what the workload says of itself (`Scenario.held_s`).
+    """
+
+
+HOLDS = 2
+"""Members that are gone hold partitions once, and those that went while the group rebalanced hold them again."""
 
 
 class FaultPlan(_Part):
@@ -124,10 +145,19 @@ class PlanParts(_Part):
     """The standard of the verdict: the promises of the run's configuration, every promise, or an expected loss."""
     cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
-    limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
+    limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     faults: tuple[FaultPlan, ...] = ()
     operations: tuple[Any, ...] | None = None
     """If given, these operations replace the workload's rate as the load. They are the workload's own NamedTuples."""
+
+    @field_validator("limits")
+    @classmethod
+    def _beyond_holds(cls, limits: LimitsPlan, info: ValidationInfo) -> LimitsPlan:
+        """Give the limit for progress a default beyond the workload's own time-outs."""
+        if "stuck_s" in limits.model_fields_set or "workload" not in info.data:
+            return limits
+        workload: Scenario = info.data["workload"]
+        return limits.model_copy(update={"stuck_s": max(limits.stuck_s, HOLDS * workload.held_s())})
 
     @model_validator(mode="before")
     @classmethod

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.findings import Witness
 from checkers.history.tables import OK, POLL, SEND, History, Row
 from checkers.history.values import AFTER_HEALING
 
-SESSIONS = 10
-"""A coordinator notices a dead member after one session time-out, and a rebalance waits for its members once."""
+SESSIONS, REBALANCES = 10, 2
+"""A coordinator notices a dead member after one session time-out, and a rebalance waits for its members once: at most
+as long as they may poll nothing. So the limit is ten session time-outs, or, if that is more, twice both together.
+"""
 
 ANOMALIES = (
     Anomaly(
         "stuck-group",
         Family.LIVENESS,
         f"a record that was acknowledged after healing, in a partition that the group reads, was got by no member for "
-        f"{SESSIONS} session time-outs, and one member was alive all that time",
+        f"{SESSIONS} session time-outs, or, if that is more, for twice the session time-out and the longest time "
+        f"between polls together, and one member was alive all that time",
         source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
         other="for how many ns",
         needs=(Need.MEMBERS, Need.ACKS),
@@ -37,10 +40,10 @@ def find(seen: Seen) -> Iterator[Witness]:
         members = began.setdefault(hold.group, {})
         members[hold.proc] = min(hold.t0, members.get(hold.proc, hold.t0))
         read.setdefault(hold.group, set()).add(hold.part)
-    sessions = {each.proc: _session_ns(each.settings.get("session_timeout_ms")) for each in history.processes}
+    limits = {each.proc: _limit_ns(each.settings) for each in history.processes}
     last = {process.proc: process.last_t for process in history.processes}
     for group, members in began.items():
-        limit = SESSIONS * max(sessions[proc] for proc in members)
+        limit = max(limits[proc] for proc in members)
         for part in sorted(read[group] & first.keys()):
             send, until = first[part], first[part].t1 + limit
             alive = any(t0 <= send.t1 and last[proc] >= until for proc, t0 in members.items())
@@ -48,7 +51,13 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("stuck-group", "", part, send.off, send.val, send.op, -1, limit)
 
 
-def _session_ns(timeout_ms: object) -> int:
+def _limit_ns(settings: Mapping[str, object]) -> int:
+    """How long a group may stand still for the sake of a member with these settings; 0: nobody knows."""
+    session_ns, polls_ns = (_ns(settings.get(name)) for name in ("session_timeout_ms", "max_poll_interval_ms"))
+    return max(SESSIONS * session_ns, REBALANCES * (session_ns + polls_ns)) if session_ns else 0
+
+
+def _ns(timeout_ms: object) -> int:
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.stuck_group import SESSIONS
+from checkers.anomalies.stuck_group import REBALANCES, SESSIONS
 from checkers.history.conversion import Conversion
 from checkers.history.values import AFTER_HEALING
 from spark_analysis.query import Rule, Select
@@ -15,9 +15,13 @@ with sent as (
   where r.kind = 0 and r.st = 0 and r.off >= 0 and contains(p.settings, '"{AFTER_HEALING}"') group by r.part),
 members as (
   select h.`group` grp, h.proc, min(h.t0) t0, max(p.last_t) last_t,
-         max(coalesce(try_cast(get_json_object(p.settings, '$.session_timeout_ms') as bigint), 0L)) session_ms
+         coalesce(max(try_cast(get_json_object(p.settings, '$.session_timeout_ms') as bigint)), 0L) session_ms,
+         coalesce(max(try_cast(get_json_object(p.settings, '$.max_poll_interval_ms') as bigint)), 0L) polls_ms
   from holds h join processes p on p.proc = h.proc group by h.`group`, h.proc),
-limits as (select grp, {SESSIONS} * max(session_ms) * 1000000L ns from members group by grp),
+limits as (
+  select grp, 1000000L * max(
+    if(session_ms > 0, greatest({SESSIONS} * session_ms, {REBALANCES} * (session_ms + polls_ms)), 0L)) ns
+  from members group by grp),
 wanted as (
   select l.grp, s.part, s.first.*, l.ns, s.first.t1 + l.ns until
   from (select distinct `group` grp, part from holds) h join limits l on l.grp = h.grp join sent s on s.part = h.part

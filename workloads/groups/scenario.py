@@ -128,6 +128,10 @@ class GroupsLoad(Scenario):
         """A library that lacks the default assignor has another default."""
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
+    def held_s(self) -> float:
+        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing."""
+        return (self.session_timeout_ms + self.max_poll_interval_ms) / 1000
+
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
         return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)

@@ -124,6 +124,12 @@ class InstancesLoad(Scenario):
         """Client libraries speak V1, also on a cluster that has V2, and the plan says so."""
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
+    def held_s(self) -> float:
+        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing. A
+        transaction of an instance that is gone holds readers of its output back meanwhile.
+        """
+        return max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms) / 1000
+
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
         common = (self.partitions, self.replication_factor, self.topic_configs())

@@ -248,3 +248,29 @@ def test_nan_is_said_to_be_no_number(name: str) -> None:
         make_plan({"limits": {name: float("nan")}})
     with pytest.raises(PlanError, match=rf"limits\.{name}: .*\(given: inf\)"):
         make_plan({"limits": {name: float("inf")}})
+
+
+@pytest.mark.parametrize(
+    ("load", "stuck_s"),
+    [
+        ({"name": "appends"}, 15),
+        ({"name": "groups"}, 15),
+        ({"name": "groups", "session_timeout_ms": 45_000, "max_poll_interval_ms": 20_000}, 130),
+        ({"name": "semantics", "max_poll_interval_ms": 300_000}, 606),
+        ({"name": "pipeline", "transaction_timeout_ms": 60_000}, 120),
+    ],
+)
+def test_the_limit_for_progress_is_by_default_beyond_what_members_that_are_gone_may_hold(
+    load: dict[str, object], stuck_s: float
+) -> None:
+    assert make_plan({"workload": load}).limits.stuck_s == stuck_s
+    plan = make_plan({"workload": load, "limits": {"converge_s": 9}})
+    assert (plan.limits.stuck_s, plan.limits.converge_s) == (stuck_s, 9)
+    assert make_plan(plan.model_dump(mode="json")) == plan
+
+
+def test_a_limit_for_progress_that_a_sound_group_breaks_is_refused() -> None:
+    load = {"name": "groups", "session_timeout_ms": 20_000}
+    with pytest.raises(PlanError, match=r"^limits\.stuck_s 15 is below 24 s, .*; 48 is safe$"):
+        make_plan({"workload": load, "limits": {"stuck_s": 15}})
+    assert make_plan({"workload": load, "limits": {"stuck_s": 24}}).limits.stuck_s == 24

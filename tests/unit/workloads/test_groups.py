@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordinators.groups.classic import ClassicGroup
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from chaos.mutants.m78_rebalance_waits_forever import expire
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
+from chaos.runs.result import Failure
 from chaos.runs.saved import save
 from chaos.runs.simulation import SimResult, simulate
 from workloads.groups import GroupsLoad
@@ -342,3 +345,29 @@ def test_a_swarm_draws_members_of_all_kinds() -> None:
     assert {each.static_members for each in loads if isinstance(each, GroupsLoad)} == {False, True}
     assert {bool(each.conversions) for each in loads if isinstance(each, GroupsLoad)} == {False, True}
     assert {bool(each.deletions) for each in loads if isinstance(each, GroupsLoad)} == {False, True}
+
+
+LONG = {"session_timeout_ms": 20_000, "max_poll_interval_ms": 20_000}
+GONE = [[7.2, 0, CRASH, 500, 0], [7.8, 1, LEAVE, 200, 0]]
+"""A member is gone for the rest of its session, and the rebalance that another one begins waits for it."""
+
+
+def silences(result: SimResult) -> list[float]:
+    """How long each reader that was behind got nothing after healing, in seconds."""
+    return [each["idle_s"] for each in json.loads(result.files["run.json"])["reads_after_healing"]["behind"]]
+
+
+def test_a_member_that_is_gone_may_hold_its_partitions_for_a_long_session() -> None:
+    result = played(GONE, **LONG)
+    assert result.verdict == "valid", result.told
+    after = json.loads(result.files["run.json"])["reads_after_healing"]
+    assert 15 < after["took_s"] < after["limit_s"] == 80, "it ends as soon as everybody has read on"
+
+
+def test_a_group_that_waits_for_ever_is_found_whatever_its_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClassicGroup, "expire", expire)
+    result = played(GONE, **LONG)
+    assert result.verdict == "invalid", result.told
+    assert silences(result)
+    assert min(silences(result)) >= 80
+    assert result.failure == Failure("liveness", "stuck-consumer")

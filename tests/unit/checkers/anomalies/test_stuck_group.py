@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.stuck_group import SESSIONS
+from checkers.anomalies.stuck_group import REBALANCES, SESSIONS
 from checkers.history.values import AFTER_HEALING
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
@@ -12,16 +12,24 @@ CASES = Cases()
 test_the_reference = CASES.test()
 FOUND = ("stuck-group", "")
 LIMIT = SESSIONS * 10 * MS
+POLLS_MS = 90
+LONG_LIMIT = REBALANCES * (10 + POLLS_MS) * MS
 
 
 def _stands(
-    *, alive_ns: int = LIMIT, got: bool = False, late: bool = False, held: bool = True, session_ms: int = 10
+    *,
+    alive_ns: int = LIMIT,
+    got: bool = False,
+    late: bool = False,
+    held: bool = True,
+    session_ms: int = 10,
+    polls_ms: int = 0,
 ) -> GroupHistory:
     """A member is heard of for so long after a write after healing. got: it gets the record at once; late: in the end.
     held: the group reads that partition.
     """
     h = GroupHistory(2)
-    member = h.member(session_timeout_ms=session_ms)
+    member = h.member(session_timeout_ms=session_ms, max_poll_interval_ms=polls_ms)
     h.assigned(member, {0 if held else 1: 0}, begun="reset")
     val = h.sent(h.producer(**{AFTER_HEALING: True}), 0)
     written = h.now
@@ -61,6 +69,16 @@ def _() -> GroupHistory:
 @CASES.case("where no session time-out is known nobody is late")
 def _() -> GroupHistory:
     return _stands(session_ms=0)
+
+
+@CASES.case("where members may poll seldom, a rebalance may wait for them")
+def _() -> GroupHistory:
+    return _stands(polls_ms=POLLS_MS, alive_ns=LONG_LIMIT - 3 * MS)
+
+
+@CASES.case("a rebalance that waits for longer than that is stuck", FOUND)
+def _() -> GroupHistory:
+    return _stands(polls_ms=POLLS_MS, alive_ns=LONG_LIMIT)
 
 
 @CASES.plant("stuck-group")
