@@ -12,6 +12,7 @@ import click
 
 from chaos.errors import Refused
 from chaos.toolchain.extras import missing
+from chaos.typed import typed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +74,8 @@ def command(**given: object) -> int:
     if path.is_dir() != (given["json"] is None) or not path.resolve().parent.is_dir():
         raise click.UsageError(f"--json {path}: its folder is not there, or it is a folder itself")
     if missing("clients"):
-        raise Refused("confluent-kafka is not installed, which loads the brokers: ./squall test --help sets it up")
+        needed = "confluent-kafka is not installed, which loads the brokers"
+        raise Refused(f"{needed}: {typed('test', '--help')} sets it up")
     words = []
     for name, value in given.items():
         if name in ("against", "json") and value and (name == "json" or Path(str(value)).is_dir()):
