@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -384,15 +384,6 @@ class Stage:
         """
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
-
-    def others_on_links(self, p: Played, nodes: Collection[int]) -> bool:
-        """Whether any other fault is on a link from or to one of these nodes."""
-        return any(
-            number != p.fault.id
-            for link, names in self._on_links.items()
-            if link.source in nodes or link.target in nodes
-            for number in names.values()
-        )
 
     def any_on(self, p: Played) -> bool:
         """Whether any other fault is on, at a node or at a link."""

@@ -7,14 +7,14 @@ already down. A power loss or a damaged disk on an ended node would be another f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Patience, Played, Stage
+from chaos.faults.stage import Played, Stage
 from chaos.runtimes.contract import Evidence, NodeState
 
 CONTROLLED = "controlled"
@@ -38,8 +38,6 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
         for node in joined
     }
     own = [node for node in p.resolved if node not in found]
-    if proof == CONTROLLED:
-        await _reachable(stage, p, own)
     with stage.taking_down(p, own):
         taken = dict(zip(own, await stage.together(take, own), strict=True))
     if proof == CONTROLLED:
@@ -52,15 +50,6 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
     p.landed = all(shown) and stage.came_back(p.evidence["up"])
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
-
-
-async def _reachable(stage: Stage, p: Played, nodes: Collection[int]) -> None:
-    """Wait, for a while, until no other fault is on the links of these nodes: whom the controller cannot let go leaves
-    without it.
-    """
-    waiting = Patience(lambda: stage.others_on_links(p, nodes))
-    while stage.others_on_links(p, nodes) and not waiting.is_over():
-        await trio.sleep(POLL_S)
 
 
 async def _hold(stage: Stage, p: Played, found: Found) -> None:

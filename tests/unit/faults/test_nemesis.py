@@ -254,21 +254,6 @@ async def test_a_link_that_is_slow_already_has_more_time_to_show_the_next_fault(
     assert second["evidence"], second["error"]
 
 
-async def test_a_controlled_shutdown_waits_for_its_links(autojump_clock: trio.testing.MockClock) -> None:
-    class Controlled(World):
-        async def stop_node(self, node: int) -> dict[str, Any]:
-            self.states[node] = NodeState.DOWN
-            return {"controlled": not any(node in (link.source, link.target) for _, link in self.faults)}
-
-    cut = make_fault(0, 0.1, 6.0, "partition", "node:2", {"shape": "isolate", "manner": "drop"})
-    _, behind = await played(Controlled(), [cut, make_fault(1, 1.0, 2.0, "stop", "node:2", {})])
-    assert behind["evidence"]["down"][0]["controlled"]
-    assert behind["ended"] - behind["on"] == pytest.approx(2e9, abs=1e8)
-    (alone,) = await played(Controlled(), [make_fault(1, 1.0, 2.0, "stop", "node:2", {})])
-    assert alone["evidence"]
-    assert alone["ended"] - alone["on"] == pytest.approx(2e9, abs=1e8)
-
-
 async def test_how_long_a_controlled_shutdown_takes_is_not_taken_off_its_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
