@@ -113,3 +113,15 @@ class LogShape:
         """
         known, end = self.end_of(epoch)
         return min(end, end_offset) if known == epoch else end
+
+
+def goes_on_from(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
+    """True when a log as found on disk holds what this snapshot says; `epochs` are its (epoch, first offset).
+
+    It does not where it ends before the snapshot does, and not where another epoch wrote the snapshot's last record: a
+    power loss can undo a truncation that was not yet synced, while a snapshot of what was written after it is whole.
+    """
+    if end_offset < snapshot.end_offset:
+        return False
+    wrote = [epoch for epoch, first in epochs if first < snapshot.end_offset]
+    return not wrote or wrote[-1] == snapshot.epoch

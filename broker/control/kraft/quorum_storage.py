@@ -23,7 +23,7 @@ from broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
-from broker.quorum.shape import LogShape
+from broker.quorum.shape import LogShape, goes_on_from
 from broker.quorum.state import DamagedQuorumState, QuorumState
 
 if TYPE_CHECKING:
@@ -96,9 +96,11 @@ class QuorumStorage:
                 self._env.trace("snapshot_damaged", offset=newest.end_offset, epoch=newest.epoch, why=str(wrong))
                 self.snapshots.delete(newest)
         log = self._log
-        if newest is not None and log.log_end_offset < newest.end_offset:
-            # The node died after it installed the snapshot, or the end of the log was never synced.
+        if newest is not None and not goes_on_from(newest, log.log_end_offset, log.epochs.entries):
+            # The node died after it installed the snapshot, or what was written and cut last was never synced.
             log.truncate_fully_and_start_at(newest.end_offset)
+            for older in self.snapshots.ids[:-1]:
+                self.snapshots.delete(older)  # Nothing follows them any more.
             return records
         # The first epoch shows that the log was trimmed, even if the log start was not yet written to its checkpoint.
         start = max(log.log_start_offset, *(first for _, first in log.epochs.entries[:1]), 0)

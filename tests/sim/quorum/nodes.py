@@ -28,7 +28,7 @@ from broker.quorum.messages import (
     Span,
 )
 from broker.quorum.raft import Raft
-from broker.quorum.shape import LogShape
+from broker.quorum.shape import LogShape, goes_on_from
 from broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Disk:
         return max(self.snapshots, default=None)
 
     def restart_at(self, snapshot: SnapshotId) -> None:
-        """The log is left for a snapshot, durably."""
+        """The log is left for a snapshot, durably, and older snapshots with it."""
+        self.snapshots = {snapshot: self.snapshots[snapshot]}
         self.log[:] = self.snapshots[snapshot]
         self.start = snapshot.end_offset
         self.synced(list(self.log))
@@ -108,7 +109,7 @@ class Node:
         settings = replace(world.settings, node_id=self.node_id)
         disk.part.clear()
         newest = disk.newest
-        if newest is not None and len(disk.log) < newest.end_offset:
+        if newest is not None and not goes_on_from(newest, len(disk.log), shape_of(disk.log).epochs):
             disk.restart_at(newest)
         epochs = {snapshot.end_offset: snapshot.epoch for snapshot in disk.snapshots}
         shape = shape_of(disk.log, disk.start, epochs.get(disk.start, 0))
@@ -224,7 +225,7 @@ class Node:
                 disk.part[position:] = payload
             case InstallSnapshot(snapshot, generation):
                 assert len(disk.part) == snapshot.end_offset and disk.part[-1][0] == snapshot.epoch
-                disk.snapshots = {snapshot: list(disk.part)}
+                disk.snapshots[snapshot] = list(disk.part)
                 disk.restart_at(snapshot)
                 self.generation = generation
                 self.world.installed += 1

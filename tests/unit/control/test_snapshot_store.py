@@ -11,7 +11,7 @@ from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, WriteSnapshot
+from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshot
 from broker.quorum.messages import SnapshotId
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState
@@ -237,3 +237,21 @@ async def test_after_an_install_the_log_goes_on_behind_the_snapshot() -> None:
     assert await kept.sync() == (51, 1)
     shape = storage(fs.after_crash(random.Random(1))).shape()
     assert (shape.start_offset, shape.start_epoch, shape.end_offset, shape.last_epoch) == (50, 4, 51, 4)
+
+
+def test_a_log_whose_truncation_a_power_loss_undid_is_left_for_the_snapshot_of_what_followed() -> None:
+    fs = fresh()
+    kept = written(fs)
+    undone = {name: fs.read(f"{DIRECTORY}/{name}") for name in fs.list(DIRECTORY)}
+    kept.write(Truncate(9, 1))
+    kept.write(AppendLeaderChange(9, 4, (1, 2, 3), (2, 3)))
+    take(kept, 5)
+    snapshot, data = SnapshotId(10, 4), snapshot_of(9, 4)
+    kept.snapshots.write(snapshot, data)
+    assert storage(fs.after_crash()).shape().last_epoch == 4, "what was written after the truncation is kept"
+    for name, content in undone.items():
+        fs.write(f"{DIRECTORY}/{name}", content)
+    again = storage(fs.after_crash())
+    shape = again.shape()
+    assert (shape.start_offset, shape.start_epoch, shape.end_offset, shape.last_epoch) == (10, 4, 10, 4)
+    assert again.snapshots.ids == [snapshot], "the log no longer goes on from the older one"
