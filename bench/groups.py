@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.client import PARTITIONS, create_topic, new_producer, records_in, settings
 from bench.handover import RUN, InC
+from bench.rates import Crew, Rate, rate_of
 
 PATIENCE_S = 120.0
 POLL_S = 0.002
@@ -28,16 +29,6 @@ class Rebalance:
 
     all_s: float
     more_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRate:
-    """Commits a second of all committers together; one commit, ms; the brokers' CPU for each, ms."""
-
-    per_s: float
-    p50_ms: float
-    p99_ms: float
-    broker_cpu_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,64 +132,36 @@ def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
         time.sleep(POLL_S)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What the committers' threads did."""
-
-    took: list[float] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-
-
-def commits(cluster: Any, committers: int, seconds: float) -> CommitRate:
+def commits(cluster: Any, committers: int, seconds: float) -> Rate:
     """Each committer, of a group of its own, commits one offset after the other for `seconds`.
 
     Its first commit comes before the clock starts; its last one must be what the coordinator tells afterwards.
     """
     topic = f"c{committers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
-    tally, start, ends = _Tally(), threading.Barrier(committers + 1), [0.0]
-    threads = [
-        threading.Thread(target=_commit, args=(cluster.bootstrap, topic, number, tally, start, ends))
-        for number in range(committers)
-    ]
-    for thread in threads:
-        thread.start()
-    start.wait()
-    cpu, begin = cluster.cpu_s(), time.monotonic()
-    ends[0] = begin + seconds
-    start.wait()
-    for thread in threads:
-        thread.join()
-    took, cpu = time.monotonic() - begin, cluster.cpu_s() - cpu
-    if tally.failed:
-        raise RuntimeError(f"{len(tally.failed)} committers failed, the first: {tally.failed[0]}")
-    cuts, done = statistics.quantiles(tally.took, n=100), len(tally.took)
-    return CommitRate(done / took, cuts[49] * 1e3, cuts[98] * 1e3, cpu / done * 1e3)
+    return rate_of(cluster, committers, seconds, partial(_commit, cluster.bootstrap, topic), "committers")
 
 
-def _commit(
-    bootstrap: str, topic: str, number: int, tally: _Tally, start: threading.Barrier, ends: list[float]
-) -> None:
-    """One committer's thread. What fails in it is kept in the tally."""
+def _commit(bootstrap: str, topic: str, number: int, crew: Crew) -> None:
+    """One committer's thread."""
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0
         try:
             consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
         except KafkaException as error:
-            tally.failed.append(str(error))
-        start.wait()
-        start.wait()
+            crew.failed.append(str(error))
+        crew.begin()
         try:
-            while not tally.failed and (began := time.monotonic()) < ends[0]:
+            while crew.goes_on:
                 offset += 1
-                consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
-                tally.took.append(time.monotonic() - began)
+                with crew.turn():
+                    consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
             told = consumer.committed([place], 30)[0].offset
         except KafkaException as error:
-            tally.failed.append(str(error))
+            crew.failed.append(str(error))
         else:
             if told != offset:
-                tally.failed.append(f"{offset} was committed last, and the coordinator tells {told}")
+                crew.failed.append(f"{offset} was committed last, and the coordinator tells {told}")
 
 
 def _at(place: TopicPartition, offset: int) -> TopicPartition:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import Cluster
 from bench.failover import KINDS, failover
 from bench.groups import commits, reading, rebalance
+from bench.rates import Rate
 from bench.sheet import Step, say
 from bench.transactions import transactions
 from chaos.errors import Refused
@@ -42,9 +43,15 @@ def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) 
     steps += [_load(cluster, arguments, *load) for load in ASKED_FIRST]
     steps += [_rate(cluster, arguments, *rate) for rate in RATES]
     steps += [_load(cluster, arguments, *load) for load in FURTHER]
-    steps += [_transactions(cluster, arguments, producers) for producers in TRANSACTING]
+    steps += [
+        _turns(cluster, arguments.seconds, f"transactions, {producers} producer", transactions, producers)
+        for producers in TRANSACTING
+    ]
     steps += [_rebalance(cluster, members, protocol) for members in MEMBERS for protocol in ("classic", "consumer")]
-    steps += [_commits(cluster, arguments, committers) for committers in COMMITTERS]
+    steps += [
+        _turns(cluster, arguments.seconds, f"groups, commits, {committers} committer", commits, committers)
+        for committers in COMMITTERS
+    ]
     steps.append(_reading(cluster))
     steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
     steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
@@ -106,19 +113,11 @@ def _rate(cluster: Cluster, arguments: argparse.Namespace, rate: int, linger_ms:
     return Step(kind, take)
 
 
-def _transactions(cluster: Cluster, arguments: argparse.Namespace, producers: int) -> Step:
-    kind = f"transactions, {producers} producer{'s' if producers > 1 else ''}"
-
-    def take() -> Figures:
-        found = transactions(cluster, producers, arguments.seconds)
-        return {
-            f"{kind}, a second": found.per_s,
-            f"{kind}, p50 ms": found.p50_ms,
-            f"{kind}, p99 ms": found.p99_ms,
-            f"{kind}, broker CPU ms each": found.broker_cpu_ms,
-        }
-
-    return Step(kind, take)
+def _turns(
+    cluster: Cluster, seconds: float, kind: str, measure: Callable[[Cluster, int, float], Rate], workers: int
+) -> Step:
+    kind = f"{kind}{'s' if workers > 1 else ''}"
+    return Step(kind, lambda: measure(cluster, workers, seconds).figures(kind))
 
 
 def _rebalance(cluster: Cluster, members: int, protocol: str) -> Step:
@@ -127,21 +126,6 @@ def _rebalance(cluster: Cluster, members: int, protocol: str) -> Step:
     def take() -> Figures:
         found = rebalance(cluster, members, protocol)
         return {f"{kind}, all have a record, s": found.all_s, f"{kind}, one more has one, s": found.more_s}
-
-    return Step(kind, take)
-
-
-def _commits(cluster: Cluster, arguments: argparse.Namespace, committers: int) -> Step:
-    kind = f"groups, commits, {committers} committer{'s' if committers > 1 else ''}"
-
-    def take() -> Figures:
-        found = commits(cluster, committers, arguments.seconds)
-        return {
-            f"{kind}, a second": found.per_s,
-            f"{kind}, p50 ms": found.p50_ms,
-            f"{kind}, p99 ms": found.p99_ms,
-            f"{kind}, broker CPU ms each": found.broker_cpu_ms,
-        }
 
     return Step(kind, take)
 

@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from bench import __main__ as program
 from bench import script as scripts
 from bench.client import Latency, Throughput
-from bench.groups import CommitRate, ReadRate, Rebalance
+from bench.groups import ReadRate, Rebalance
+from bench.rates import Rate
 from bench.sheet import Sheet, Step, table
-from bench.transactions import TransactionRate
 
 
 def gives(**figures: float) -> Callable[[], Mapping[str, float]]:
@@ -121,9 +121,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "first_ack", lambda *_: 1.0)
     monkeypatch.setattr(scripts, "throughput", found.throughput)
     monkeypatch.setattr(scripts, "latency", lambda *_, **__: Latency(1, 1, 1, 1))
-    monkeypatch.setattr(scripts, "transactions", lambda *_: TransactionRate(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "transactions", lambda *_: Rate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "rebalance", lambda *_: Rebalance(1, 1))
-    monkeypatch.setattr(scripts, "commits", lambda *_: CommitRate(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "commits", lambda *_: Rate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "reading", lambda *_: ReadRate(1, 1, 1))
     monkeypatch.setattr(scripts, "failover", lambda *_, **__: {"s to next ack": 1.0, "records failed": 0})
     return found

@@ -1,0 +1,80 @@
+"""How often several clients at once get one thing done, one after the other each: commits, transactions."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Turns a second of all workers together; one turn, ms; the brokers' CPU for each, ms."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    broker_cpu_ms: float
+
+    def figures(self, kind: str) -> dict[str, float]:
+        """Named for the table."""
+        return {
+            f"{kind}, a second": self.per_s,
+            f"{kind}, p50 ms": self.p50_ms,
+            f"{kind}, p99 ms": self.p99_ms,
+            f"{kind}, broker CPU ms each": self.broker_cpu_ms,
+        }
+
+
+@dataclass(slots=True)
+class Crew:
+    """Workers, each in a thread, that begin together. What fails in one ends the others' turns, too."""
+
+    start: threading.Barrier
+    took: list[float] = field(default_factory=list)
+    """Seconds of each turn."""
+    failed: list[str] = field(default_factory=list)
+    ends: float = 0.0
+
+    def begin(self) -> None:
+        """Each worker calls this once, when it is ready; the clock starts when all have."""
+        self.start.wait()
+        self.start.wait()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is time for another turn."""
+        return not self.failed and time.monotonic() < self.ends
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One turn. It counts unless it raises."""
+        began = time.monotonic()
+        yield
+        self.took.append(time.monotonic() - began)
+
+
+def rate_of(cluster: Any, workers: int, seconds: float, work: Callable[[int, Crew], None], called: str) -> Rate:
+    """What `workers` threads do in `seconds`, each by `work(its number, the crew)`, which calls `begin` once.
+
+    `called`: what the workers are, for the error. Raises RuntimeError where one of them failed.
+    """
+    crew = Crew(threading.Barrier(workers + 1))
+    threads = [threading.Thread(target=work, args=(number, crew)) for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    crew.start.wait()
+    cpu, begin = cluster.cpu_s(), time.monotonic()
+    crew.ends = begin + seconds
+    crew.start.wait()
+    for thread in threads:
+        thread.join()
+    took, cpu = time.monotonic() - begin, cluster.cpu_s() - cpu
+    if crew.failed:
+        raise RuntimeError(f"{len(crew.failed)} {called} failed, the first: {crew.failed[0]}")
+    cuts, done = statistics.quantiles(crew.took, n=100), len(crew.took)
+    return Rate(done / took, cuts[49] * 1e3, cuts[98] * 1e3, cpu / done * 1e3)
