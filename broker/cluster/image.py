@@ -7,7 +7,7 @@ one offset hold equal images. Entities are immutable and replaced as a whole: a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -149,6 +149,8 @@ class ClusterImage:
     features_offset: int = field(default=-1, compare=False)
     """Offset of the last record that changed a level."""
     next_producer_id: int = 0
+    kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    """Newest records of what is not served, by what they are of (`broker.cluster.kept`)."""
     offset: int = -1
     """Offset of the last record in it."""
     epoch: int = -1
@@ -190,7 +192,8 @@ class ClusterImage:
         assert other.offset >= self.offset, f"an image of {other.offset} after one of {self.offset}"
         self.brokers, self.topics_by_id, self.topic_ids = other.brokers, other.topics_by_id, other.topic_ids
         self.configs, self.features, self.features_offset = other.configs, other.features, other.features_offset
-        self.next_producer_id, self.offset, self.epoch = other.next_producer_id, other.offset, other.epoch
+        self.next_producer_id, self.kept = other.next_producer_id, other.kept
+        self.offset, self.epoch = other.offset, other.epoch
         self.version += 1
         self.delta = delta
 
@@ -207,6 +210,7 @@ class ClusterImage:
             features=dict(self.features),
             features_offset=self.features_offset,
             next_producer_id=self.next_producer_id,
+            kept=dict(self.kept),
             offset=self.offset,
             epoch=self.epoch,
             version=self.version,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.cluster.kept import KEEP
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import metadata_records as records
 
@@ -38,8 +39,8 @@ class Write(NamedTuple):
 def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
     """Apply one record to `image` and note in `image.delta` what it changed.
 
-    Records must come in order of their offsets, each once. Kinds that say nothing about the image (NoOpRecord, those of
-    features that are not served) only move its offset.
+    Records must come in order of their offsets, each once. Kinds that say nothing (NoOpRecord, BeginTransactionRecord)
+    only move its offset; those of features that are not served are kept for snapshots.
     """
     assert offset > image.offset, f"record {offset} after {image.offset}"
     assert epoch >= image.epoch, f"epoch {epoch} after {image.epoch}"
@@ -262,5 +263,6 @@ APPLY: dict[type[Any], Callable[[ClusterImage, Any], None]] = {
     records.FeatureLevelRecord: _feature_level,
     records.ProducerIdsRecord: _producer_ids,
     records.ClearElrRecord: _clear_elr,
+    **KEEP,
 }
 """How each kind of record changes an image."""

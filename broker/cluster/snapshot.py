@@ -27,6 +27,7 @@ def records_of(image: ClusterImage) -> list[Write]:
         *(write for topic in image.topics_by_id.values() for write in _topic_records(topic)),
         *_config_records(image),
         Write(records.ProducerIdsRecord(next_producer_id=image.next_producer_id), 0),
+        *(Write(record, 0) for record in image.kept.values()),
     ]
 
 

@@ -38,6 +38,7 @@ ALONE = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": str(COORDINATORS),
     "offsets.topic.replication.factor": "1",
+    "metadata.log.max.snapshot.interval.ms": "2000",
     "squall.bootstrap.features": "metadata.version=30",
 }
 """At Kafka 4.3's metadata version, though ours begins with 4.2's."""
@@ -87,6 +88,18 @@ class Swapped:
         [found] = answer.responses[0].partitions
         assert found.error_code == 0
         return bytes(found.records)
+
+    def newest_snapshot(self) -> str:
+        """Of the metadata log: its name, and "" where there is none."""
+        return max(
+            (each.name for each in (self.ours.folder / "n1").glob("__cluster_metadata-0/*.checkpoint")), default=""
+        )
+
+    def wait_for_a_snapshot_after(self, name: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while self.newest_snapshot() <= name:
+            assert time.monotonic() < deadline, f"no snapshot within {WITHIN_S} s"
+            time.sleep(0.1)
 
     def make_topic(self) -> None:
         from confluent_kafka import KafkaException
@@ -205,6 +218,24 @@ def test_kafka_and_ours_finish_each_others_open_transactions_on_one_directory(sw
     assert swapped.read("read_uncommitted") == everything
     assert swapped.log().startswith(theirs), "byte for byte what Kafka wrote"
     assert swapped.served() == swapped.log()
+
+
+def test_what_ours_does_not_serve_outlives_our_snapshots(swapped: Swapped) -> None:
+    swapped.make_topic()
+    swapped.kill_and_start(swapped.kafka)
+    swapped.producer("up").flush()
+    alice = ["--bootstrap-server", swapped.now.bootstrap, "--entity-type", "users", "--entity-name", "alice"]
+    for setting in ("producer_byte_rate=1024", "SCRAM-SHA-256=[iterations=4096,password=secret]"):
+        kafka_tool("kafka.admin.ConfigCommand", *alice, "--alter", "--add-config", setting)
+    told = kafka_tool("kafka.admin.ConfigCommand", *alice, "--describe")
+    assert "producer_byte_rate=1024" in told and "SCRAM-SHA-256=iterations=4096" in told
+
+    before = swapped.newest_snapshot()
+    swapped.kill_and_start(swapped.ours)
+    swapped.wait_for_a_snapshot_after(before)
+    swapped.kill_and_start(swapped.kafka)
+    swapped.producer("up").flush()
+    assert kafka_tool("kafka.admin.ConfigCommand", *alice, "--describe") == told
 
 
 def test_a_java_producer_speaks_the_second_generation_with_ours(swapped: Swapped, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from broker.cluster.feed import ImageFeed
 from broker.cluster.image import ClusterImage, ImageDelta, everything
+from broker.cluster.replay import replay
 from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
-from broker.protocol.schema import delete_topics
+from broker.protocol.schema import delete_topics, metadata_records
 from tests.support.brokers.control_room import EPOCH, ControlRoom
 
 
@@ -41,6 +42,45 @@ def test_an_image_restored_from_its_snapshot_is_equal() -> None:
 
 def test_an_empty_image_is_equal_too() -> None:
     assert through_a_snapshot(ClusterImage()) == ClusterImage()
+
+
+def unserved() -> list[Any]:
+    alice = metadata_records.EntityData("user", "alice")
+    token = metadata_records.DelegationTokenRecord(owner="User:alice", token_id="t")
+    return [
+        metadata_records.AccessControlEntryRecord(id=b"1" * 16, principal="User:alice", operation=3),
+        metadata_records.UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096),
+        token,
+        metadata_records.ClientQuotaRecord([alice], "producer_byte_rate", 1024.0),
+        metadata_records.RegisterControllerRecord(controller_id=1, incarnation_id=b"2" * 16),
+        metadata_records.ZkMigrationStateRecord(1),
+    ]
+
+
+def test_records_of_what_is_not_served_stay_in_snapshots_until_they_are_removed() -> None:
+    image, written = busy_room().image, unserved()
+    for record in written:
+        replay(image, record, image.offset + 1, EPOCH)
+    assert through_a_snapshot(image) == image
+    assert [record for record in records(through_a_snapshot(image)) if record in written] == written
+    assert image.clone() == image
+    newer = metadata_records.UserScramCredentialRecord("alice", 1, b"other", b"stored", b"server", 8192)
+    elsewhere = metadata_records.UserScramCredentialRecord("alice", 2, b"salt", b"stored", b"server", 4096)
+    for record in (newer, elsewhere):
+        replay(image, record, image.offset + 1, EPOCH)
+    kept = list(through_a_snapshot(image).kept.values())
+    assert newer in kept and elsewhere in kept and written[1] not in kept
+    for record in [
+        metadata_records.RemoveAccessControlEntryRecord(b"1" * 16),
+        metadata_records.RemoveUserScramCredentialRecord("alice", 1),
+        metadata_records.RemoveDelegationTokenRecord("t"),
+        metadata_records.ClientQuotaRecord(
+            [metadata_records.EntityData("user", "alice")], "producer_byte_rate", 0, True
+        ),
+        metadata_records.UnregisterControllerRecord(1),
+    ]:
+        replay(image, record, image.offset + 1, EPOCH)
+    assert list(through_a_snapshot(image).kept.values()) == [written[5], elsewhere]
 
 
 def test_a_broker_may_be_unfenced_where_its_registration_came_from_a_snapshot() -> None:
