@@ -4,14 +4,15 @@ A client is one of the workload's producers or readers; a producer's processes f
 process that is handing records over, without a close: what it had not heard of stays without an outcome. Standing still
 is the application's: nothing is handed over or polled, while its library's connections live on, as in a long garbage
 collection of a program whose network thread is not held. A zombie stands still inside a transaction, until another
-process has taken over its transactional id, and goes on as if nothing had happened.
+process has taken over its transactional id, and goes on as if nothing had happened. A client that is a member of a
+group may get a double: a second process with its instance id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -55,6 +56,31 @@ class Haunt:
             self.sends += 1
 
 
+@dataclass(slots=True)
+class Double:
+    """A second process with the instance id of a member. Process ids are the history's, -1 until there is one."""
+
+    first: int = -1
+    """The process that had the instance id."""
+    second: int = -1
+    told_first: str = ""
+    """The error that ended the membership of the first; empty while nothing did."""
+    told_second: str = ""
+    parted: trio.Event = field(default_factory=trio.Event)
+    """The second is to go."""
+    over: bool = False
+    """It has gone."""
+
+
+class InGroup(NamedTuple):
+    """As whom a coordinator knows a process."""
+
+    group: str = ""
+    member_id: str = ""
+    """Empty: as nobody, up to now."""
+    instance: str = ""
+
+
 class Handle:
     """One client. `done` counts what it began: records handed over, or polls."""
 
@@ -68,6 +94,9 @@ class Handle:
         self._down: set[int] = set()
         self._changed = trio.Event()
         self._haunts: dict[int, Haunt] = {}
+        self._doubles: dict[int, Double] = {}
+        self.known_as: Callable[[], InGroup] = InGroup
+        """As whom its present process is a member of a group. The client sets it."""
         self.bell: Callable[[], None] = lambda: None
         """Called when the client has to look what is wanted of it. The client sets it."""
 
@@ -115,7 +144,25 @@ class Handle:
             haunt.woken = True
         self._tell()
 
+    def double(self, who: int) -> Double:
+        """A second process with its instance id begins, and stays until `part`."""
+        found = self._doubles[who] = Double()
+        return found
+
+    def part(self, who: int) -> None:
+        """The second process is to go. Where none has begun yet, none will."""
+        double = self._doubles.pop(who, None)
+        if double is not None:
+            double.parted.set()
+
     # ------------------------------------------------------------------ of the client
+
+    def doubled(self, process: int) -> Double | None:
+        """The second process that is to begin beside this one, which has the instance id. Told once."""
+        double = next((each for each in self._doubles.values() if each.first < 0), None)
+        if double is not None:
+            double.first = process
+        return double
 
     @property
     def wanted(self) -> Haunt | None:
@@ -149,9 +196,10 @@ class Handle:
         await self._until(lambda: haunt.woken, end)
         haunt.woken = True
 
-    def began(self, process: int, scope: trio.CancelScope) -> None:
+    def began(self, process: int, scope: trio.CancelScope, known_as: Callable[[], InGroup] = InGroup) -> None:
         """A process of this client begins, and ends where the scope is cancelled."""
         self.processes.append(process)
+        self.known_as = known_as
         self._scope = scope
 
     def over(self, scope: trio.CancelScope) -> None:
@@ -200,8 +248,23 @@ class Controls:
     desk: Desk | None = None
     """None: of a load that nobody records."""
 
-    def __init__(self, producers: int, readers: int, zombies: Sequence[int] = ()) -> None:
-        """`zombies`: numbers of the producers of which zombies can be made."""
+    def __init__(
+        self,
+        producers: int,
+        readers: int,
+        zombies: Sequence[int] = (),
+        members: Sequence[str] = (),
+        named: Sequence[int] = (),
+    ) -> None:
+        """`zombies`: numbers of the producers of which zombies can be made. `members`: which clients are members of
+        groups, as `reader:0`. `named`: numbers of the members that have an instance id.
+        """
         self.producers = [Handle(f"producer {number}") for number in range(producers)]
         self.zombies = tuple(zombies)
         self.readers = [Handle(f"reader {number}") for number in range(readers)]
+        self.members = [self._client(each) for each in members]
+        self.named = tuple(named)
+
+    def _client(self, called: str) -> Handle:
+        kind, _, number = called.partition(":")
+        return (self.producers if kind == "producer" else self.readers)[int(number)]

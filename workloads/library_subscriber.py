@@ -16,6 +16,7 @@ from broker.env import Env
 from workloads.client.cluster import Place
 from workloads.client.groups.offsets import CommitEnd
 from workloads.client.outcomes import Status
+from workloads.control import InGroup
 from workloads.counters import Counters
 from workloads.group_notes import Beat, GroupNotes, Identity
 from workloads.libraries import (
@@ -244,6 +245,12 @@ class LibrarySubscriber:
     def who(self) -> Identity:
         """As its library last told."""
         return self._who
+
+    @property
+    def known_as(self) -> InGroup:
+        """As `Subscriber.known_as`."""
+        member = self._settings.member
+        return InGroup(member.group, self._who.member_id, member.instance)
 
     @property
     def _assignor(self) -> str:

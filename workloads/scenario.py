@@ -87,6 +87,10 @@ class Traffic(NamedTuple):
     """The consumer groups that it has."""
     asked: tuple[str, ...] = ()
     """APIs of requests that their members send to coordinators again and again."""
+    members: tuple[str, ...] = ()
+    """Which of the clients is a member of a group, by the members' numbers: `reader:0`, or `producer:1`."""
+    named: tuple[int, ...] = ()
+    """Numbers of the members that have an instance id."""
 
 
 class SwarmGround(NamedTuple):

@@ -20,6 +20,7 @@ from workloads.client.groups.membership import CLASSIC, MemberSettings
 from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch
 from workloads.client.outcomes import Status
 from workloads.client.settings import ClientSettings, ConsumerSettings
+from workloads.control import InGroup
 from workloads.counters import Counters
 from workloads.group_notes import Beat, GroupNotes, Identity
 from workloads.libraries import Zone
@@ -100,6 +101,12 @@ class Subscriber:
             await nursery.start(self._asking.run)
             nursery.start_soon(self.member.run)
             task_status.started()
+
+    @property
+    def known_as(self) -> InGroup:
+        """As whom its coordinator knows it now."""
+        member = self._settings.member
+        return InGroup(member.group, self.member.who.member_id, member.instance)
 
     @property
     def out(self) -> str:

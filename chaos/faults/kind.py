@@ -129,6 +129,10 @@ class Trait(StrEnum):
     """It needs brokers that were started behind libfaketime."""
     NEEDS_TRANSACTIONS = "needs transactional producers"
     """Its targets are clients with transactional ids. A seed draws it without being asked, and only for them."""
+    NEEDS_MEMBERS = "needs members"
+    """Its targets are members of the workload's groups."""
+    NEEDS_INSTANCE_IDS = "needs instance ids"
+    """Its targets are those of them that have an instance id."""
     NEEDS_SECOND_VERSION = "needs second version"
     """A seed always draws it if the plan names a second version and no faults."""
     # What it may do to data.
@@ -161,6 +165,8 @@ class Setting:
     """Zombies can be made of producers of the workload."""
     groups: bool = False
     """The workload has consumer groups."""
+    named: bool = False
+    """Some of their members have an instance id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,32 @@ def haunted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if tried > 0 else f"process {zombie} did not go on writing"
 
 
+FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
+
+
+def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """A process whose coordinator knew it beyond its end, and gave it up; and a successor."""
+    gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
+    if seen.get("listed") is not True:
+        return f"the coordinator did not know process {gone} any more once it was gone, as if it had left"
+    if (number(seen.get("given_up_s")) or 0.0) <= 0:
+        return f"the coordinator has not given process {gone} up"
+    return "" if min(gone, then) >= 0 and gone != then else f"no process followed process {gone}"
+
+
+def told_of_a_twin(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Two processes with one instance id, and the coordinator's word for it to one of them.
+
+    In a classic group the newer one takes over (KIP-345); in a consumer group the older one keeps its place (KIP-848).
+    """
+    first, second = integer(seen.get("first")), integer(seen.get("second"))
+    if min(first, second) < 0 or first == second or not seen.get("instance"):
+        return "no second process joined with the instance id of a member"
+    if seen.get("told_first") == FENCED or seen.get("told_second") == UNRELEASED:
+        return ""
+    return f"neither was process {first} fenced nor process {second} refused"
+
+
 def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """What each node's own trace shows of its clock."""
     said = mapping(seen.get("said"))

@@ -28,8 +28,9 @@ BUT = " not "
 """In front of brokers that are not to be hit, as in `leader not controller`."""
 OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", COORDINATOR, "node", "random")
 """Targets that are one broker."""
-CLIENT_TARGETS = ("producer", "reader")
-"""Of faults of clients: any one of them, or `producer:N`."""
+MEMBER = "member"
+CLIENT_TARGETS = ("producer", "reader", MEMBER)
+"""Of faults of clients: any one of them, or `producer:N`. A member of a group is one of the other two as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ class Clients(NamedTuple):
     readers: int
     zombies: Sequence[int]
     """Numbers of the producers of which zombies can be made."""
+    members: int = 0
+    named: Sequence[int] = ()
+    """Numbers of the members that have an instance id."""
 
 
 class Coordinated(NamedTuple):
@@ -193,19 +197,20 @@ def check_feasible(
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
 
 
-def check_clients(target: str, clients: Clients, here: str, *, transactional: bool) -> None:
+def check_clients(target: str, clients: Clients, here: str, *, transactional: bool, named: bool = False) -> None:
     """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one of which a zombie can
-    be made is meant.
+    be made is meant; `named`: one that has an instance id.
     """
     kind, argument = check_target(here, target)
     if kind not in CLIENT_TARGETS:
         return
     zombie = transactional and kind == "producer"
-    have = clients.zombies if zombie else range(clients.readers if kind == "reader" else clients.producers)
+    count = {"reader": clients.readers, MEMBER: clients.members}.get(kind, clients.producers)
+    have: Sequence[int] = clients.zombies if zombie else clients.named if named else range(count)
     if argument and int(argument) not in have:
-        named = "" if not have else f"{kind}:{have[0]}" if len(have) == 1 else f"{kind}:{have[0]} to {kind}:{have[-1]}"
-        whose = " with a transactional id" if zombie else ""
-        raise FaultError(f"{here}: there is no {target}: the workload has {named or f'no {kind}'}{whose}")
+        listed = "" if not have else f"{kind}:{have[0]}" if len(have) == 1 else f"{kind}:{have[0]} to {kind}:{have[-1]}"
+        whose = " with a transactional id" if zombie else " with an instance id" if named else ""
+        raise FaultError(f"{here}: there is no {target}: the workload has {listed or f'no {kind}'}{whose}")
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:

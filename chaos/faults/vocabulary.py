@@ -16,6 +16,7 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.targets import (
     CLIENT_TARGETS,
     LINK_TARGET,
+    MEMBER,
     NODE_TARGETS,
     ZONE_TARGET,
     check_target,
@@ -91,9 +92,11 @@ def _params(here: str, kind: Kind, given: Mapping[str, Any], wrong: list[str]) -
 def _mismatched(here: str, kind: Kind, target: str) -> list[str]:
     """Faults of clients hit clients, all others nodes."""
     of_client = Trait.OF_CLIENTS in kind.traits
-    if of_clients(target) == of_client:
+    of_member = Trait.NEEDS_MEMBERS in kind.traits
+    if of_clients(target) == of_client and (target.partition(":")[0] == MEMBER) == of_member:
         return []
-    return [f"{here}: target {target!r}: one of {', '.join(CLIENT_TARGETS if of_client else NODE_TARGETS)}"]
+    others = tuple(each for each in CLIENT_TARGETS if (each == MEMBER) == of_member)
+    return [f"{here}: target {target!r}: one of {', '.join(others if of_client else NODE_TARGETS)}"]
 
 
 def _of_zone_or_link(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:

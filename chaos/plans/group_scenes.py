@@ -99,6 +99,20 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
     return of_scene(staged, load, settings, away_s + 20.0)
 
 
+def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+    """Members are gone without a word, or have doubles, also while their coordinator is away."""
+    staged, at_s = Staged(), 2.0
+    for _ in range(3):
+        twin = table.get("static_members") and rng.random() < 0.5
+        staged.add(at_s, rng.uniform(1, 3), "member_twin" if twin else "member_crash", "member")
+        if rng.random() < 0.4:
+            down = "kill" if rng.random() < 0.5 else "pause"
+            staged.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
+        at_s += rng.uniform(6, 8)
+    # What members do by themselves would hide what is done to them.
+    return of_scene(staged, {**BUSY, "churn": 10}, {}, None)
+
+
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]
 """Of these groups, with these settings of their workload."""
 GROUP_SCENES: tuple[GroupScene, ...] = (
@@ -109,4 +123,6 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     late_joins,
     late_joins,
     expired_offsets,
+    members_that_vanish,
+    members_that_vanish,
 )

@@ -192,8 +192,9 @@ def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
     """What is wrong with a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
-    clients = Clients(traffic.producers, traffic.readers, traffic.zombies)
-    return _refused(check_clients, planned.target, clients, here, transactional=transactional)
+    named = kind is not None and Trait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
+    clients = Clients(traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.named)
+    return _refused(check_clients, planned.target, clients, here, transactional=transactional, named=named)
 
 
 def _refused(check: Callable[..., object], *given: Any, **named: Any) -> list[str]:
@@ -224,6 +225,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         transactional=bool(traffic.ids),
         zombies=bool(traffic.zombies),
         groups=bool(traffic.groups),
+        named=bool(traffic.named),
     )
     if why := kind.refuse(fault.params, setting):
         yield f"{here}: {why}"

@@ -333,7 +333,7 @@ class Run:
             recorder=recorder,
             counters=counters,
             stop=trio.Event(),
-            controls=Controls(traffic.producers, traffic.readers, traffic.zombies),
+            controls=Controls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named),
             envs=self.env,
             acknowledged=self._eyes.acknowledged if self._eyes else None,
             operations=of_the_run(self.plan),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
@@ -13,6 +14,7 @@ from broker.protocol.schema import describe_quorum as quorum_wire
 from broker.protocol.schema import elect_leaders as elections_wire
 from broker.protocol.schema import list_partition_reassignments as moving_wire
 from broker.protocol.schema import vote as vote_wire
+from broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,6 +23,7 @@ from broker.protocol.schema.create_topics import (
 )
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -35,12 +38,16 @@ from broker.protocol.schema.update_features import FeatureUpdateKey, UpdateFeatu
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.groups.coordination import Coordination
+from workloads.client.groups.offsets import ELSEWHERE
 from workloads.client.new_topic import NewTopic
 from workloads.client.outcomes import STALE_METADATA, TIMED_OUT
 from workloads.client.transactions import OF_TRANSACTIONAL_IDS
 
 DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""
+DESCRIBED = 5
+"""The version of DescribeGroups that is asked: a group that it does not know is dead, and no error."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 PREFERRED_ELECTION, UNCLEAN_ELECTION = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -164,6 +171,26 @@ async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
     # DescribeGroups knows classic groups only, ConsumerGroupDescribe only the others, and a group may change.
     answer = await client.ask_once(ListGroupsRequest(), ListGroupsResponse)
     return {each.group_id: each.group_state for each in answer.groups if each.group_id in groups and each.group_state}
+
+
+async def group_members(client: Client, group: str) -> frozenset[str] | None:
+    """Ids of the members that the group's coordinator knows, whichever protocol they speak; None where it loads, or has
+    moved. Waits until there is a coordinator. Raises RequestFailed, UnsupportedApi.
+    """
+    ask, found = Coordination(client, group).ask, set[str]()
+    classic = (await ask(DescribeGroupsRequest([group]), DescribeGroupsResponse, DESCRIBED)).groups[0]
+    if classic.error_code in ELSEWHERE:
+        return None
+    found |= {each.member_id for each in classic.members}
+    if not found:
+        # DescribeGroups has no members of a group of the other protocol, and says so in different ways.
+        with suppress(UnsupportedApi):
+            request = ConsumerGroupDescribeRequest([group])
+            (other,) = (await ask(request, ConsumerGroupDescribeResponse, request.MAX_VERSION)).groups
+            if other.error_code in ELSEWHERE:
+                return None
+            found |= {each.member_id for each in other.members}
+    return frozenset(found)
 
 
 async def elect_leaders(

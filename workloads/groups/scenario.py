@@ -149,6 +149,8 @@ class GroupsLoad(Scenario):
             self.record_bytes,
             groups=(GROUP,),
             asked=often_asked(self.group_protocol, COMMITS, both=self.conversions > 0),
+            members=tuple(f"reader:{number}" for number in range(self.members)),
+            named=tuple(number for number in range(self.members) if self.instance(number)),
         )
 
     @classmethod

@@ -5,12 +5,14 @@ A process polls, and commits what its polls returned. In between it does what is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import trio
 
 from broker.env import Env
+from workloads.control import Double
 from workloads.group_progress import Agenda, Progress
 from workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
 from workloads.groups.recess import Recess, delete_group
@@ -53,6 +55,8 @@ class Seat:
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
+        self._doubles: list[Double] = []
+        """Second processes that were begun beside the present one from outside."""
         self._was_member = False
         """A process of its has been a member: then the settings fit."""
 
@@ -70,10 +74,13 @@ class Seat:
         subscriber = self._subscriber(self._settings)
         process = subscriber.declare("reader", {"member": self._number})
         self._progress.begins(process)
-        self._handle.began(process, scope)
+        self._handle.began(process, scope, lambda: subscriber.known_as)
+        self._doubles = []
         with scope:
-            await self._within(subscriber, lambda: self._live(subscriber, twins))
+            await self._within(subscriber, lambda: self._live(subscriber, twins, process))
         self._handle.over(scope)
+        for double in self._doubles:
+            double.told_first = subscriber.out
         self._was_member |= subscriber.was_member
         if subscriber.out in IMPOSSIBLE and not self._was_member:
             raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
@@ -99,7 +106,7 @@ class Seat:
             await do()
             nursery.cancel_scope.cancel()
 
-    async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> None:
+    async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
         """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
         stays, born = True, self._recess.number
         async with trio.open_nursery() as nursery:
@@ -117,6 +124,7 @@ class Seat:
                 self._handle.done += 1
                 await subscriber.poll()
                 await subscriber.commit_if_due()
+                self._double(subscriber, twins, process)
                 await self._env.sleep(self._pause_s)
             nursery.cancel_scope.cancel()
         if subscriber.out:
@@ -167,15 +175,27 @@ class Seat:
             group, client = self._settings.member.group, self._settings.client
             others.start_soon(delete_group, self._env, self._around, client, group, until)
 
-    async def _twin(self, for_s: float) -> None:
-        """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced."""
+    def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
+        """Begin a second process if one is wanted from outside, and this one has something to lose."""
+        if subscriber.was_member and subscriber.known_as.member_id and not subscriber.out:
+            double = self._handle.doubled(process)
+            if double is not None:
+                self._doubles.append(double)
+                twins.start_soon(self._twin, math.inf, double)
+
+    async def _twin(self, for_s: float, double: Double | None = None) -> None:
+        """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced.
+
+        double: what is to become of it is asked from outside, and that it is to go is said there.
+        """
         subscriber = self._subscriber(self._settings)
-        subscriber.declare("reader", {"member": self._number, "twin": True})
+        double = double or Double()
+        double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
         until, born = self._env.mono() + for_s, self._recess.number
 
         async def live() -> None:
             while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
-                if self._recess.number != born:
+                if self._recess.number != born or double.parted.is_set():
                     break
                 await subscriber.poll()
                 await subscriber.commit_if_due()
@@ -186,6 +206,7 @@ class Seat:
                 nursery.start_soon(self._cancel_at_end, scope)
                 await self._within(subscriber, live)
                 nursery.cancel_scope.cancel()
+        double.told_second, double.over = subscriber.out, True
         subscriber.hear()
         subscriber.crashed()
 

@@ -89,7 +89,7 @@ class Instance:
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
         life = self._lives(*of, zombie=haunt is not None)
-        self._handle.began(life.process, scope)
+        self._handle.began(life.process, scope, lambda: life.subscriber.known_as)
         with scope:
             await life.run(partial(self._live, life) if haunt is None else partial(self._haunt, life, haunt, follow))
         self._handle.over(scope)

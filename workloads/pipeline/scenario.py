@@ -155,6 +155,7 @@ class InstancesLoad(Scenario):
             self._zombies(),
             tuple(each.group for each in applications),
             self._asked(),
+            tuple(f"producer:{self.producers + number}" for number in range(self.instances * len(applications))),
         )
 
     def _asked(self) -> tuple[str, ...]:

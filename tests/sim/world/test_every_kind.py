@@ -24,11 +24,16 @@ from reports.fault_words import fault_rows
 from reports.page import render
 from reports.run_files import read_run
 from reports.story_facts import Problem, facts_of
+from workloads.registry import SCENARIOS
 
 SECONDS = 10.0
 SIMULATED = [kind for kind in KINDS.values() if "sim" in kind.worlds]
 LOAD = {"rate": 20, "zones": 2, "topics": 1, "partitions": 2, "min_bytes": 2000, "max_bytes": 3500}
 TRANSACTIONS = {"name": "transactions", "rate": 5, "zones": 2, "producers": 2, "partitions": 2}
+MEMBERS = {
+    "name": "groups", "rate": 5, "zones": 2, "partitions": 2, "members": 2, "static_members": True, "churn": 0,
+    "session_timeout_ms": 1500, "max_poll_interval_ms": 2000, "poll_pause_ms": 200,
+}  # fmt: skip
 OFTEN = {"flush.messages": "1", "segment.bytes": "16384"}
 """Fsyncs that can be hit, and segments that are closed."""
 
@@ -45,8 +50,10 @@ def drawn(kind: Kind, seed: int) -> dict[str, Any]:
 def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
     """A run with one such fault."""
     fault = drawn(kind, seed)
-    more = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
+    more: dict[str, Any] = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
     load = TRANSACTIONS if Trait.NEEDS_TRANSACTIONS in kind.traits else LOAD
+    if Trait.NEEDS_MEMBERS in kind.traits:
+        load, more = MEMBERS, {**more, "cluster": {"nodes": 3, "settings": SCENARIOS["groups"].brokers(3)}}
     workload = {**load, "topic_settings": OFTEN}
     values = {"seed": seed, "runtime": runtime, "time_s": fault["duration_s"] + SECONDS, "workload": workload}
     return make_plan({**values, **more, "faults": [fault]})

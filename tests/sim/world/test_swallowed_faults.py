@@ -32,6 +32,7 @@ from tests.sim.world.test_every_kind import drawn, plan_of
 from tests.unit.faults import test_acts
 from workloads.client import admin, topics
 from workloads.control import Handle, Haunt
+from workloads.groups.seat import Seat, of_member
 from workloads.transactions.process import Process
 from workloads.transactions.writer import Writer
 
@@ -279,6 +280,50 @@ def lazy_successor(patch: Patch) -> None:
     patch.setattr(Writer, "_go_on", lives)
 
 
+def polite_member(patch: Patch) -> None:
+    """It leaves its group when it is told to crash: nobody has to find out."""
+    asked: dict[Handle, trio.Event] = {}
+    sound = Seat._live
+
+    async def lives(seat: Any, subscriber: Any, twins: trio.Nursery, process: int) -> None:
+        told = asked[seat._handle] = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def leaves() -> None:
+                await told.wait()
+                await subscriber.leave()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leaves)
+            await sound(seat, subscriber, twins, process)
+            nursery.cancel_scope.cancel()
+
+    def told(handle: Handle, who: int) -> int:
+        asked[handle].set()
+        return handle.processes[-1]
+
+    patch.setattr(Seat, "_live", lives)
+    patch.setattr(Handle, "crash", told)
+
+
+def no_twin(patch: Patch) -> None:
+    """Nobody begins beside the member."""
+    patch.setattr(Handle, "doubled", nothing)
+
+
+def twin_of_another_name(patch: Patch) -> None:
+    """The second process has no instance id, and is one member more."""
+    sound = Seat._subscriber
+
+    def nameless(seat: Any, settings: Any) -> Any:
+        known = seat._handle.known_as
+        if known().member_id and seat._handle.alive:
+            settings = of_member(settings, "")
+        return sound(seat, settings)
+
+    patch.setattr(Seat, "_subscriber", nameless)
+
+
 def same_version(patch: Patch) -> None:
     """The world of unit tests has a switch for it."""
 
@@ -325,6 +370,8 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
         Swallowed("childless", childless_zombie),
         Swallowed("lazy-successor", lazy_successor),
     ),
+    "member_crash": (Swallowed("immortal", immortal_client), Swallowed("polite", polite_member, target="member:0")),
+    "member_twin": (Swallowed("alone", no_twin), Swallowed("nameless", twin_of_another_name)),
     "rolling": (Swallowed("deaf", deaf, {"how": "stop"}), Swallowed("immortal", immortal, {"how": "kill"})),
     "upgrade": (Swallowed("same", same_version),),
     "reset": LINKS,

@@ -30,5 +30,7 @@ async def drive(
 ) -> None:
     """As `Scenario.run`, with controls that nobody uses where none are given."""
     traffic = scenario.traffic()
-    hands = controls or Controls(traffic.producers, traffic.readers, traffic.zombies)
+    hands = controls or Controls(
+        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named
+    )
     await scenario.run(Surroundings(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

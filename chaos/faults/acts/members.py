@@ -1,0 +1,54 @@
+"""The members of the workload's groups, and what their coordinators say of them."""
+
+from __future__ import annotations
+
+import trio
+
+from chaos.faults.pace import POLL_S
+from chaos.faults.stage import Played, Stage
+from chaos.faults.targets import Unresolved, check_target
+from workloads.client import admin
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.control import Handle, InGroup
+
+ASKED_WITHIN_S = 2.0
+"""For so long one question waits for its coordinator."""
+MEMBER_WITHIN_S = 15.0
+"""Until a client that other faults may have thrown out is a member, and has a process that can crash."""
+
+
+def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
+    """The member that the fault's target names, or a drawn one. `named`: one that has an instance id. Raises Unresolved
+    where there is none.
+    """
+    _, number = check_target("target", p.fault.target)
+    if stage.clients is None:
+        raise Unresolved("there is no workload")
+    numbers = stage.clients.named if named else range(len(stage.clients.members))
+    if not numbers or (number and int(number) not in numbers):
+        raise Unresolved(f"there is no member {number}{' with an instance id' if named else ''}")
+    return stage.clients.members[int(number) if number else stage.rng(p, "target").choice(numbers)]
+
+
+async def listed(stage: Stage, group: str, member_id: str) -> bool | None:
+    """Whether the group's coordinator knows a member of this id; None: nobody answers that just now."""
+    with trio.move_on_after(ASKED_WITHIN_S):
+        try:
+            known = await admin.group_members(stage.cluster.client, group)
+        except (RequestFailed, UnsupportedApi):
+            return None
+        return None if known is None else member_id in known
+    return None
+
+
+async def settled(stage: Stage, handle: Handle) -> InGroup:
+    """As whom the client is a member, once its coordinator agrees. Raises Unresolved if that takes too long."""
+    with stage.within(MEMBER_WITHIN_S):
+        while True:
+            known = handle.known_as()
+            if handle.alive and known.member_id and await listed(stage, known.group, known.member_id):
+                # It may have gone, or have become another one, while its coordinator answered.
+                if handle.alive and handle.known_as() == known:
+                    return known
+            await stage.sleep(POLL_S)
+    raise Unresolved(f"{handle.name} is no member of its group just now")

@@ -1,0 +1,96 @@
+"""`member_twin`: a second process joins a group with an instance id that a member has. The harness does it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from chaos.faults import proofs
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from chaos.faults.link_faults import hit_by
+from chaos.faults.pace import POLL_S
+from chaos.faults.words import Json
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+    from workloads.control import Double
+
+BEGUN_WITHIN_S = 15.0
+"""Until the second process has begun: the member may stand still, or join anew."""
+TOLD_WITHIN_S = 30.0
+"""Until one of the two has been told, after the end of the fault: other faults may keep their coordinator away."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Start the second process; it goes at the end, without a word."""
+    from chaos.faults.acts.members import member_of, settled
+
+    handle, me = member_of(stage, p, named=True), p.fault.id
+    known = await settled(stage, handle)
+    stage.begun(p)
+    double = handle.double(me)
+    try:
+        with stage.within(BEGUN_WITHIN_S):
+            while double.second < 0:
+                await stage.sleep(POLL_S)
+        if double.second >= 0:
+            p.on = stage.now_ns()
+            await stage.rest(p)
+    finally:
+        handle.part(me)
+        p.ended = stage.now_ns()
+    with stage.within(TOLD_WITHIN_S):
+        while double.second >= 0 and not (double.over and (double.told_first or double.told_second)):
+            await stage.sleep(POLL_S)
+    p.evidence = {"client": handle.name, **known._asdict(), **_seen(double)}
+    p.error = proofs.told_of_a_twin(p.evidence, p.fault.params, ()) or None
+    p.landed = p.error is None
+
+
+def _seen(double: Double) -> dict[str, object]:
+    told = {"told_first": double.told_first, "told_second": double.told_second}
+    return {"first": double.first, "second": double.second, **told}
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """Only who has an instance id can have a double."""
+    if setting.named:
+        return ""
+    if setting.groups:
+        return "no member has an instance id (workload.static_members, --static-members)"
+    return "the workload has no consumer group, and so no members"
+
+
+def aimed(rng: Random, params: Params) -> str:
+    """Any of the members with an instance id."""
+    return "member"
+
+
+def tell(seen: Json) -> str:
+    """Who had the instance id, who came with it, and what each was told."""
+    who = str(seen.get("client")).capitalize()
+    joined = f"process {seen.get('second')} joined with the instance id of process {seen.get('first')}"
+    told = [
+        f"process {seen.get(which)} was told {seen[error]}"
+        for which, error in (("first", "told_first"), ("second", "told_second"))
+        if seen.get(error)
+    ]
+    return f"{who}: {joined}; {' and '.join(told) or 'neither was told anything'}."
+
+
+KIND = Kind(
+    name="member_twin",
+    place=30,
+    title="a second process joins a group with the instance id of a member",
+    fault_class="P",
+    duration_s=Number(0.1, 600, 2),
+    traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS, Trait.NEEDS_INSTANCE_IDS}),
+    worlds=EVERYWHERE,
+    refuse=refuse,
+    draw=Draw(target=aimed, lasts_s=(1.0, 4.0)),
+    play=play,
+    proves=proofs.told_of_a_twin,
+    evidence="the coordinator fenced the member that had the instance id, or, in a consumer group, refused the second",
+    tell=tell,
+    done=hit_by("member_twin"),
+)

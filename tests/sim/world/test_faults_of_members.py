@@ -1,0 +1,107 @@
+"""Faults on members of groups: one is gone without a word, one has a double. Coordinators find out."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from chaos.plans.group_scenes import members_that_vanish
+from chaos.plans.plan import PlanError, make_plan, with_schedule
+from chaos.plans.swarm import _drawn, _staged, swarm_plan
+from chaos.runs.simulation import simulate
+from workloads.registry import SCENARIOS
+
+GROUPS = {
+    "name": "groups", "rate": 4, "partitions": 3, "members": 2, "churn": 0, "poll_pause_ms": 200,
+    "session_timeout_ms": 1500, "max_poll_interval_ms": 2000,
+}  # fmt: skip
+PIPELINE = {"name": "pipeline", "rate": 3, "partitions": 2, "instances": 2, "churn": 0, "poll_pause_ms": 200}
+
+
+def fault(at_s: float, action: str, target: str = "member") -> dict[str, Any]:
+    return {"at_s": at_s, "duration_s": 1.5, "action": action, "target": target}
+
+
+def values_of(load: dict[str, Any], *faults: dict[str, Any]) -> dict[str, Any]:
+    scenario = SCENARIOS[load["name"]]
+    cluster = {"nodes": 3, "settings": {**scenario.brokers(3), **scenario.suited_brokers(load)}}
+    time_s = 8.0 + max((each["at_s"] for each in faults), default=0.0)
+    return {"runtime": "sim", "seed": 4, "time_s": time_s, "cluster": cluster, "workload": load, "faults": faults}
+
+
+def played(load: dict[str, Any], *faults: dict[str, Any]) -> list[dict[str, Any]]:
+    """The evidence of each fault of a valid run in which all of them landed."""
+    result = simulate(make_plan(values_of(load, *faults)))
+    assert result.verdict == "valid", result.told
+    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
+    return [line["evidence"] for line in last.values()]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_crashes_keeps_its_place_until_its_session_is_over(protocol: str) -> None:
+    (seen,) = played({**GROUPS, "group_protocol": protocol}, fault(2, "member_crash", "member:1"))
+    assert seen["client"] == "reader 1"
+    assert 1.0 <= seen["given_up_s"] <= 3.0, "its last heartbeat was up to a fifth of the session ago"
+
+
+def test_a_classic_member_whose_instance_id_is_taken_is_fenced() -> None:
+    (seen,) = played({**GROUPS, "static_members": True}, fault(2, "member_twin", "member:1"))
+    assert seen["told_first"] == "FENCED_INSTANCE_ID"
+
+
+def test_a_consumer_groups_member_keeps_its_instance_id_and_the_second_is_refused() -> None:
+    load = {**GROUPS, "static_members": True, "group_protocol": "consumer"}
+    (seen,) = played(load, fault(2, "member_twin"))
+    assert (seen["told_first"], seen["told_second"]) == ("", "UNRELEASED_INSTANCE_ID")
+
+
+@pytest.mark.parametrize("name", ["pipeline", "semantics"])
+def test_an_instance_of_an_application_is_a_member_that_can_crash(name: str) -> None:
+    (seen,) = played({**PIPELINE, "name": name}, fault(3, "member_crash", "member:1"))
+    assert seen["client"] == "producer 2", "behind the producer of inputs"
+
+
+@pytest.mark.parametrize(
+    ("load", "given", "why"),
+    [
+        (GROUPS, fault(1, "member_twin"), "no member has an instance id"),
+        ({**GROUPS, "static_members": True}, fault(1, "member_twin", "member:0"), "there is no member:0"),
+        (GROUPS, fault(1, "member_crash", "member:2"), "there is no member:2: the workload has member:0 to member:1"),
+        (GROUPS, fault(1, "member_crash", "reader:0"), "one of member"),
+        (GROUPS, fault(1, "client", "member:0"), "one of producer, reader"),
+        ({"name": "appends"}, fault(1, "member_crash"), "the workload has no consumer group"),
+        ({**PIPELINE}, fault(1, "member_twin"), "no member has an instance id"),
+    ],
+)
+def test_a_plan_says_which_members_it_lacks(load: dict[str, Any], given: dict[str, Any], why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        make_plan(values_of(load, given))
+
+
+def test_they_are_drawn_where_they_are_asked_for_and_in_scenes_of_swarms() -> None:
+    values = {key: value for key, value in values_of({**GROUPS, "static_members": True}).items() if key != "faults"}
+    plan = with_schedule({**values, "time_s": 40.0}, ("member_crash", "member_twin"))
+    assert {(each.action, each.target) for each in plan.faults} == {
+        ("member_crash", "member"),
+        ("member_twin", "member"),
+    }
+    for name in ("groups", "pipeline", "semantics"):
+        drawn = [{each.action for each in swarm_plan(seed, workload=name).faults} for seed in range(100)]
+        assert 1 <= sum("member_crash" in each for each in drawn) <= 30, name
+    assert any(
+        "member_twin" in {each.action for each in swarm_plan(seed, workload="groups").faults} for seed in range(100)
+    )
+
+
+def test_members_vanish_in_their_scene() -> None:
+    values = _drawn(1, None, SCENARIOS["groups"])
+    values["workload"] |= {"static_members": True}
+    staged = _staged(values, members_that_vanish(Random(5), ["squall-group"], values["workload"]))
+    result = simulate(make_plan(staged))
+    assert result.verdict == "valid", result.told
+    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert {line["action"] for line in last.values() if line["evidence"]} >= {"member_crash", "member_twin"}
