@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
-from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run
+from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
 from checkers.history import conversion, seal
 from checkers.history.tables import History, Partition, PlayedFault, Process
@@ -59,6 +59,8 @@ class Case:
     """Goes before the plan's, unless empty."""
     not_run: Mapping[str, str] = field(default_factory=dict)
     """Checks that could not have found anything, and why."""
+    little: Mapping[str, str] = field(default_factory=dict)
+    """Checks that saw a part only of what a whole run shows them, and why."""
     shaken: Sequence[str] = ()
     """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
     doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
@@ -94,7 +96,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     troubles += map(str, told.problems)
     notes += seal.notes(told.ends, told.torn_bytes)
     whole = not any(each.untrusted for each in told.problems)
-    counted = Counted(told.read_inside, told.holds, told.outputs)
+    counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed)
     return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals)
 
 
@@ -104,7 +106,7 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
     whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)
-    counted = Counted(history.read_inside, len(history.holds), len(history.outputs))
+    counted = Counted.of(history)
     return _Kept(history.run, history.partitions, history.processes, history.outcomes, counted, whole, history.seals)
 
 
@@ -170,7 +172,13 @@ def read_case(
         notes=notes,
         expect=expect,
         not_run=unlooked,
+        little=ran_on_little(partitions, unlooked, kept.counted, acked_of(metrics or {})),
     )
+
+
+def acked_of(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """Records that were acknowledged, by name of their partition, as `metrics.shape` has them."""
+    return {name: figures.get("acked", 0) for name, figures in metrics.get("partitions", {}).items()}
 
 
 def _nemesis(run_dir: Path) -> bytes:

@@ -12,10 +12,10 @@ from typing import Any
 
 from checkers import fault_classes, guarantees, metrics, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, stuck
-from checkers.anomalies.registry import Counted, find_all, looked_for, not_run
+from checkers.anomalies.registry import Counted, find_all, looked_for, not_run, ran_on_little
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.anomalies.replica_divergence import NOT_COMPARED
-from checkers.case import Case, Workload
+from checkers.case import Case, Workload, acked_of
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
 from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
@@ -88,12 +88,14 @@ def judge_bytes(
     passed_over = {**after.passed_over, **workload.left_out(), DIVERGENCE: NOT_COMPARED}
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
-    unlooked = _unlooked(parsed, passed_over)
+    shaped = metrics.shape(measures, context)
+    unlooked, little = _unlooked(parsed, passed_over, shaped)
+    unread = _told(parsed.problem, unsealed, *disagreeing, trouble)
     case = Case(
         run=parsed.run or run,
         workload=workload,
         findings=findings,
-        metrics=metrics.shape(measures, context),
+        metrics=shaped,
         plan=None if wrong_plan or PLAN in changed else facts,
         partitions=parsed.partitions,
         processes=parsed.processes,
@@ -101,23 +103,22 @@ def judge_bytes(
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
         told=RUN not in changed,
-        troubles=[
-            *troubles,
-            *wrong_plan,
-            *changed.values(),
-            *_told(parsed.problem, unsealed, *disagreeing, trouble),
-            *wrong,
-        ],
+        troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong],
         notes=[*said, *after.notes, looked_for(unlooked)],
         not_run=unlooked,
+        little=little,
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
 
 
-def _unlooked(history: History, passed_over: Mapping[str, str]) -> dict[str, str]:
-    counted = Counted(history.read_inside, len(history.holds), len(history.outputs))
-    return not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
+def _unlooked(
+    history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Checks that did not run, and those that saw a part only; each with why."""
+    counted = Counted.of(history)
+    unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
+    return unlooked, ran_on_little(history.partitions, unlooked, counted, acked_of(shaped))
 
 
 def _told(*problems: Problem | None) -> list[str]:

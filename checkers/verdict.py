@@ -73,6 +73,8 @@ class Verdict:
     workload: Mapping[str, Any] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
     """As `Case.not_run`."""
+    little: Mapping[str, str] = field(default_factory=dict)
+    """As `Case.little`."""
 
     @property
     def exit_code(self) -> int:
@@ -115,6 +117,7 @@ def decide(case: Case) -> Verdict:
         metrics=case.metrics,
         workload=case.workload.figures,
         not_run=case.not_run,
+        little=case.little,
     )
 
 
@@ -190,9 +193,7 @@ def _judged(
     return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
 
 
-def _judgement(
-    finding: Finding, promised: Promised, at_worst: Promised
-) -> tuple[bool | None, str, CellName | None]:
+def _judgement(finding: Finding, promised: Promised, at_worst: Promised) -> tuple[bool | None, str, CellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
@@ -254,8 +255,8 @@ def _not_shown(case: Case) -> list[str]:
     """A sentence for each thing that every history of this workload has, and this one has not."""
     names: dict[str, list[str]] = {}
     for name in case.workload.meant_for:
-        if name in case.not_run:
-            names.setdefault(case.not_run[name], []).append(name)
+        if why := case.not_run.get(name) or case.little.get(name):
+            names.setdefault(why, []).append(name)
     return [f"this workload is there to show {', '.join(each)}, and {why}" for why, each in names.items()]
 
 
@@ -376,6 +377,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             for each in verdict.anomalies
         ],
         "not_run": dict(verdict.not_run),
+        "ran_on_little": dict(verdict.little),
         "metrics": dict(verdict.metrics),
         "workload": dict(verdict.workload),
     }

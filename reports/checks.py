@@ -10,6 +10,7 @@ from reports.run_files import Json, RunFiles, integer, mapping, number, objects,
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "none found", "not run", "not judged"
+LITTLE = "ran on little"
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
 OUTCOMES = ("ok", "fail", "info")
@@ -74,8 +75,9 @@ def checks_of(files: RunFiles) -> list[Check]:
     seen = {check.name for check in found}
     found = [*_invariants(files), *found]
     why = mapping(files.verdict.get("not_run"))
+    little = mapping(files.verdict.get("ran_on_little"))
     rest = [
-        Check(name, "", CLEAN, 0, CATALOG[name].definition, "")
+        Check(name, "", LITTLE if name in little else CLEAN, 0, CATALOG[name].definition, str(little.get(name, "")))
         if name in ran
         else Check(name, "", NOT_RUN, None, CATALOG[name].definition, str(why.get(name) or _NO_FINDINGS))
         for name in FOUND

@@ -121,7 +121,7 @@ def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
     found = checks.checks_of(files)
     table = _table(console, "Checks", "check", ">found", "judged", "why")
     for check in found:
-        if check.state not in (checks.CLEAN, checks.NOT_RUN):
+        if check.state not in (checks.CLEAN, checks.NOT_RUN, checks.LITTLE):
             why = check.why.removeprefix(f"{check.state}: ")  # which the column before says
             cell = Text(f"\n{check.cell}", style="dim") if check.cell else Text()
             table.add_row(Text(check.title), _count(check.count), _state(check), Text(why) + cell)
@@ -129,13 +129,14 @@ def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
     clean = [check.name for check in found if check.state == checks.CLEAN]
     if clean:
         yield _so_many(clean, "found nothing", _STATE_STYLES[checks.CLEAN]) + Text(f": {', '.join(clean)}", "default")
-    not_run = [check for check in found if check.state == checks.NOT_RUN]
-    if not_run:
-        by_why: dict[str, list[str]] = {}
-        for check in not_run:
-            by_why.setdefault(check.why, []).append(check.name)
-        lines = (f"\n  {why}: {', '.join(names)}" for why, names in by_why.items())
-        yield _so_many(not_run, "did not run", _UNSURE) + Text(":" + "".join(lines), "default")
+    for state, said in ((checks.LITTLE, "found nothing and saw little"), (checks.NOT_RUN, "did not run")):
+        those = [check for check in found if check.state == state]
+        if those:
+            by_why: dict[str, list[str]] = {}
+            for check in those:
+                by_why.setdefault(check.why, []).append(check.name)
+            lines = (f"\n  {why}: {', '.join(names)}" for why, names in by_why.items())
+            yield _so_many(those, said, _UNSURE) + Text(":" + "".join(lines), "default")
 
 
 def _so_many(found: Sequence[object], said: str, style: str) -> Text:

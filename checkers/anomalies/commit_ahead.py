@@ -20,7 +20,7 @@ ANOMALIES = (
         "group ever got",
         source=GROUPS,
         other="where the member resumed",
-        needs=(Need.MEMBERS, Need.FINAL_READS),
+        needs=(Need.MEMBERS, Need.RESUMED, Need.FINAL_READS),
         meaning="records were passed over: a group's position was beyond them, and no member had got them",
         meaning_of_one="record was passed over: a group's position was beyond it, and no member had got it",
     ),

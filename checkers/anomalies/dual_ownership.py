@@ -17,7 +17,7 @@ ANOMALIES = (
         "coordinator accepted a request of each of them as a member's",
         source="KIP-848: a partition is assigned anew once its owner has revoked it; KIP-429",
         other="the process that had it first",
-        needs=(Need.MEMBERS, Need.PROOFS),
+        needs=(Need.MEMBERS, Need.RIVALS, Need.PROOFS),
         meaning="times two members of a group owned one partition",
         meaning_of_one="time two members of a group owned one partition",
     ),

@@ -1,5 +1,5 @@
 """lost-position: a group's committed position goes back although nobody committed a lower one, or one that was deleted
-with its group is back.
+with its group is back, or one is reported that nobody ever committed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
 from checkers.findings import Witness
-from checkers.history.group_tables import DELETED, Fetched
-from checkers.history.tables import LATE_END, OK
+from checkers.history.group_tables import ANY, DELETED, Fetched
+from checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
 """Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""
@@ -20,12 +20,15 @@ ANOMALIES = (
         "lost-position",
         Family.GROUPS,
         "a committed position is later reported lower, or as never committed, with no commit or reset between; or it "
-        "is reported again after the deletion of its group was acknowledged",
+        "is reported again after the deletion of its group was acknowledged; or a position is reported that nobody "
+        "had asked to commit or reset",
         source=GROUPS,
         other="the position that was committed before",
         needs=(Need.POSITIONS,),
-        meaning="times a group's committed position was reported lower than it was, or after it was deleted",
-        meaning_of_one="time a group's committed position was reported lower than it was, or after it was deleted",
+        meaning="times a group's position was reported lower than it was, after it was deleted, or never committed by "
+        "anybody",
+        meaning_of_one="time a group's position was reported lower than it was, after it was deleted, or never "
+        "committed by anybody",
     ),
 )
 
@@ -43,6 +46,8 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("lost-position", evidence, place.part, fetch.off, -1, fetch.op, proc, off)
             elif (deleted_by := _deleted_by(fetch, place, positions)) >= 0:
                 yield Witness("lost-position", "", place.part, fetch.off, -1, fetch.op, deleted_by, -1)
+            elif _invented(fetch, place, positions):
+                yield Witness("lost-position", "", place.part, fetch.off, -1, fetch.op, fetch.proc, -1)
 
 
 def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[bool, int, int]]:
@@ -86,6 +91,20 @@ def _deleted_by(fetch: Fetched, place: Place, positions: Positions) -> int:
         if positions.may_stand(commit, fetch.off, fetch.t1)
     )
     return -1 if any(explained) else proc
+
+
+def _invented(fetch: Fetched, place: Place, positions: Positions) -> bool:
+    """Nobody had asked for this position, nor for another one in a reset. What a transaction wanted that did not commit
+    is `uncommitted-offset`.
+    """
+    if fetch.off < 0:
+        return False
+    asked_for = (
+        commit.st != FAIL or (commit.off == fetch.off and positions.uncommitted(commit, fetch.t1))
+        for commit in place.commits
+        if commit.off in (fetch.off, ANY) and commit.t0 <= fetch.t1
+    )
+    return not any(asked_for)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

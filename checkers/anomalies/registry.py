@@ -88,6 +88,8 @@ IN_HISTORY: tuple[Check, ...] = tuple(check for check in CHECKS if check.find)
 """Those whose anomalies a history shows: each has a Spark query of its name."""
 
 
+FEW_OUTPUTS = 0.5
+"""For each acknowledged input: with fewer, the checks of outputs saw little of the run."""
 OWN = "squall"
 """Our own client, as a history names it."""
 LOOKED_FOR = "looked for: "
@@ -103,6 +105,24 @@ class Counted(NamedTuple):
     """How often a member of a group owned a partition."""
     outputs: int = 0
     """Sends that said of which input they were made."""
+    owned: Collection[int] = ()
+    """Partitions that a member of a group ever owned; empty, too, where nobody counted them."""
+    owners: int = -1
+    """Processes that ever owned one; -1: nobody counted them."""
+    resumed: int = -1
+    """How often a member began at a committed position; -1: nobody counted that."""
+
+    @classmethod
+    def of(cls, history: History) -> Counted:
+        """Of a history whose tables are all in memory."""
+        return cls(
+            history.read_inside,
+            len(history.holds),
+            len(history.outputs),
+            history.owned,
+            len(history.owners),
+            history.resumed,
+        )
 
 
 def looked_for(not_run: Collection[str]) -> str:
@@ -144,6 +164,9 @@ def not_run(
         Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
         Need.READS_INSIDE: counted.read_inside > 0,
         Need.MEMBERS: counted.holds > 0,
+        Need.RESUMED: counted.resumed != 0,
+        Need.RIVALS: counted.owners not in (0, 1),
+        Need.WRITES_AFTER_HEALING: len(load) < len(processes),
         Need.PROOFS: done("commit") or own_members,
         Need.COMMITS: done("commit"),
         Need.POSITIONS: done("fetch_offsets"),
@@ -159,6 +182,48 @@ def not_run(
         elif lacking:
             found[name] = f"the history has no {lacking[0].partition(':')[0]}"
     return found
+
+
+def ran_on_little(
+    partitions: Sequence[Partition], not_run: Collection[str], counted: Counted, acked: Mapping[str, int]
+) -> dict[str, str]:
+    """Checks that ran, and that saw a part only of what a whole run shows them; and why.
+
+    `acked`: records that were acknowledged, by name of their partition.
+    """
+    there = [each for each in partitions if not each.deleted]
+    unread = [each.name for each in there if each.cover_t0 < 0]
+    uncommitted = [each.name for each in there if each.transactional and each.committed_t0 < 0]
+    by_need = {
+        Need.FINAL_READS: f"no final read of {', '.join(unread)} reached its end" if unread else "",
+        Need.COMMITTED_FINAL_READS: f"no final read of {', '.join(uncommitted)} at read_committed reached its end"
+        if uncommitted
+        else "",
+        Need.MEMBERS: _unowned(there, counted),
+        Need.OUTPUTS: _few_outputs(there, counted, acked),
+    }
+    found = {}
+    for name in FOUND:
+        said = [by_need[need] for need in CATALOG[name].needs if by_need.get(need)]
+        if said and name not in not_run:
+            found[name] = said[0]
+    return found
+
+
+def _unowned(partitions: Sequence[Partition], counted: Counted) -> str:
+    """A group that reads a topic reads all of it."""
+    read = {each.topic for each in partitions if each.part in counted.owned}
+    left = [
+        each.name for each in partitions if each.topic in read and not each.added and each.part not in counted.owned
+    ]
+    return f"no member of a group ever owned {', '.join(left)}" if left else ""
+
+
+def _few_outputs(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:
+    """Where all goes well there is one for each input."""
+    inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
+    few = counted.outputs < FEW_OUTPUTS * inputs
+    return f"{counted.outputs} outputs name their input, and {inputs} inputs were acknowledged" if few else ""
 
 
 SHOWN_BY_HISTORY: tuple[str, ...] = tuple(

@@ -23,7 +23,7 @@ ANOMALIES = (
         f"between polls together, and one member was alive all that time",
         source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
         other="for how many ns",
-        needs=(Need.MEMBERS, Need.ACKS),
+        needs=(Need.MEMBERS, Need.ACKS, Need.WRITES_AFTER_HEALING),
         meaning="partitions of a group stood still although it had live members and all faults had ended",
         meaning_of_one="partition of a group stood still although it had live members and all faults had ended",
     ),

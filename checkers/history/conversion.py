@@ -50,6 +50,12 @@ class Conversion:
     """How often a member of a group owned a partition."""
     outputs: int = 0
     """Records that members of groups made of others."""
+    owned: list[int] = field(default_factory=list)
+    """Partitions that a member of a group ever owned. Empty, too, where an early version converted the history."""
+    owners: int = -1
+    """How many processes ever owned one; -1: as above."""
+    resumed: int = -1
+    """How often a member began at a committed position; -1: as above."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -86,6 +92,9 @@ def convert(run_dir: Path) -> Conversion:
         tables={path.name: seal.stamp(path) for path in sorted(folder.glob("*.parquet"))},
         holds=written["holds"],
         outputs=written["outputs"],
+        owned=sorted(history.owned),
+        owners=len(history.owners),
+        resumed=history.resumed,
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -144,6 +153,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
         holes=conversion.holes,
         outcomes=conversion.outcomes,
         read_inside=conversion.read_inside,
+        owned={*conversion.owned},
     )
     if large:
         read_large(run_dir / FOLDER, history)

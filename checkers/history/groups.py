@@ -149,6 +149,9 @@ class Groups:
             proved = max(hold.proved, beat) if beat >= hold.t0 else hold.proved
             row = (proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t, how, proved)
             self._history.holds.append(row)
+            self._history.owned.add(part)
+            self._history.owners.add(proc)
+            self._history.resumed += hold.begun == FROM_COMMITTED
 
     def _moved(self, t: int, proc: int, kind: str, part: int, position: int) -> None:
         self._forget(proc, part)

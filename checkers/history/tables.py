@@ -437,6 +437,12 @@ class History:
     record that moved a reader."""
     read_inside: int = 0
     """Records that polls at read_committed returned inside transactions."""
+    owned: set[int] = field(default_factory=set)
+    """Partitions that a member of a group ever owned."""
+    owners: set[int] = field(default_factory=set)
+    """Processes that ever owned one."""
+    resumed: int = 0
+    """How often a member began at its group's committed position."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
 

@@ -39,7 +39,13 @@ back as (
     select 1 from group_commits d
     where d.grp = c.grp and d.part = c.part and d.st <> 1 and d.t0 <= c.t1 and d.off in (c.off, -1)
       and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > c.t1))))
-      and (d.late_commit or d.done_by < 0 or d.done_by >= c.last.t0)))
+      and (d.late_commit or d.done_by < 0 or d.done_by >= c.last.t0))),
+invented as (
+  select f.op, f.proc, f.part, f.off from fetches f join partitions p on p.part = f.part
+  where f.off >= 0 and not p.deleted and not exists (
+    select 1 from group_commits d
+    where d.grp = f.`group` and d.part = f.part and d.t0 <= f.t1 and d.off in (f.off, -1)
+      and (d.st <> 1 or d.off = f.off and d.txn >= 0 and (d.never_commits or d.te < 0 or d.te > f.t1))))
 select 'lost-position' anomaly, if(first.proven, '', 'late end') evidence, part, off, -1L val, op,
        bigint(first.proc) proc, first.known other
 from (
@@ -48,6 +54,10 @@ from (
 union all
 select 'lost-position', '', part, off, -1L, op, bigint(last.proc), -1L
 from back b left anti join lost l on l.op = b.op and l.part = b.part
+union all
+select 'lost-position', '', part, off, -1L, op, bigint(proc), -1L
+from invented i
+  left anti join lost l on l.op = i.op and l.part = i.part left anti join back b on b.op = i.op and b.part = i.part
 """
 
 

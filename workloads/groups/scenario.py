@@ -64,7 +64,7 @@ class GroupsLoad(Scenario):
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
     SWARM_SHARE: ClassVar[float] = 0.1
-    MEANT_FOR: ClassVar[tuple[str, ...]] = ("commit-ahead",)
+    MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group",)
 
     name: Literal["groups"] = "groups"
     rate: int = Field(50, ge=1, le=5000, description="Records a second, all producers together.")

@@ -81,7 +81,7 @@ class InstancesLoad(Scenario):
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
-    MEANT_FOR: ClassVar[tuple[str, ...]] = ("commit-ahead", "eos-duplicate")
+    MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group", "eos-duplicate")
 
     rate: int = Field(20, ge=1, le=1000, description="Records a second, all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,28 @@ def test_of_a_seed_of_transactions_as_it_is_and_without_some_of_its_reads(
     as_it_is = {each.anomaly for each in compared(spark, tmp_path, lines, nemesis)}
     assert not as_it_is & {"lost-write", "poll-skip"}
     assert {each.anomaly for each in compared(spark, tmp_path, robbed(lines), nemesis)} >= {"lost-write", "poll-skip"}
+
+
+@pytest.mark.parametrize("workload", ["groups", "pipeline"])
+def test_of_a_seed_of_groups_as_it_is_and_with_positions_that_nobody_committed(
+    spark: SparkSession, tmp_path: Path, workload: str
+) -> None:
+    papers = simulate(swarm_plan(0, workload=workload)).papers()
+    lines, nemesis = papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"]
+    assert "lost-position" not in {each.anomaly for each in compared(spark, tmp_path, lines, nemesis)}
+    found = compared(spark, tmp_path, [*forged(lines)], nemesis)
+    assert "lost-position" in {each.anomaly for each in found}
+
+
+def forged(lines: list[bytes]) -> Iterator[bytes]:
+    """The same run, but for the last position that a coordinator reported: it is far beyond what anybody committed."""
+    told = [json.loads(line) for line in lines]
+    told = [line for line in told if line.get("kind") != "end"]
+    told[0] = {name: value for name, value in told[0].items() if name not in ("ends", "seal", "seals")}
+    asked = {line["op"] for line in told if line["e"] == "i" and line["f"] == "fetch_offsets"}
+    reported = [line for line in told if line["e"] == "c" and line["op"] in asked and line.get("off")]
+    reported[-1]["off"] = dict.fromkeys(reported[-1]["off"], 1_000_003)
+    return (json.dumps(line).encode() + b"\n" for line in told)
 
 
 def robbed(lines: list[bytes]) -> list[bytes]:

@@ -17,7 +17,7 @@ from chaos.runs.simulation import simulate
 from checkers.history.groups import EVENTS
 from checkers.history.parser import parse
 from checkers.in_memory import Judgement, judge_bytes
-from checkers.verdict import UNKNOWN, VALID
+from checkers.verdict import INVALID, UNKNOWN, VALID
 from workloads.registry import SCENARIOS
 
 Line = dict[str, Any]
@@ -70,7 +70,7 @@ def without_inputs(line: Line) -> Line:
 @pytest.mark.parametrize(
     ("workload", "keep", "lacking", "names"),
     [
-        ("groups", without_members, NO_MEMBERS, {"commit-ahead", "dual-ownership", "stuck-group"}),
+        ("groups", without_members, NO_MEMBERS, {"dual-ownership", "stuck-group"}),
         ("pipeline", without_inputs, NO_OUTPUTS, {"eos-duplicate", "eos-loss"}),
     ],
 )
@@ -86,6 +86,51 @@ def test_checks_that_could_show_nothing_did_not_run(
     assert less.verdict == UNKNOWN
     assert [each for each in less.reasons if each.startswith("this workload is there to show")] == list(less.reasons)
     assert len(less.reasons) == 1 and less.reasons[0].endswith(lacking)
+
+
+class FirstOf:
+    """Leaves the first of certain lines, and takes out what the others say."""
+
+    def __init__(self, without: Callable[[Line], Line | None]) -> None:
+        self.without = without
+        self.seen = False
+
+    def __call__(self, line: Line) -> Line | None:
+        less = self.without(line)
+        if less == line or not self.seen:
+            self.seen = self.seen or less != line
+            return line
+        return less
+
+
+def without_assignments(line: Line) -> Line | None:
+    """But for the first partition."""
+    if line["e"] != "x" or line["kind"] != "assigned":
+        return line
+    return {**line, "at": {part: at for part, at in line["at"].items() if part == "0"}}
+
+
+@pytest.mark.parametrize(
+    ("workload", "keep", "lacking", "names"),
+    [
+        ("groups", without_assignments, "no member of a group ever owned groups-0-1", {"stuck-group"}),
+        ("pipeline", FirstOf(without_inputs), "1 outputs name their input, and ", {"eos-duplicate", "eos-loss"}),
+    ],
+)
+def test_checks_that_saw_a_part_of_the_run_only_say_so_and_prove_nothing(
+    workload: str, keep: Callable[[Line], Line | None], lacking: str, names: set[str]
+) -> None:
+    plan, run = run_of(workload)
+    whole = judged(plan, run, lambda line: line).verdict
+    assert (whole.verdict, dict(whole.little)) == (VALID, {})
+    less = judged(plan, run, keep).verdict
+    assert not names & less.not_run.keys()
+    assert all(less.little[name].startswith(lacking) for name in names)
+    # Positions behind inputs without an output are a finding of their own.
+    assert less.verdict == (UNKNOWN if workload == "groups" else INVALID)
+    assert any(
+        each.startswith("this workload is there to show") and lacking in each for each in (*less.reasons, *less.notes)
+    )
 
 
 def test_the_simulators_own_verdict_asks_for_what_the_workload_is_there_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,9 +158,12 @@ def _() -> GroupHistory:
 
 @CASES.case("who asks before the commit is answered may get the old position")
 def _() -> GroupHistory:
-    h, member = _committed()
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 4})
+    last = h.commit(member, {0: 5})
     asked = h.fetched(member, {0: 4})
-    asked.t0 = h.others[0].t1 - 1
+    asked.t0 = last.t1 - 1
     return h
 
 
@@ -238,6 +241,111 @@ def _() -> GroupHistory:
     h, member = _committed()
     h.tick(60_000_000_000)
     h.fetched(member, {0: -1})
+    return h
+
+
+@CASES.case("a position is reported that nobody ever committed", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.fetched(member, {0: 7})
+    return h
+
+
+@CASES.case("a position is reported although nothing was ever committed", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    h.fetched(h.member(), {0: 0})
+    return h
+
+
+@CASES.case("a position is reported that was committed in another partition only", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory(2)
+    member = h.member()
+    h.commit(member, {1: 5})
+    h.fetched(member, {0: 5})
+    return h
+
+
+@CASES.case("a position is reported before somebody asks for its commit", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.fetched(member, {0: 5})
+    h.commit(member, {0: 5})
+    return h
+
+
+@CASES.case("a commit that was refused is no reason to report its position", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 5}, st=FAIL)
+    h.fetched(member, {0: 5})
+    return h
+
+
+@CASES.case("a reset that was refused is no reason to report another position", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member).completion["st"] = FAIL
+    h.fetched(member, {0: 7})
+    return h
+
+
+@CASES.case("a position after the deletion of its group that nobody ever committed", FOUND)
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member, "delete_group").completion["st"] = INFO
+    h.fetched(member, {0: 7})
+    return h
+
+
+@CASES.case("nothing is committed, and nothing is reported")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    h.fetched(h.member(), {0: -1})
+    return h
+
+
+@CASES.case("a commit whose answer nobody knows may be what is reported")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.commit(member, {0: 7}, st=INFO)
+    h.fetched(member, {0: 7})
+    return h
+
+
+@CASES.case("a commit that is under way may be what is reported")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    member = h.member()
+    commit = h.commit(member, {0: 5})
+    asked = h.fetched(member, {0: 5})
+    assert asked.t0 > commit.t0
+    asked.t0, asked.t1 = commit.t0, commit.t0
+    return h
+
+
+@CASES.case("a reset may have set a position that nobody committed")
+def _() -> GroupHistory:
+    h, member = _committed()
+    h.reset(member).completion["st"] = INFO
+    h.fetched(member, {0: 7})
+    return h
+
+
+@CASES.case(
+    "what an aborted transaction wanted is uncommitted, and not invented", ("uncommitted-offset", "")
+)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    pipe = h.pipe()
+    h.initialised(pipe)
+    txn = h.begin(pipe)
+    h.commit(pipe, {0: 5}, st=FAIL, txn=txn)
+    h.end(txn, "abort")
+    h.fetched(pipe, {0: 5})
     return h
 
 

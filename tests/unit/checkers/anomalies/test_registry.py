@@ -12,8 +12,18 @@ import pytest
 
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
-from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, Counted, find_all, looked_for, not_run
-from checkers.history.group_tables import GroupCommit, Hold
+from checkers.anomalies.registry import (
+    CATALOG,
+    CHECKS,
+    FOUND,
+    IN_HISTORY,
+    Counted,
+    find_all,
+    looked_for,
+    not_run,
+    ran_on_little,
+)
+from checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
 from checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
@@ -105,6 +115,9 @@ def _without_positions(history: History) -> None:
 
 
 TAKEN_OUT[Need.MEMBERS] = lambda history: history.holds.truncate(0)
+TAKEN_OUT[Need.RESUMED] = lambda history: _as_holds(history, begun=FROM_RESET)
+TAKEN_OUT[Need.RIVALS] = lambda history: _as_holds(history, proc=0)
+TAKEN_OUT[Need.WRITES_AFTER_HEALING] = lambda history: _without_writes_after_healing(history)
 TAKEN_OUT[Need.PROOFS] = lambda history: _without_proofs(history)
 TAKEN_OUT[Need.COMMITS] = lambda history: history.commits.truncate(0)
 TAKEN_OUT[Need.POSITIONS] = _without_positions
@@ -112,9 +125,18 @@ TAKEN_OUT[Need.OUTPUTS] = lambda history: history.outputs.truncate(0)
 
 
 def _without_proofs(history: History) -> None:
+    _as_holds(history, proved=-1)
+
+
+def _as_holds(history: History, **changed: int) -> None:
     holds, history.holds = history.holds, Table(Hold)
     for each in holds.rows():
-        history.holds.append(each._replace(proved=-1))
+        history.holds.append(each._replace(**changed))
+
+
+def _without_writes_after_healing(history: History) -> None:
+    harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
+    _keep(history, lambda record: record.proc not in harness)
 
 
 def _without_transactions(history: History) -> None:
@@ -173,14 +195,15 @@ SENT_AND_READ |= {"send": {"ok": 3, "fail": 1}}
 PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"}, 0)
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
 FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
+HARNESS = Process(3, "producer", "squall", "1", "", {"acks": -1, AFTER_HEALING: True}, 0)
 READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
-ENOUGH = Counted(read_inside=1, holds=1, outputs=1)
+ENOUGH = Counted(read_inside=1, holds=2, outputs=1, owned={0}, owners=2, resumed=1)
 
 
 def listed(
     outcomes: dict[str, dict[str, int]],
     passed_over: tuple[str, ...] = (),
-    processes: tuple[Process, ...] = (PRODUCER, READER, FINAL),
+    processes: tuple[Process, ...] = (PRODUCER, READER, FINAL, HARNESS),
     partition: Partition = READ,
     counted: Counted = ENOUGH,
 ) -> set[str]:
@@ -217,7 +240,7 @@ def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harn
 
 
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
-    others = (PRODUCER, replace(READER, client="confluent"), FINAL)
+    others = (PRODUCER, replace(READER, client="confluent"), FINAL, HARNESS)
     assert {*FOUND} - listed(SENT_AND_READ, processes=others) == {"thrown-back"}
 
 
@@ -227,9 +250,9 @@ def test_members_of_libraries_that_committed_nothing_prove_no_two_owners() -> No
     asks = replace(FINAL, settings={**FINAL.settings, "group": "g"})
     silent = {**SENT_AND_READ, "commit": {"info": 3}}
     of_commits = {"eos-loss", "uncommitted-offset"}
-    assert {*FOUND} - listed(silent, processes=(library, READER, asks)) == {"dual-ownership", *of_commits}
+    assert {*FOUND} - listed(silent, processes=(library, READER, asks, HARNESS)) == {"dual-ownership", *of_commits}
     assert {*FOUND} - listed(silent) == of_commits
-    assert {*FOUND} - listed(SENT_AND_READ, processes=(library, READER, asks)) == set()
+    assert {*FOUND} - listed(SENT_AND_READ, processes=(library, READER, asks, HARNESS)) == set()
 
 
 def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() -> None:
@@ -242,7 +265,7 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
     without = {name: counts for name, counts in SENT_AND_READ.items() if name != "txn"}
     of_transactions = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c", "zombie-write", "hanging-txn"}
     assert {*FOUND} - listed(without) == of_transactions | {"uncommitted-offset"}
-    blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER))
+    blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER, HARNESS))
     assert blind == of_transactions - {"hanging-txn"} | {"eos-duplicate", "eos-loss"}
 
 
@@ -262,9 +285,43 @@ def test_members_that_never_owned_a_partition_and_outputs_of_nothing_show_no_mor
     assert {*FOUND} - untold == {"eos-duplicate", "eos-loss"}
 
 
+def test_one_member_that_began_nowhere_it_had_been_shows_neither_two_owners_nor_a_position_too_far() -> None:
+    assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(owners=1)) == {"dual-ownership"}
+    assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(resumed=0)) == {"commit-ahead"}
+    assert {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER, FINAL)) == {"stuck-group"}
+    early = Counted(read_inside=1, holds=2, outputs=1)
+    assert listed(SENT_AND_READ, counted=early) == {*FOUND}, "an early version counted none of this"
+
+
+def test_what_saw_a_part_only_of_the_run_says_so() -> None:
+    read = replace(READ, cover_t0=5)
+    other = replace(read, part=1, index=1)
+
+    def little(*partitions: Partition, acked: int = 0, **counted: Any) -> dict[str, str]:
+        return ran_on_little(partitions, (), ENOUGH._replace(**counted), {"t-0": acked})
+
+    assert little(read) == {}
+    unread = little(replace(read, cover_t0=-1))
+    assert set(unread.values()) == {"no final read of t-0 reached its end"}
+    assert {name for name in FOUND if Need.FINAL_READS in CATALOG[name].needs} == unread.keys()
+    of_members = {name for name in FOUND if Need.MEMBERS in CATALOG[name].needs}
+    unowned = little(read, other)
+    assert unowned == dict.fromkeys(
+        [name for name in FOUND if name in of_members], "no member of a group ever owned t-1"
+    )
+    assert little(read, replace(other, added=True)) == {}, "nobody need have heard of it"
+    assert little(read, replace(other, topic="outputs")) == {}, "no group reads that topic"
+    assert little(read, acked=2, outputs=1) == {}
+    few = little(read, acked=3, outputs=1)
+    assert few == dict.fromkeys(
+        ["eos-duplicate", "eos-loss"], "1 outputs name their input, and 3 inputs were acknowledged"
+    )
+    assert "lost-write" not in ran_on_little([replace(read, cover_t0=-1)], ["lost-write"], ENOUGH, {}), "it did not run"
+
+
 def test_what_was_not_looked_for_says_why() -> None:
     def why(**changed: Any) -> dict[str, str]:
-        given = {"processes": (PRODUCER, READER, FINAL), "outcomes": SENT_AND_READ, "passed_over": {}}
+        given = {"processes": (PRODUCER, READER, FINAL, HARNESS), "outcomes": SENT_AND_READ, "passed_over": {}}
         return not_run(partitions=[READ], counted=ENOUGH, **{**given, **changed})
 
     assert why(outcomes={**SENT_AND_READ, "send": {"ok": 3}}) == {
@@ -273,7 +330,7 @@ def test_what_was_not_looked_for_says_why() -> None:
     without = why(outcomes={name: counts for name, counts in SENT_AND_READ.items() if name != "txn"})
     assert set(without.values()) == {"the history has no transactions"}
     assert why(passed_over={"not-converged": "nobody looked"}) == {"not-converged": "nobody looked"}
-    others = why(processes=(PRODUCER, replace(READER, client="confluent"), FINAL))
+    others = why(processes=(PRODUCER, replace(READER, client="confluent"), FINAL, HARNESS))
     assert others == {"thrown-back": "the history has no readers of our own client"}
 
 
