@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from checkers.anomalies.registry import CATALOG
+from reports import outputs, owners
 from reports.fault_words import FaultRow, fault_rows
-from reports.outputs import QUESTION, sentences_of
 from reports.run_files import RunFiles, mapping
 from reports.stories import value_text
 from reports.story import Story
@@ -37,10 +37,10 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
     span = _span(facts, story, about)
-    outputs = sentences_of(files, facts.problem)
+    more = [(room.QUESTION, room.sentences_of(files, facts.problem)) for room in (outputs, owners)]
     return (
         Answer("What was seen", _joined(_seen(files, facts))),
-        *([Answer(QUESTION, _joined(outputs))] if outputs else []),
+        *(Answer(question, _joined(sentences)) for question, sentences in more if sentences),
         Answer("When it was written", _joined(_written(facts, about))),
         Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),
         Answer("Who had it", _joined(_had(files, story, about))),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reports import outputs, owners
 from reports.answers import Answer
 from reports.explained import explained
-from reports.outputs import ABOUT, QUESTION
 from reports.page import render
 from reports.run_files import read_run
 from reports.telling import Telling, tellings_of
@@ -74,11 +74,17 @@ def test_each_anomaly_has_a_story_that_answers_every_question(name: str, tmp_pat
     telling = telling_of(anomaly_runs.write(tmp_path / "run", name))
     assert telling.problem.name == name and len(telling.lines) >= 4
     answers = telling.answers
-    assert len(answers) == 8 + (name in ABOUT) and all(answer.text.endswith(".") for answer in answers), answers
+    assert len(answers) == 8 + (name in outputs.ABOUT + owners.ABOUT) and all(
+        answer.text.endswith(".") for answer in answers
+    ), answers
     assert not any("  " in answer.text or "not known" in answer.text.lower() for answer in answers), answers
     assert re.search(SEEN.get(name, r"in t-0"), text_of(answers, "What was seen"))
-    if name in ABOUT:
-        assert re.search(rf"^The input is {RECORD} .* by process \d+", text_of(answers, QUESTION))
+    if name in outputs.ABOUT:
+        assert re.search(rf"^The input is {RECORD} .* by process \d+", text_of(answers, outputs.QUESTION))
+    if name in owners.ABOUT:
+        said = text_of(answers, owners.QUESTION)
+        assert re.search(r"Process 0 \(member .* of g\) owned t-0 in generation or member epoch 1 from [\d.]+ s", said)
+        assert re.search(r"Process 0 gave it up at [\d.]+ s\. Process 1 .* in generation or member epoch 2", said)
     written = text_of(answers, "When it was written")
     if name in WITHOUT_RECORD:
         assert written.startswith("It is about no single record.")

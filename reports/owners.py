@@ -1,0 +1,138 @@
+"""Who owned a partition that two members of a group own: each one, its generation, when it was told, when it gave the
+partition up or learnt of its loss. From the history alone. Pure but for reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from checkers.anomalies.dual_ownership import ANOMALIES
+from reports.run_files import Json, RunFiles, integer, mapping
+from reports.story_facts import HISTORY_LIMIT, Problem, json_lines
+
+ABOUT = tuple(each.name for each in ANOMALIES)
+"""Anomalies of which this tells."""
+QUESTION = "Which members owned it"
+
+
+@dataclass(slots=True)
+class _Hold:
+    """A process owned the partition. Times in ns of the history, -1: it never came to that."""
+
+    process: int
+    member: str
+    generation: int
+    group: str
+    position: int
+    joined: int
+    """When it was told of its generation."""
+    told: int
+    """When it was told that the partition is its own."""
+    ended: int = -1
+    how: str = ""
+    proved: int = -1
+    """When it sent the last request that the coordinator accepted as a member's."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Follows a few processes in one partition."""
+
+    processes: tuple[int, int]
+    part: int
+    holds: list[_Hold] = field(default_factory=list)
+    joined: dict[int, int] = field(default_factory=dict)
+    """Process -> when it was last told of a generation."""
+    commits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Operation -> (process, when it was sent)."""
+
+    def take(self, line: Json) -> None:
+        """One line."""
+        process, t, kind = integer(line.get("p")), integer(line.get("t")), line.get("kind")
+        if line.get("e") == "c":
+            sender, sent = self.commits.pop(integer(line.get("op")), (-1, -1))
+            for hold in self._of(sender) if integer(line.get("st")) == 0 else ():
+                hold.proved = max(hold.proved, sent if sent >= hold.told else -1)
+        elif process not in self.processes:
+            return
+        elif line.get("e") == "i" and line.get("f") == "commit" and integer(line.get("gen")) >= 0:
+            self.commits[integer(line.get("op"))] = process, t
+        elif line.get("e") == "x":
+            self._event(process, t, str(kind), line)
+
+    def _event(self, process: int, t: int, kind: str, line: Json) -> None:
+        if kind == "joined":
+            self.joined[process] = t
+        elif kind == "assigned" and str(self.part) in mapping(line.get("at")):
+            who = process, str(line.get("m") or ""), integer(line.get("gen")), str(line.get("g"))
+            position = integer(mapping(line.get("at")).get(str(self.part)))
+            self._end(process, t, "was assigned it anew")
+            self.holds.append(_Hold(*who, position, self.joined.get(process, -1), t))
+        elif kind == "revoked" and self.part in (line.get("parts") or ()):
+            self._end(process, t, "gave it up", integer(line.get("beat")))
+        elif kind == "lost" and self.part in (line.get("parts") or ()):
+            self._end(process, t, f"learnt that it had lost it ({line.get('why')})", integer(line.get("beat")))
+        elif kind in ("left", "crash_client"):
+            self._end(process, t, "left its group" if kind == "left" else "crashed")
+
+    def _of(self, process: int) -> Iterator[_Hold]:
+        return (hold for hold in self.holds if hold.process == process and hold.ended < 0)
+
+    def _end(self, process: int, t: int, how: str, beat: int = -1) -> None:
+        for hold in self._of(process):
+            hold.ended, hold.how = t, how
+            hold.proved = max(hold.proved, beat if beat >= hold.told else -1)
+
+
+def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
+    """What is known of both owners, a sentence each; nothing where the history does not tell."""
+    path = files.path / "history.jsonl"
+    try:
+        if problem.name not in ABOUT or path.stat().st_size > HISTORY_LIMIT:
+            return []
+    except OSError:
+        return []
+    part = next((part for part, name in files.part_names.items() if name == problem.where), -1)
+    reader = _Reader((problem.other, problem.process), part)
+    for line in json_lines(path):
+        reader.take(line)
+    pair = _pair(reader.holds, problem)
+    return [] if pair is None else list(_told(files, problem.where, *pair))
+
+
+def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | None:
+    """The first two holds that are what the finding says: the second one began while the first one was proved."""
+    of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
+    for later in of[problem.process]:
+        for earlier in of[problem.other]:
+            begun = earlier.told <= later.told and later.position in problem.offsets
+            if begun and min(earlier.proved, later.proved) >= later.told:
+                return earlier, later
+    return None
+
+
+def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[str]:
+    def at(ns: int) -> str:
+        return f"{files.seconds(ns) or 0.0:.3f} s"
+
+    def since(hold: _Hold) -> str:
+        generation = f"generation or member epoch {hold.generation}"
+        heard = f", which it was told of at {at(hold.joined)}," if hold.joined >= 0 else ""
+        who = f"Process {hold.process} (member {hold.member or 'without an id'} of {hold.group})"
+        return (
+            f"{who} owned {name} in {generation}{heard} from {at(hold.told)} on, and began at position {hold.position}."
+        )
+
+    def until(hold: _Hold) -> str:
+        if hold.ended < 0:
+            return f"Process {hold.process} never gave it up, and was never told of its loss."
+        return f"Process {hold.process} {hold.how} at {at(hold.ended)}."
+
+    yield f"{since(first)} {until(first)}"
+    yield f"{since(second)} {until(second)}"
+    yield (
+        f"After {at(second.told)}, when both owned it, the coordinator accepted requests of both as members: "
+        f"one that process {first.process} sent at {at(first.proved)}, and one that process {second.process} sent at "
+        f"{at(second.proved)}."
+    )
