@@ -10,8 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
-from checkers.history.tables import History, PlayedFault
+from checkers.history.tables import History, PlayedFault, Process
 
+SOON_NS = 3_000_000_000
+"""A coordinator and its members take some time for a rebalance that has begun."""
+FOREVER = 1 << 62
+CLIENTS = ("producer", "reader")
+"""Targets of faults that name processes of the load."""
 Span = tuple[int, int]
 """(begin, end), ns."""
 
@@ -19,17 +24,22 @@ Span = tuple[int, int]
 def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str, Any]:
     """By the group's name, as plain JSON; empty where nobody was a member of a group.
 
-    - `generations`: how often its partitions were assigned anew; `rebalances`: by the faults during which, or after
-      which and before the next one, that began (`fault` null: before the first).
+    - `generations`: how often its partitions were assigned; `rebalances`: all but the first one. Those that members of
+      the load explain which came or went (`members` true), and the others by the faults during which, or after which
+      and before the next one, they began (`fault` null: before the first).
+    - `static`: how often a process came back with the instance id of one that had gone no longer ago than its session
+      time-out, and in how many of these cases the group had been assigned anew meanwhile.
     - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
       partition and from when, and the sum over all partitions.
-    - `members`: what each process of the group held from when to when, and why it held it no longer.
+    - `members`: what each process of the group held from when to when, and why it held it no longer; and what it only
+      `believed` to hold, because its session was over, or another member had been assigned the partition.
     - `began`: when the first member heard of each generation.
     - `unfair`: over generations with several members, the largest difference between what two of them got; and how
       many generations had one above 1, which no assignor needs.
     """
     groups = sorted({row.group for table in (history.holds, history.grants) for row in table.rows()})
     names = {partition.part: partition.name for partition in history.partitions}
+    processes = {each.proc: each for each in history.processes}
     found = {}
     for group in groups:
         grants = [grant for grant in history.grants.rows() if grant.group == group]
@@ -37,11 +47,12 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
         began = began_by_generation(grants)
         found[history.names[group]] = {
             "generations": len(began),
-            "rebalances": list(_by_fault(sorted(began.values()), faults)),
+            "rebalances": list(_rebalances(grants, processes, faults)),
+            "static": _static(grants, processes),
             "unowned": _unowned(holds, names, history.mono_ns),
             "unfair": _unfair(grants),
             "began": [{"generation": gen, "from_s": _seconds(t, history.mono_ns)} for gen, t in began.items()],
-            "members": list(_members(holds, names, history.mono_ns)),
+            "members": list(_members(holds, names, history.mono_ns, processes)),
         }
     return found
 
@@ -52,6 +63,74 @@ def began_by_generation(grants: Iterable[Grant]) -> dict[int, int]:
     for grant in grants:
         found[grant.gen] = min(grant.t, found.get(grant.gen, grant.t))
     return found
+
+
+def _rebalances(
+    grants: Sequence[Grant], processes: Mapping[int, Process], faults: Sequence[PlayedFault]
+) -> Iterator[dict[str, Any]]:
+    """The first assignment is none: nothing had been balanced before."""
+    first, *times = sorted(began_by_generation(grants).values()) or [-1]
+    gone = (_first_after(times, at, at + SOON_NS) for at in _departures(grants, processes, faults))
+    explained = {*_arrivals(grants), *gone} - {first, -1}
+    yield {"fault": None, "members": True, "count": len(explained)}
+    yield from _by_fault([t for t in times if t not in explained], faults)
+
+
+def _first_after(times: Iterable[int], begin: int, end: int) -> int:
+    """The first of these ascending times after `begin`, to `end`; -1: there is none."""
+    return next((t for t in times if begin < t <= end), -1)
+
+
+def _arrivals(grants: Iterable[Grant]) -> Iterator[int]:
+    """When a generation began that was the first one of a process."""
+    began = began_by_generation(grants)
+    first: dict[int, int] = {}
+    for grant in sorted(grants):
+        first.setdefault(grant.proc, grant.gen)
+    return (began[gen] for gen in first.values())
+
+
+def _departures(
+    grants: Iterable[Grant], processes: Mapping[int, Process], faults: Sequence[PlayedFault]
+) -> Iterator[int]:
+    """When a process was gone by itself, and when its session was over. What a fault did to clients is its doing."""
+    of_clients = [
+        (each.began, each.ended + SOON_NS)
+        for each in faults
+        if each.target.partition(":")[0] in CLIENTS and each.began >= 0
+    ]
+    for proc in sorted({grant.proc for grant in grants} & processes.keys()):
+        gone = processes[proc].last_t
+        if gone >= 0 and not any(begin <= gone <= end for begin, end in of_clients):
+            yield gone
+            yield gone + _session_ns(processes[proc])
+
+
+def _session_ns(process: Process | None) -> int:
+    """Its session time-out; 0: not known."""
+    timeout_ms = process.settings.get("session_timeout_ms") if process else None
+    return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
+
+
+def _static(grants: Iterable[Grant], processes: Mapping[int, Process]) -> dict[str, int]:
+    """A process whose predecessor is still at work is a second one with its id, and no return."""
+    came: dict[int, Grant] = {}
+    last: dict[int, int] = {}
+    for grant in sorted(grants):
+        came.setdefault(grant.proc, grant)
+        last[grant.proc] = grant.gen
+    of_instance: dict[str, list[Grant]] = {}
+    for proc, grant in came.items():
+        instance = processes[proc].settings.get("instance") if proc in processes else None
+        if instance:
+            of_instance.setdefault(str(instance), []).append(grant)
+    pairs = [pair for own in of_instance.values() for pair in pairwise(own)]
+    back = [
+        (before, after)
+        for before, after in pairs
+        if 0 <= after.t - processes[before.proc].last_t <= _session_ns(processes[before.proc])
+    ]
+    return {"returns": len(back), "rebalanced": sum(last[before.proc] != after.gen for before, after in back)}
 
 
 def _by_fault(times: Sequence[int], faults: Iterable[PlayedFault]) -> Iterator[dict[str, Any]]:
@@ -75,19 +154,45 @@ def _seconds(t: int, origin_ns: int) -> float:
     return round((t - origin_ns) / 1e9, 3)
 
 
-def _members(holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int) -> Iterator[dict[str, Any]]:
+def _members(
+    holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int, processes: Mapping[int, Process]
+) -> Iterator[dict[str, Any]]:
     """Each process, the one that held something first before the others."""
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
     of_proc: dict[int, list[Hold]] = {}
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
         of_proc.setdefault(hold.proc, []).append(hold)
     for proc, own in of_proc.items():
-        yield {"process": proc, "held": list(_held(own, names, origin_ns, end))}
+        told = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
+        owned = {hold: min(t, _over(hold, holds, _session_ns(processes.get(proc)))) for hold, t in told.items()}
+        yield {
+            "process": proc,
+            "held": list(_held(own, names, origin_ns, owned)),
+            "believed": [
+                {
+                    "from_s": _seconds(owned[hold], origin_ns),
+                    "to_s": _seconds(told[hold], origin_ns),
+                    "partition": names.get(hold.part, str(hold.part)),
+                }
+                for hold in own
+                if owned[hold] < told[hold]
+            ],
+        }
 
 
-def _held(own: Sequence[Hold], names: Mapping[int, str], origin_ns: int, end: int) -> Iterator[dict[str, Any]]:
-    """Stretches in which a process held the same partitions."""
-    until = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
+def _over(hold: Hold, holds: Iterable[Hold], session_ns: int) -> int:
+    """When the coordinator had taken it away at the latest, whatever its member knew: another one was assigned it, or
+    the session was over of one that later learnt so.
+    """
+    next_one = [each.t0 for each in holds if each.part == hold.part and each.proc != hold.proc and each.t0 > hold.t0]
+    over = hold.proved + session_ns if hold.how == LOST and hold.proved >= 0 and session_ns else FOREVER
+    return max(hold.t0, min([*next_one, over]))
+
+
+def _held(
+    own: Sequence[Hold], names: Mapping[int, str], origin_ns: int, until: Mapping[Hold, int]
+) -> Iterator[dict[str, Any]]:
+    """Stretches in which a process held the same partitions. `until`: when each one was over."""
     edges = sorted({hold.t0 for hold in own} | set(until.values()))
     for begin, stop in pairwise(edges):
         held = [hold for hold in own if hold.t0 <= begin and stop <= until[hold]]

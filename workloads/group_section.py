@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workloads.section import Lane, Rows, Section, Span, Strip
+from workloads.section import Lane, Rows, Section, Span, Strip, Tone
 
 CAPTION = (
-    "Seconds of load, as above. A lane for each process that was a member: a thin green bar where it held partitions, "
-    "a tall red mark where it lost them (fenced, expired or crashed). The first lane has a mark for each generation."
+    "Seconds of load, as above. A lane for each process that was a member. Until it learns of its loss a member may "
+    "believe to hold what it holds no longer, because its session is over or another one was assigned the partition. "
+    "The first lane has a mark for each generation."
+)
+LEGEND: Sequence[tuple[Tone, str]] = (
+    ("good", "holds partitions"),
+    ("neutral", "only believes to hold them; a generation begins"),
+    ("bad", "lost them (fenced, expired or crashed)"),
 )
 MOST_LANES = 40
 MARK_S = 0.05
@@ -64,10 +70,10 @@ def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
         left_out += len(group["members"]) - len(members)
         first, whose = ("generations", "") if len(groups) == 1 else (name, f"{name}, ")
         lanes.append(Lane(first, list(_generations(group))))
-        lanes += [Lane(f"{whose}process {each['process']}", list(_spans(each["held"]))) for each in members]
+        lanes += [Lane(f"{whose}process {each['process']}", list(_spans(each))) for each in members]
     caption = CAPTION if len(groups) == 1 else CAPTION.replace("The first lane", "The first lane of each group")
     more = f" {_count(left_out, 'later process has', 'later processes have')} no lane." if left_out else ""
-    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more)
+    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, LEGEND)
 
 
 def _generations(group: Mapping[str, Any]) -> Iterator[Span]:
@@ -76,24 +82,40 @@ def _generations(group: Mapping[str, Any]) -> Iterator[Span]:
         yield Span(at_s, at_s + MARK_S, "neutral", f"generation {each['generation']}: {at_s:.2f} s")
 
 
-def _spans(held: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
-    for each in held:
+def _spans(member: Mapping[str, Any]) -> Iterator[Span]:
+    for each in member["held"]:
         names, begin_s, end_s = each["partitions"], each["from_s"], each["to_s"]
         yield Span(begin_s, end_s, "good", f"{begin_s:.2f} to {end_s:.2f} s: {', '.join(names)}")
         if any(word in each["ended"] for word in GONE):
             yield Span(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
+    for each in member.get("believed", ()):  # which earlier versions did not tell apart
+        begin_s, end_s = each["from_s"], each["to_s"]
+        said = f"only believed to hold {each['partition']}, and then learnt of its loss"
+        yield Span(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> Rows:
-    """By the fault that began last before them."""
+    """By what explains them: members that came or went, else the fault that began last before them."""
     rows = [
         (name, _fault(each), f"{each['count']:,}")
         for name, group in groups.items()
         for each in group["rebalances"]
         if each["count"] or each["fault"] is not None
     ]
-    return Rows("Rebalances, by the fault that began last before them", ("group", "fault", ">rebalances"), rows)
+    rows += [
+        (
+            name,
+            f"static members that came back within their session time-out ({_count(back['returns'], 'time', 'times')})",
+            f"{back['rebalanced']:,}",
+        )
+        for name, group in groups.items()
+        if (back := group.get("static")) and back["returns"]
+    ]
+    title = "Rebalances after the first assignment, by members that came or went, else by the fault before them"
+    return Rows(title, ("group", "cause", ">rebalances"), rows)
 
 
 def _fault(each: Mapping[str, Any]) -> str:
+    if each.get("members"):
+        return "members came or went, as the load has it"
     return "before the first fault" if each["fault"] is None else f"{each['action']} (fault {each['fault']})"

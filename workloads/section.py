@@ -34,6 +34,8 @@ class Strip(NamedTuple):
     lanes: Sequence[Lane]
     caption: str
     """What its bars mean: of what is good, bad, or neither."""
+    legend: Sequence[tuple[Tone, str]] = ()
+    """What each tone means, in a few words."""
 
 
 class Rows(NamedTuple):

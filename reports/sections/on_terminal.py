@@ -14,7 +14,7 @@ from workloads.section import Lane, Section, Strip, Tone
 STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow"}
 MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#"}
 """Letters, so that a strip says the same without colours."""
-NAME, LEAST, MOST = 24, 20, 100
+NAME, MOST_NAME, LEAST, MOST = 24, 48, 20, 100
 GRAVITY: tuple[Tone, ...] = ("good", "neutral", "bad")
 
 
@@ -23,11 +23,15 @@ def drawn(section: Section, width: int) -> Iterator[RenderableType]:
     yield Text(section.title, style="bold")
     yield Text(section.sentence)
     if section.strip is not None:
-        cells = min(max(width - NAME - 2, LEAST), MOST)
+        longest = max((len(lane.name) for lane in section.strip.lanes), default=0)
+        name = min(max(NAME, longest + 2), MOST_NAME)
+        cells = min(max(width - name - 2, LEAST), MOST)
         for lane in section.strip.lanes:
-            yield _line(section.strip, lane, cells)
+            yield _line(section.strip, lane, cells, name)
         begin, end = f"{section.strip.begin_s:.0f} s", f"{section.strip.end_s:.0f} s"
-        yield Text(" " * NAME + begin + " " * max(cells - len(begin) - len(end), 1) + end, style="dim")
+        yield Text(" " * name + begin + " " * max(cells - len(begin) - len(end), 1) + end, style="dim")
+        if section.strip.legend:
+            yield Text(", ".join(f"{MARKS[tone]} {said}" for tone, said in section.strip.legend), style="dim")
     for rows in section.tables:
         table = Table(title=rows.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
         for column in rows.columns:
@@ -37,9 +41,9 @@ def drawn(section: Section, width: int) -> Iterator[RenderableType]:
         yield table
 
 
-def _line(strip: Strip, lane: Lane, cells: int) -> Text:
+def _line(strip: Strip, lane: Lane, cells: int, name: int) -> Text:
     """One lane: in each cell the gravest thing that happened in its time."""
-    line = Text(f"{lane.name[: NAME - 2]:<{NAME}}", no_wrap=True)
+    line = Text(f"{lane.name[: name - 2]:<{name}}", no_wrap=True)
     each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells
     for cell in range(cells):
         begin_s = strip.begin_s + cell * each_s

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
 from workloads.section import Lane, Span, Strip
 
-WIDTH, LEFT, RIGHT, TOP = 1180, 190, 24, 10
+WIDTH, RIGHT, TOP = 1180, 24, 10
+LEFT, MOST_LEFT = 190, 480
+"""Room for the names of lanes: as much as the longest one takes, within these."""
 LANE, AXIS = 30, 34
 HEIGHTS = {"good": 10, "bad": 24, "neutral": 16}
 LETTER = 6.6
-"""Width of a letter, roughly: a label that does not fit beside its lane is cut, and stands whole in its title."""
+"""Width of a letter, roughly: a name beyond MOST_LEFT is cut, and stands whole in its title."""
+LEGEND = 26
+SWATCH = 18
 STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 TICKS = 12
 LEAST = 1.5
@@ -22,20 +27,37 @@ OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85}
 def strip_svg(strip: Strip) -> str:
     """The picture. Each span says in its title what it is."""
     height = TOP + LANE * len(strip.lanes) + AXIS
+    whole = height + (LEGEND if strip.legend else 0)
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(strip.title)}" font-size="12">',
+        f'<svg viewBox="0 0 {WIDTH} {whole}" role="img" aria-label="{escape(strip.title)}" font-size="12">',
         f"<title>{escape(strip.title)}</title>",
         *_axis(strip, height),
     ]
     for number, lane in enumerate(strip.lanes):
         parts += _lane(strip, lane, TOP + number * LANE)
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join([*parts, *_legend(strip, height), "</svg>"])
+
+
+def _legend(strip: Strip, top: int) -> Iterator[str]:
+    x = float(_left(strip))
+    for tone, said in strip.legend:
+        y = top + (LEGEND - HEIGHTS[tone]) / 2
+        look = f'fill="{COLOURS[tone]}" fill-opacity="{OPACITY[tone]}"'
+        yield f'<rect x="{x:.1f}" y="{y:.0f}" width="{SWATCH}" height="{HEIGHTS[tone]}" rx="2" {look}/>'
+        yield f'<text x="{x + SWATCH + 6:.1f}" y="{top + LEGEND / 2 + 4:.0f}" fill="var(--ink)">{escape(said)}</text>'
+        x += SWATCH + 6 + len(said) * LETTER + 24
+
+
+def _left(strip: Strip) -> int:
+    longest = max((len(lane.name) for lane in strip.lanes), default=0)
+    return min(max(LEFT, int(longest * LETTER) + 21), MOST_LEFT)
 
 
 def _x(strip: Strip, at_s: float) -> float:
     length = max(strip.end_s - strip.begin_s, 1e-9)
     part = min(max((at_s - strip.begin_s) / length, 0), 1)
-    return LEFT + part * (WIDTH - LEFT - RIGHT)
+    left = _left(strip)
+    return left + part * (WIDTH - left - RIGHT)
 
 
 def _axis(strip: Strip, height: int) -> list[str]:
@@ -52,9 +74,10 @@ def _axis(strip: Strip, height: int) -> list[str]:
 
 
 def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
-    most = int((LEFT - 20) / LETTER)
+    left = _left(strip)
+    most = int((left - 20) / LETTER)
     shown = lane.name if len(lane.name) <= most else lane.name[: most - 1] + "\u2026"
-    name = f'<text x="{LEFT - 10}" y="{y + LANE / 2 + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
+    name = f'<text x="{left - 10}" y="{y + LANE / 2 + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
     return [f"{name}<title>{escape(lane.name)}</title></text>", *(_bar(strip, span, y) for span in lane.spans)]
 
 

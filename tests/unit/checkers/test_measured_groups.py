@@ -27,12 +27,14 @@ def test_a_rebalance_belongs_to_the_fault_that_began_last() -> None:
     h.joined(two, [1], 2)
     h.joined(one, [0, 1], 3)
     second = fault(2, h.tick())
+    h.revoked(two, [1])
     never = replace(fault(3, 0), began=-1)
     found = measure_groups(h.history(), [second, first, never])["g"]
     assert found["generations"] == 3
     assert found["rebalances"] == [
-        {"fault": None, "count": 1},
-        {"fault": 1, "action": "kill", "count": 2},
+        {"fault": None, "members": True, "count": 1},  # the second member came
+        {"fault": None, "count": 0},
+        {"fault": 1, "action": "kill", "count": 1},
         {"fault": 2, "action": "kill", "count": 0},
     ]
 
@@ -66,3 +68,99 @@ def test_a_generation_that_gives_one_member_two_more_than_another_is_unfair() ->
     h.joined(two, [2, 3], 2)
     h.joined(one, [0, 1, 2, 3], 3)
     assert measure_groups(h.history(), [])["g"]["unfair"] == {"most": 2, "generations": 1}
+
+
+def rebalances(h: GroupHistory, *faults: PlayedFault) -> dict[object, int]:
+    """By their cause: "members", None (before the first fault), or a fault's number."""
+    found = measure_groups(h.history(), faults)["g"]["rebalances"]
+    return {"members" if each.get("members") else each["fault"]: each["count"] for each in found}
+
+
+def test_the_first_assignment_is_no_rebalance() -> None:
+    h = GroupHistory()
+    h.joined(h.member(), [0], 1)
+    assert rebalances(h) == {"members": 0, None: 0}
+
+
+def test_a_member_that_came_or_went_explains_a_rebalance_and_the_fault_before_it_does_not() -> None:
+    h = GroupHistory(2)
+    one, two = h.member(), h.member()
+    h.joined(one, [0, 1], 1)
+    kill = fault(1, h.tick())
+    h.joined(one, [0], 2)
+    h.joined(two, [1], 2)
+    h.now += 10_000 * MS
+    h.revoked(two, [1])
+    h.joined(one, [0, 1], 3)
+    h.now += 10_000 * MS
+    h.joined(one, [0, 1], 4)
+    assert rebalances(h, kill) == {"members": 2, None: 0, 1: 1}
+
+
+def test_a_member_that_ended_without_a_word_explains_the_rebalance_after_its_session() -> None:
+    h = GroupHistory(2)
+    one, two = h.member(), h.member(session_timeout_ms=10_000)
+    h.joined(one, [0], 1)
+    h.joined(two, [1], 1)
+    h.now += 5_000 * MS
+    h.joined(one, [0], 2)  # the second one does not answer
+    h.now += 6_000 * MS
+    h.joined(one, [0, 1], 3)
+    assert rebalances(h, fault(1, 4)) == {"members": 1, None: 0, 1: 1}
+
+
+def test_what_a_fault_of_clients_ended_is_the_faults_doing() -> None:
+    def run(target: str) -> dict[object, int]:
+        h = GroupHistory(2)
+        one, two = h.member(), h.member()
+        h.joined(one, [0], 1)
+        h.joined(two, [1], 1)
+        began = h.now
+        h.joined(one, [0, 1], 2)
+        return rebalances(h, replace(fault(1, began), target=target))
+
+    assert run("node:1") == {"members": 1, None: 0, 1: 0}
+    assert run("producer:1") == {"members": 0, None: 0, 1: 1}
+
+
+def test_what_a_member_only_believed_to_hold_is_told_apart() -> None:
+    """Another one was assigned it, or its session was over, before it learnt so."""
+    h = GroupHistory(2)
+    zombie, other = h.member(session_timeout_ms=10), h.member()
+    h.assigned(zombie, {0: 0, 1: 0})
+    beat = h.now
+    h.now = 5 * MS
+    h.assigned(other, {0: 0}, 2)
+    h.now = 50 * MS
+    h.lost(zombie, [0, 1], beat=beat)
+    one, two = measure_groups(h.history(), [])["g"]["members"]
+    begin = one["held"][0]["from_s"]
+    assert [(each["from_s"], each["to_s"], each["partitions"]) for each in one["held"]] == [
+        (begin, 0.006, ["t-0", "t-1"]),
+        (0.006, begin + 0.01, ["t-1"]),
+    ]
+    assert one["believed"] == [
+        {"from_s": 0.006, "to_s": 0.051, "partition": "t-0"},
+        {"from_s": begin + 0.01, "to_s": 0.051, "partition": "t-1"},
+    ]
+    assert two["believed"] == []
+
+
+def test_the_return_of_static_members_is_counted_with_the_rebalances_that_it_caused() -> None:
+    def run(gen: int, *, away_ms: int = 1, twin: bool = False) -> dict[str, int]:
+        h = GroupHistory(2)
+        about = {"instance": "i-1", "session_timeout_ms": 1000}
+        first, other = h.member(**about), h.member()
+        h.joined(first, [0], 1)
+        h.joined(other, [1], 1)
+        h.now += away_ms * MS
+        second = h.member(**about)
+        h.joined(second, [0], gen)
+        if twin:
+            h.commit(first, {0: 1})
+        return measure_groups(h.history(), [])["g"]["static"]
+
+    assert run(1) == {"returns": 1, "rebalanced": 0}
+    assert run(2) == {"returns": 1, "rebalanced": 1}
+    assert run(2, away_ms=2000) == {"returns": 0, "rebalanced": 0}, "its session was over"
+    assert run(2, twin=True) == {"returns": 0, "rebalanced": 0}, "both were there"

@@ -72,6 +72,18 @@ def test_a_terminal_shows_the_gravest_of_each_moment_in_letters() -> None:
     assert any("it & he" in line and "4.0" in line for line in _shown(SECTION))
 
 
+def test_long_names_of_lanes_are_whole_and_a_legend_says_what_the_colours_mean() -> None:
+    name = "semantics-exactly-once, process 12"
+    strip = STRIP._replace(lanes=(Lane(name, ()),), legend=(("good", "holds <it>"), ("bad", "lost it")))
+    svg = strip_svg(strip)
+    assert f">{name}<" in svg and "\u2026" not in svg
+    assert "holds &lt;it&gt;" in svg and svg.count("<rect") == 2
+    shown = _shown(SECTION._replace(strip=strip), 120)
+    assert any(line.startswith(name) for line in shown)
+    assert any("= holds <it>, ! lost it" in line for line in shown)
+    assert "\u2026" in strip_svg(STRIP._replace(lanes=(Lane("n" * 200, ()),))), "within reason"
+
+
 def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

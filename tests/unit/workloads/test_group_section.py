@@ -55,7 +55,41 @@ def test_the_sentence_says_who_was_without_an_owner_and_for_how_long() -> None:
     assert "2 processes held partitions in 2 generations" in section.sentence
     assert "t-1 was without an owner for 0.01 s" in section.sentence
     (table,) = section.tables
-    assert list(table.rows) == [("g", "before the first fault", "2")]
+    assert list(table.rows) == [("g", "members came or went, as the load has it", "1")]
+
+
+def test_a_zombie_is_told_apart_from_an_owner_and_every_mark_has_a_legend() -> None:
+    h = GroupHistory()
+    zombie, other = h.member(), h.member()
+    h.assigned(zombie, {0: 0})
+    h.now = 100 * MS
+    h.assigned(other, {0: 0}, 2)
+    h.now = 900 * MS
+    h.lost(zombie, [0])
+    section = section_of(figures(h))
+    assert section is not None and section.strip is not None
+    _, lane, _ = section.strip.lanes
+    held, believed = (next(span for span in lane.spans if span.tone == tone) for tone in ("good", "neutral"))
+    assert held.end_s == believed.begin_s and believed.end_s > 0.9
+    (mark,) = (span for span in lane.spans if span.tone == "bad")
+    assert mark.end_s == held.end_s, "there it was over"
+    assert {tone for tone, _ in section.strip.legend} == {"good", "neutral", "bad"}
+
+
+def test_the_page_counts_the_rebalances_that_static_members_caused() -> None:
+    h = GroupHistory(2)
+    about = {"instance": "i-1", "session_timeout_ms": 1000}
+    first, other = h.member(**about), h.member()
+    h.joined(first, [0], 1)
+    h.joined(other, [1], 1)
+    again = h.member(**about)
+    h.joined(again, [0], 1)
+    h.assigned(again, {0: 0})
+    h.revoked(other, [1])
+    section = section_of(figures(h))
+    assert section is not None
+    (table,) = section.tables
+    assert ("g", "static members that came back within their session time-out (1 time)", "0") in table.rows
 
 
 def test_a_group_of_many_processes_says_how_many_have_no_lane() -> None:
