@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from checkers.anomalies.anomaly import Need
 from checkers.anomalies.registry import CATALOG
 from checkers.history.tables import LATE_END
 
@@ -85,6 +86,12 @@ ALWAYS, ANY = "no fault, P, N or C", "any faults"
 """Faults that a cell is about, where that is not one class."""
 
 
+GROUP_ROW = "consumer groups"
+"""The row that is cited for findings of groups."""
+ABOUT_GROUPS = frozenset({Need.MEMBERS, Need.POSITIONS, Need.OUTPUTS})
+"""An anomaly that needs one of these in its history is one of groups."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellName:
     """Which cell of the matrix: its row, the faults that it is about, and where what it says is written."""
@@ -137,7 +144,15 @@ class Guarantee:
 
     def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
         """The cell that permits a finding, or the one that forbids it."""
-        return self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}") or self.forbids
+        permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
+        return permits or self._of_groups(anomaly) or self.forbids
+
+    def _of_groups(self, anomaly: str) -> CellName | None:
+        """What forbids findings of groups: no row is about them, unless nothing at all is permitted."""
+        known = CATALOG.get(anomaly)
+        if self.forbids is None or self.forbids == SAFE_EXPECTED or known is None or not ABOUT_GROUPS & {*known.needs}:
+            return None
+        return CellName(GROUP_ROW, self.forbids.under, known.source)
 
     def why(self, anomaly: str, evidence: str) -> str | None:
         """The reason why a finding is permitted; None where it is not."""

@@ -113,7 +113,7 @@ def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: 
         return
     kind = "failure" if word == checks.INVALID else "error"
     told = ElementTree.SubElement(case, kind, type=word, message=_text(reasons[0] if reasons else word))
-    told.text = _text("\n".join([*reasons, f"repeat: {files.run.get('command') or 'not known'}"]))
+    told.text = _text("\n".join([*reasons, f"repeat: {files.command or 'not known'}"]))
 
 
 def _message(check: Check) -> str:

@@ -66,7 +66,7 @@ def render(run_dir: Path) -> Path:
             notes=checks.notes_of(files),
             figures=checks.figures_of(files),
             guarantee=mapping(files.verdict.get("guarantee")),
-            command=str(files.run.get("command") or ""),
+            command=files.command,
             told=told,
             contents=_contents(told, [each.title for each in sections], txns is not None, bool(operations.shown)),
             operations=operations.shown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -90,6 +91,18 @@ class RunFiles:
     def name(self) -> str:
         """The run's id."""
         return str(self.run.get("run") or self.path.name)
+
+    @property
+    def command(self) -> str:
+        """What repeats the run, with the plan of this directory, which may be a copy; empty where that is not known."""
+        try:
+            words = shlex.split(str(self.run.get("command") or ""))
+        except ValueError:  # quotes that do not end
+            return str(self.run.get("command"))
+        plan = self.path / "plan.toml"
+        if not plan.exists():
+            return shlex.join(words)
+        return shlex.join(str(plan.absolute()) if Path(word).name == plan.name else word for word in words)
 
     @property
     def foreign(self) -> str:

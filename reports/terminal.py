@@ -164,8 +164,8 @@ def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> N
     page = files.path / PAGE
     if page.exists():
         console.print(Text(f"report: {page}"), soft_wrap=True)
-    command = files.run.get("command")
+    command = files.command
     if word != checks.VALID and command:
-        console.print(Text(f"repeat: {here(str(command))}"), soft_wrap=True)
+        console.print(Text(f"repeat: {here(command)}"), soft_wrap=True)
     if number(files.run.get("ended_ns")) is None:
         console.print(Text("The run did not come to its end.", style=_UNSURE))

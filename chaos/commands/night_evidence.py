@@ -38,7 +38,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
         stories=_stories(run, broken),
         picture=standalone(page.read_text(errors="replace")) if page.exists() else "",
         page=page if page.exists() else None,
-        command=here(str(files.run.get("command") or "")),
+        command=here(files.command),
         origin_s=_origin_s(files),
     )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from chaos.runs.batch import Order, Seeded
     from chaos.runs.result import SimResult
 
-EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
+EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
 UNKNOWN = 5
@@ -71,7 +71,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 something is broken, 2 unknown (neither is proven, the last
-lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage."""
+lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage.""",
 )
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
@@ -279,6 +279,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
 
     say = console(stderr=True)
     tally = _Tally(len(seeds))
+    interrupted = False
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
     try:
         with live_line(say, tally.rate):
@@ -290,11 +291,16 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
                     tally.said = time.monotonic()
                     say.print(tally.rate())
     except KeyboardInterrupt:
-        say.print("interrupted")
+        interrupted = True
     _say_end(tally, spark, say)
     _say_unknown(tally, most_unknown)
+    if interrupted:
+        left = tally.total - tally.done
+        console().print(f"interrupted: {left} of {tally.total} seeds did not run, or not to their end", soft_wrap=True)
     if any(each.failure is not None for each in tally.failed):
         return EXIT_INVALID
+    if interrupted:
+        return INTERRUPTED
     if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown:
         return EXIT_UNKNOWN
     return EXIT_VALID

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,7 +41,22 @@ def mistakes(
         found += _of_fault(plan, number, fault, alone=alone, others_known=numbers is None)
         if "time_s" not in unread and fault.at_s >= plan.time_s:
             found.append(f"fault {number} begins at {fault.at_s:g} s, after the load of {plan.time_s:g} s")
-    return found
+    return _together(found)
+
+
+_ONE_FAULT = re.compile(r"fault (\d+)( \(.*)", re.DOTALL)
+
+
+def _together(found: Iterable[str]) -> list[str]:
+    """The same mistake of several faults is one sentence, where the first of them stood."""
+    numbers: dict[str, list[str]] = {}
+    for each in found:
+        one = _ONE_FAULT.fullmatch(each)
+        numbers.setdefault(one[2] if one else each, []).extend([one[1]] if one else [])
+    return [
+        f"fault{'s' if len(those) > 1 else ''} {', '.join(those)}{said}" if those else said
+        for said, those in numbers.items()
+    ]
 
 
 def _replicas(plan: PlanParts) -> Found:

@@ -114,6 +114,10 @@ class Appends(Scenario):
         mean_bytes = (self.min_bytes + self.max_bytes) / 2
         return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
+    def held_s(self) -> float:
+        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile."""
+        return self.poll_pause_ms / 1000
+
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
         largest = max([self.max_bytes, *(each.bytes for each in operations)])

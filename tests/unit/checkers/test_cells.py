@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.registry import find_all
+from checkers.anomalies.registry import CATALOG, find_all
 from checkers.case import Case
 from checkers.findings import Finding, findings_of
-from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, CellName, Row, RunConfiguration, guarantee_for
+from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, GROUP_ROW, CellName, Row, RunConfiguration, guarantee_for
 from checkers.history.parser import parse
 from checkers.history.tables import LATE_END, PlayedFault, Process
 from checkers.plan_facts import facts_of
@@ -252,7 +252,7 @@ def test_a_cell_permits_what_it_names_and_forbids_all_else_that_fires(row: str, 
             assert each.cell.row == row or each.name in others - own, (each.name, each.evidence)
             assert each.cell.under in (ALWAYS, ANY, column)
         if not expected:
-            assert each.cell.row in (row, STRONGEST)
+            assert each.cell.row in (row, STRONGEST, GROUP_ROW)
             assert each.cell.under == (ALWAYS if not column else column)
     assert seen == own, "each of them fired, and was permitted by this row"
 
@@ -261,7 +261,10 @@ def test_a_cell_permits_what_it_names_and_forbids_all_else_that_fires(row: str, 
 def test_the_same_run_under_the_strongest_row_is_forbidden_all_of_it(column: str) -> None:
     found = judged(plan_of(STRONGEST), column)
     assert {each.permitted for each in found} == {False}
-    assert {each.cell.row for each in found if each.cell} == {STRONGEST}
+    assert {each.cell.row for each in found if each.cell} == {STRONGEST, GROUP_ROW}
+    of_groups = {each.name: each.cell.source for each in found if each.cell and each.cell.row == GROUP_ROW}
+    assert "dual-ownership" in of_groups and "lost-write" not in of_groups
+    assert of_groups == {name: CATALOG[name].source for name in of_groups}, "not where acks are written of"
     keys = {_key(each.name, each.evidence) for each in found} | {each.name for each in found}
     assert {key for cells in MATRIX.values() for cell in cells for key in cell} <= keys
 
@@ -318,7 +321,8 @@ def test_where_committed_records_may_be_lost_positions_and_outputs_may_be_too(ro
     assert {each.name for each in follows} == OF_GROUPS
     for each in follows:
         assert each.permitted is lossy, (each.name, each.evidence)
-        assert each.cell is not None and (each.cell.row, each.cell.under) == (row, column or ALWAYS)
+        whose = row if lossy else GROUP_ROW
+        assert each.cell is not None and (each.cell.row, each.cell.under) == (whose, column or ALWAYS)
 
 
 def test_what_a_reader_at_read_uncommitted_gets_is_not_even_found() -> None:

@@ -102,6 +102,22 @@ def test_every_failure_is_told_with_the_command_that_repeats_it(
     assert "1 x invariant committed-prefix, first by seed 1" in said.out
 
 
+def interrupted_after(*results: Seeded) -> Iterator[Seeded]:
+    yield from results
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("results", "code"), [([seeded(0)], 130), ([seeded(0, Failure("invariant", "committed-prefix"))], 1)]
+)
+def test_an_interrupted_batch_says_so_at_its_end(
+    results: list[Seeded], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(batch, "run_batch", lambda order, seeds, jobs: interrupted_after(*results))
+    assert cli.run(["sim", "--seeds", "0..3", "--jobs", "1"]) == code
+    assert capsys.readouterr().out.splitlines()[-1] == "interrupted: 2 of 3 seeds did not run, or not to their end"
+
+
 def test_trouble_of_the_harness_alone_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_batch_of(monkeypatch, [seeded(0), seeded(1, trouble="KeyError")]) == 2
 

@@ -177,6 +177,21 @@ def test_a_partition_that_the_workload_does_not_have_is_no_target(target: str) -
     make_plan({"faults": [{"at_s": 1, "duration_s": 2, "action": "kill", "target": "leader:appends-0-0"}]})
 
 
+def test_the_same_mistake_of_several_faults_is_said_once() -> None:
+    fine = {"at_s": 1, "duration_s": 1, "action": "kill"}
+    nowhere = {**fine, "action": "power_loss"}
+    with pytest.raises(PlanError) as refused:
+        make_plan({"target": "kafka", "time_s": 20, "faults": [nowhere, fine, nowhere, {**nowhere, "at_s": 5}]})
+    said = [line for line in str(refused.value).splitlines() if "only Squall's own broker" in line]
+    assert [line.partition(" (power_loss): ")[0] for line in said] == ["faults 0, 2, 3"]
+
+
+def test_readers_that_take_their_time_are_not_stuck_meanwhile() -> None:
+    slow = make_plan({"workload": {"poll_pause_ms": 20_000}})
+    assert slow.limits.stuck_s == 40
+    assert make_plan({}).limits.stuck_s == 15
+
+
 def test_all_mistakes_of_a_plan_are_said_at_once() -> None:
     fine = {"at_s": 1, "duration_s": 1, "action": "kill"}
     with pytest.raises(PlanError) as refused:

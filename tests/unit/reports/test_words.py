@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -223,6 +224,18 @@ def test_the_terminal_tells_how_to_repeat_what_is_not_valid(
     shown = told(run_dir)
     assert word.upper() in shown
     assert ("repeat: ./squall run --plan" in shown) is repeats
+
+
+def test_a_copy_of_a_run_is_repeated_with_its_own_plan(run_dir: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(run_dir, copy)
+    info = json.loads((copy / "run.json").read_text())
+    first = {**info, "command": "./squall run --plan '/runs of old/r/plan.toml' --keep"}
+    (copy / "run.json").write_text(json.dumps(first))
+    (copy / "plan.toml").touch()
+    assert read_run(copy).command == f"./squall run --plan {copy / 'plan.toml'} --keep"
+    (copy / "plan.toml").unlink()
+    assert read_run(copy).command == first["command"], "there is no other plan"
 
 
 def test_the_terminal_says_unknown_of_an_empty_directory(tmp_path: Path) -> None:
