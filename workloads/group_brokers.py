@@ -30,7 +30,7 @@ def suited_to_groups(nodes: int) -> dict[str, str]:
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
     """Settings that this load calls for: of consumer groups, brokers decide how long a session is."""
     session_ms = table.get("session_timeout_ms", usual_ms)
-    speaks = table.get("group_protocol") == "consumer" or table.get("conversions")
+    speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
     asked = speaks and isinstance(session_ms, int)
     return sessions_of(session_ms) if asked else {}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 OURS = "squall"
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, MIXED = "classic", "consumer", "mixed"
 
 
 class Ability(NamedTuple):
@@ -35,7 +35,7 @@ ABILITIES: Mapping[str, Ability] = {
 def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
     """The assignor of a library's classic members, where the workload's default is none of its own."""
     ability = ABILITIES.get(str(given.get("client", OURS)))
-    if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) != CLASSIC:
+    if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) == CONSUMER:
         return {}
     return {"assignor": ability.assignors[0]}
 
@@ -64,11 +64,11 @@ def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, po
     if ability is None:
         return []
     found = []
-    if protocol != CLASSIC and not ability.consumer_groups:
+    if protocol == CONSUMER and not ability.consumer_groups:
         found.append(f"group_protocol {protocol}: {client} speaks the classic protocol of groups only")
-    if protocol == CLASSIC and assignor not in ability.assignors:
+    if protocol != CONSUMER and assignor not in ability.assignors:
         found.append(f"assignor {assignor}: {client} has {' and '.join(ability.assignors)} only")
-    if ability.polls_within_sessions and protocol == CLASSIC and poll_ms < session_ms:
+    if ability.polls_within_sessions and protocol != CONSUMER and poll_ms < session_ms:
         limits = f"max_poll_interval_ms {poll_ms} is below session_timeout_ms {session_ms}"
         found.append(f"{limits}, which {client} refuses")
     return found

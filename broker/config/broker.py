@@ -218,6 +218,7 @@ class BrokerConfig:
     group_consumer_max_heartbeat_interval_ms: int = integer(15_000, low=1)
     group_consumer_max_size: int = integer(INT_MAX, low=1)
     group_consumer_assignors: tuple[str, ...] = listing(("uniform", "range"), "uniform", "range")
+    group_consumer_migration_policy: str = text("bidirectional", "bidirectional", "upgrade", "downgrade", "disabled")
 
     # Quotas.
     quota_window_num: int = integer(11, low=1)

@@ -17,6 +17,7 @@ CLASSIC = "classic"
 JOINS: Mapping[str, tuple[str, ...]] = {
     CLASSIC: ("JoinGroup", "SyncGroup", "SyncGroup", "OffsetFetch"),
     "consumer": ("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "OffsetFetch"),
+    "mixed": ("JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "OffsetFetch"),
 }
 """What its members ask in one."""
 BUSY: Mapping[str, Any] = {"churn": 90, "replication_factor": NODES, "min_isr": 2}

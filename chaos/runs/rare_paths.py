@@ -72,6 +72,9 @@ WORLD = (
     "commit of a former member refused",
     "group became a consumer group",
     "group became a classic group",
+    "classic group taken over under its members",
+    "classic member joined a consumer group",
+    "consumer group left to its classic members",
     "group deleted",
 )
 """Counted by the world, under these names."""

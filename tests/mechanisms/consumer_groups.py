@@ -6,6 +6,7 @@ from tests.mechanisms.mechanism import Removal
 
 FOLDER = "broker/coordinators/groups/consumer/"
 RULES, STEPS, SESSIONS = FOLDER + "rules.py", FOLDER + "reconciliation.py", FOLDER + "sessions.py"
+MIGRATION = FOLDER + "migration.py"
 COORDINATION, ASSIGNORS = FOLDER + "coordination.py", FOLDER + "assignors.py"
 SHARD = "broker/coordinators/groups/shard.py"
 
@@ -31,6 +32,14 @@ TESTS = (
     "test_offsets_are_told_to_members_of_this_epoch_and_to_anybody_without_one",
     "test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets",
     "test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets",
+)
+
+MIXED_TESTS = (
+    "test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is_taken_over",
+    "test_a_rebalance_that_is_under_way_is_waited_for",
+    "test_the_last_consumer_leaves_a_classic_group_behind",
+    "test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down",
+    "test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats",
 )
 
 REMOVALS = (
@@ -131,14 +140,41 @@ REMOVALS = (
         "makes a consumer group of a classic one that has members",
         SHARD,
         "Shard._beat_consumer",
-        piece="over_classic=has_members",
+        piece="over_classic=True",
         by="over_classic=False",
     ),
     Removal(
         "makes a classic group of a consumer group that has members",
         SHARD,
         "Shard._join",
-        piece="if self.ledger.consumers[request.group_id].members:",
+        piece="if not error and of_consumers is not None and of_consumers.members:",
         by="if False:",
+    ),
+    Removal(
+        "takes a classic group over in the middle of a rebalance",
+        SHARD,
+        "Shard._beat_consumer",
+        piece="if classic.state != State.STABLE:",
+        by="if False:",
+    ),
+    Removal(
+        "gives away what members of a classic group that is taken over may still read",
+        MIGRATION,
+        "upgraded",
+        piece="kept = [place for place in known.owned if place not in taken]",
+        by="kept = []",
+    ),
+    Removal(
+        "leaves a classic group without a rebalance when the last consumer has gone",
+        "broker/coordinators/groups/classic.py",
+        "ClassicGroup._load",
+        piece="if self.members and record.leader is None:",
+        by="if False:",
+    ),
+    Removal(
+        "waits for classic members that never join again",
+        COORDINATION,
+        "ConsumerCoordination.must_join",
+        body="return",
     ),
 )

@@ -196,6 +196,7 @@ GROUPS = (
                 "test_a_lost_coordinator_tells_everybody_who_waits",
             ),
             at.CONSUMER_GROUPS: consumer_groups.TESTS,
+            at.MIXED_GROUPS: consumer_groups.MIXED_TESTS,
         },
         removals=(
             Removal(

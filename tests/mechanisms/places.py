@@ -36,6 +36,7 @@ RETENTION, RECOVERING = "tests/unit/log/test_flush_and_retention.py", "tests/uni
 ENDING, TRANSACTIONS = "tests/unit/coordinators/test_ending.py", "tests/unit/coordinators/test_transactions.py"
 CLASSIC_GROUPS = "tests/unit/coordinators/test_classic_groups.py"
 CONSUMER_GROUPS = "tests/unit/coordinators/test_consumer_groups.py"
+MIXED_GROUPS = "tests/unit/coordinators/test_mixed_groups.py"
 GROUP_OFFSETS = "tests/unit/coordinators/test_group_offsets.py"
 GROUP_COORDINATOR = "tests/unit/replicas/test_group_coordinator.py"
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"

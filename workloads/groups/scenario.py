@@ -22,7 +22,7 @@ from workloads.group_brokers import (
 from workloads.group_section import section_of
 from workloads.groups import acts
 from workloads.groups.acts import SEND, Act, Draw, is_static
-from workloads.library_abilities import OURS, default_assignor, not_as_member, speaks_both
+from workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 TOPIC, GROUP = "groups-0", "squall-group"
 CONSUMER_SHARE = 0.4
 """Of a swarm's seeds whose groups are consumer groups."""
+MIXED_SHARE = 0.15
+"""Of a swarm's seeds in which members of both protocols are in one group."""
 RECESS_SHARE = 0.25
 """Of a swarm's seeds in which all members go from time to time: the group is converted, or deleted."""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
@@ -72,14 +74,14 @@ class GroupsLoad(Scenario):
     partitions: int = Field(6, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
     members: int = Field(3, ge=1, le=64, description="Members of the group.")
-    group_protocol: Literal["classic", "consumer"] = Field(
-        "classic", description="How members and coordinator agree; consumer: KIP-848."
+    group_protocol: Literal["classic", "consumer", "mixed"] = Field(
+        "classic", description="How members and coordinator agree; consumer: KIP-848; mixed: each process draws it."
     )
     assignor: ASSIGNORS = Field(
         "cooperative-sticky", description="Who assigns in a classic group; cooperative-sticky moves few partitions."
     )
     server_assignor: Literal["uniform", "range"] = Field(
-        "uniform", description="How the coordinator assigns, with --group-protocol consumer."
+        "uniform", description="How the coordinator assigns, with --group-protocol consumer or mixed."
     )
     static_members: bool = Field(
         False, description="All members but the first have an instance id: they bounce without a rebalance."
@@ -107,7 +109,10 @@ class GroupsLoad(Scenario):
         found = super().contradictions()
         found += self._not_of_libraries()
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
-        if not self.conversions and getattr(self, other) != type(self).model_fields[other].default:
+        if self.group_protocol == MIXED:
+            if self.conversions:
+                found.append(f"conversions {self.conversions}: mixed members have no other protocol to go over to")
+        elif not self.conversions and getattr(self, other) != type(self).model_fields[other].default:
             found.append(f"{other} {getattr(self, other)}: {self.group_protocol} members ask for none")
         return found
 
@@ -116,8 +121,9 @@ class GroupsLoad(Scenario):
         found = not_as_member(
             self.client, self.group_protocol, self.assignor, self.session_timeout_ms, self.max_poll_interval_ms
         )
-        if self.conversions and not speaks_both(self.client):
-            found.append(f"conversions {self.conversions}: {self.client} speaks the classic protocol of groups only")
+        both = f"conversions {self.conversions}" if self.conversions else f"group_protocol {MIXED}"
+        if (self.conversions or self.group_protocol == MIXED) and not speaks_both(self.client):
+            found.append(f"{both}: {self.client} speaks the classic protocol of groups only")
         if self.client != OURS and self.auto_commit:
             found.append(f"auto_commit: {self.client} does not say when it begins to commit by itself")
         return found
@@ -148,7 +154,7 @@ class GroupsLoad(Scenario):
             in_flight,
             self.record_bytes,
             groups=(GROUP,),
-            asked=often_asked(self.group_protocol, COMMITS, both=self.conversions > 0),
+            asked=often_asked(self.group_protocol, COMMITS, both=self.conversions > 0 or self.group_protocol == MIXED),
             members=tuple(f"reader:{number}" for number in range(self.members)),
             named=tuple(number for number in range(self.members) if self.instance(number)),
         )
@@ -194,7 +200,7 @@ class GroupsLoad(Scenario):
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
             max_poll_interval_ms=self.max_poll_interval_ms,
-            protocol=self.group_protocol,
+            protocol=CLASSIC if self.group_protocol == MIXED else self.group_protocol,
             server_assignor=self.server_assignor,
         )
         return SubscriberSettings(
@@ -265,9 +271,15 @@ class GroupsLoad(Scenario):
         if protocol.random() < CONSUMER_SHARE:
             del table["assignor"]
             table |= {"group_protocol": "consumer", "server_assignor": protocol.choice(("uniform", "range"))}
+        mixed = stream("mixed members")
+        if mixed.random() < MIXED_SHARE:
+            table["group_protocol"] = MIXED
+            table["server_assignor"] = mixed.choice(("uniform", "range"))
+            table.setdefault("assignor", mixed.choice(("range", "roundrobin", "cooperative-sticky")))
         recess = stream("recesses")
         if recess.random() < RECESS_SHARE:
-            table |= {recess.choice(("conversions", "conversions", "deletions")): recess.choice((5, 10))}
+            what, often = recess.choice(("conversions", "conversions", "deletions")), recess.choice((5, 10))
+            table[what if table.get("group_protocol") != MIXED else "deletions"] = often
         return table
 
     async def run(self, around: Surroundings) -> None:

@@ -16,6 +16,7 @@ from workloads.control import Double
 from workloads.group_progress import Agenda, Progress
 from workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
 from workloads.groups.recess import Recess, delete_group
+from workloads.library_abilities import CLASSIC, CONSUMER, MIXED
 from workloads.library_subscriber import LibrarySubscriber
 from workloads.scenario import Surroundings, WorkloadFailed
 from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
@@ -92,12 +93,21 @@ class Seat:
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
         around, zone = self._around, self._around.zone(self._number)
-        settings = replace(settings, member=replace(settings.member, protocol=self._recess.protocol))
+        settings = replace(settings, member=replace(settings.member, protocol=self._spoken()))
         if zone.driver is not None:
             return LibrarySubscriber(
                 self._env, zone, zone.driver, around.recorder, around.counters, settings, self._progress.moved
             )
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
+
+    def _spoken(self) -> str:
+        """The protocol of the next process. Of mixed members, neighbours begin with different ones."""
+        spoken = self._recess.protocol
+        if spoken != MIXED:
+            return spoken
+        if not self._handle.processes:
+            return (CLASSIC, CONSUMER)[self._number % 2]
+        return self._env.rng.choice((CLASSIC, CONSUMER))
 
     async def _within(self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""

@@ -80,6 +80,8 @@ class ClassicGroup(GroupRules):
             self._wait_for(member, now)
         self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
         self.state = State.STABLE if self.members else State.EMPTY
+        if self.members and record.leader is None:
+            self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
 
     # ------------------------------------------------------------------------------------------------------------ time
 

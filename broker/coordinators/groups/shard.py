@@ -11,8 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.consumer import classic_members
+from broker.coordinators.groups.consumer.answers import Beaten
 from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, GroupEpoch
+from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe, GroupEpoch
+from broker.coordinators.groups.consumer.migration import upgraded
 from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.groups.ledger import Ledger
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
 
-    __slots__ = ("consumers", "groups", "ledger", "settings")
+    __slots__ = ("_now", "consumers", "groups", "ledger", "settings")
 
     def __init__(self, settings: Settings, topics: Topics | None = None, ledger: Ledger | None = None) -> None:
         """`topics`: of the cluster; `ledger`: what has been replayed already."""
@@ -73,12 +76,15 @@ class Shard:
         self.ledger = Ledger() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Classic groups that have members, or had some."""
+        self._now: Moment | None = None
+        """The latest moment that it was told; None while the log is being replayed."""
         self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics)
 
     # ------------------------------------------------------------------------------------------------------------ life
 
     def begin(self, now: Moment) -> None:
         """The whole log is replayed: take its groups' members up again."""
+        self._now = now
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
         self.consumers.begin(now)
@@ -91,6 +97,9 @@ class Shard:
             # Unless somebody has joined since that was decided.
             if written.group is None and group is not None and group.state == State.EMPTY and not group.pending:
                 del self.groups[written.group_id]
+            elif written.group is not None and group is None and self._now is not None:
+                # Its last members of the consumer protocol have gone.
+                self.groups[written.group_id] = ClassicGroup(written.group_id, self.settings, self._now, written.group)
         elif not isinstance(written, OffsetWritten):
             self.consumers.replayed(written)
             if isinstance(written, GroupEpoch) and written.epoch is not None and group is not None:
@@ -115,6 +124,7 @@ class Shard:
 
     def tick(self, now: Moment) -> list[Effect]:
         """Time has passed."""
+        self._now = now
         effects: list[Effect] = []
         for group_id, group in list(self.groups.items()):
             group.expire(now)
@@ -125,6 +135,7 @@ class Shard:
 
     def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
+        self._now = now
         effects: list[Effect] = []
         if settles.group is not None:
             settles.group.assigned(settles.generation, error, now)
@@ -137,6 +148,7 @@ class Shard:
 
     def submit(self, request: Request, token: Token, now: Moment) -> list[Effect]:
         """What becomes of a request. Its answer is among the effects, or comes with later ones."""
+        self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
         group = self.groups.get(request.group_id)
         return effects if group is None else _taken(group) + effects
@@ -150,13 +162,14 @@ class Shard:
             error = ErrorCode.INVALID_GROUP_ID
         elif not settings.min_session_ms <= request.session_ms <= settings.max_session_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        elif request.group_id not in self.groups and request.member_id != NO_MEMBER:
+        of_consumers = self.ledger.consumers.get(request.group_id)
+        if not error and of_consumers is not None and of_consumers.members:
+            return classic_members.join(self.consumers, of_consumers, request, token, now)
+        if not error and request.group_id not in self.groups and request.member_id != NO_MEMBER:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
             return [Reply(token, Joined(error, request.member_id))]
-        if request.group_id in self.ledger.consumers:
-            if self.ledger.consumers[request.group_id].members:
-                return [Reply(token, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))]
+        if of_consumers is not None:
             # Its last member has gone: what follows is a classic group, once the log says so.
             return [Append(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
         group = self.groups.get(request.group_id)
@@ -166,6 +179,8 @@ class Shard:
         return []
 
     def _sync(self, request: Sync, token: Token, now: Moment) -> list[Effect]:
+        if (found := self.ledger.consumers.get(request.group_id)) is not None:
+            return classic_members.sync(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
             return [Reply(token, Answer(_unknown_member(request.group_id)))]
@@ -173,6 +188,8 @@ class Shard:
         return []
 
     def _beat(self, request: Beat, token: Token, now: Moment) -> list[Effect]:
+        if (found := self.ledger.consumers.get(request.group_id)) is not None:
+            return classic_members.beat(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
             return [Reply(token, Answer(_unknown_member(request.group_id)))]
@@ -180,6 +197,8 @@ class Shard:
         return []
 
     def _leave(self, request: Leave, token: Token, now: Moment) -> list[Effect]:
+        if (found := self.ledger.consumers.get(request.group_id)) is not None:
+            return classic_members.leave(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
             error = _unknown_member(request.group_id)
@@ -189,8 +208,17 @@ class Shard:
 
     def _beat_consumer(self, request: ConsumerBeat, token: Token, now: Moment) -> list[Effect]:
         classic = self.groups.get(request.group_id)
-        has_members = classic is not None and classic.state != State.EMPTY
-        return self.consumers.beat(request, token, now, over_classic=has_members)
+        if classic is None or classic.state == State.EMPTY:
+            return self.consumers.beat(request, token, now, over_classic=False)
+        if request.epoch == JOINS and self.consumers.may_go_up(len(classic.members)):
+            if classic.state != State.STABLE:
+                # What its members own is being settled: only then can anybody tell what is free.
+                return [Reply(token, Beaten(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
+            if records := upgraded(classic, self.consumers.topics):
+                sessions = {member.member_id: member.session_ms for member in classic.members.values()}
+                self.consumers.expect(request.group_id, sessions, now)
+                return [Append(records, Settles(token, then=request))]
+        return self.consumers.beat(request, token, now, over_classic=True)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 

@@ -379,3 +379,5 @@ class Settings:
     consumer_session_ms: int = 45_000
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration: str = "bidirectional"
+    """Which ways a group with members may go from one protocol to the other."""

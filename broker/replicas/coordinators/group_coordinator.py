@@ -96,6 +96,7 @@ class GroupCoordinator:
             config.group_consumer_session_timeout_ms,
             config.group_consumer_max_size,
             config.group_consumer_assignors,
+            config.group_consumer_migration_policy,
         )
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroups] = {}

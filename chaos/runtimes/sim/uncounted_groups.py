@@ -9,7 +9,18 @@ from typing import Any
 
 from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, GroupEpoch
 from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import Append, Commit, DeleteGroup, Effect, Join, Reply, State, Sync, TxnCommit
+from broker.coordinators.groups.values import (
+    Append,
+    Commit,
+    DeleteGroup,
+    Effect,
+    GroupWritten,
+    Join,
+    Reply,
+    State,
+    Sync,
+    TxnCommit,
+)
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
@@ -38,11 +49,15 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
     def heard(shard: Shard, request: Any, *args: Any) -> Any:
         group_id = request.group_id
         of_consumers, classic = group_id in shard.ledger.consumers, group_id in shard.ledger.groups
+        members = of_consumers and bool(shard.ledger.consumers[group_id].members)
         effects = rule(shard, request, *args)
         written = any(isinstance(effect, Append) for effect in effects)
         counts["group deleted"] += written and isinstance(request, DeleteGroup)
-        counts["group became a classic group"] += written and of_consumers and isinstance(request, Join)
-        if classic and not of_consumers and isinstance(request, ConsumerBeat):
+        counts["group became a classic group"] += written and of_consumers and isinstance(request, Join) and not members
+        counts["classic member joined a consumer group"] += written and members and isinstance(request, Join)
+        counts["consumer group left to its classic members"] += of_consumers and _goes_down(effects)
+        counts["classic group taken over under its members"] += isinstance(request, ConsumerBeat) and _goes_up(effects)
+        if classic and not of_consumers and isinstance(request, ConsumerBeat) and not _goes_up(effects):
             counts["group became a consumer group"] += _begins(effects)
         for error in _refusals(effects):
             counts["member fenced"] += error in FENCES
@@ -56,6 +71,29 @@ def _begins(effects: Iterable[Effect]) -> bool:
     """A consumer group that was none before."""
     written = (record for effect in effects if isinstance(effect, Append) for record in effect.records)
     return any(isinstance(record, GroupEpoch) and record.epoch is not None for record in written)
+
+
+def _goes_up(effects: Iterable[Effect]) -> bool:
+    """A classic group becomes a consumer group with the members that it has: the request is looked at after that."""
+    written = [effect for effect in effects if isinstance(effect, Append)]
+    return any(effect.settles.then is not None and _begins([effect]) for effect in written)
+
+
+def _goes_down(effects: Iterable[Effect]) -> bool:
+    """A consumer group becomes a classic group that has members."""
+    written = (record for effect in effects if isinstance(effect, Append) for record in effect.records)
+    return any(isinstance(record, GroupWritten) and record.group is not None for record in written)
+
+
+def _ticked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: Shard, *args: Any) -> Any:
+        effects = rule(shard, *args)
+        downs = [e for e in effects if isinstance(e, Append) and e.records[0].group_id in shard.ledger.consumers]
+        counts["consumer group left to its classic members"] += sum(_goes_down([each]) for each in downs)
+        return effects
+
+    return heard
 
 
 def _refusals(effects: Iterable[Effect]) -> list[ErrorCode]:
@@ -75,6 +113,7 @@ def _dissolved(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., 
 OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinator, "submit", _asked),
     (Shard, "submit", _decided),
+    (Shard, "tick", _ticked),
     (Shard, "dissolve", _dissolved),
 )
 """Whose function, its name, and what makes the wrapper of it."""

@@ -41,7 +41,12 @@ def coordinator_of(bootstrap: str) -> int:
 
 @pytest.mark.parametrize(
     ("client", "protocol"),
-    [("confluent", "classic"), ("confluent", "consumer"), ("kafka-python", "classic"), ("aiokafka", "classic")],
+    [
+        ("confluent", "classic"),
+        ("confluent", "consumer"),
+        ("kafka-python", "classic"),
+        ("aiokafka", "classic"),
+    ],
 )
 async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinator(
     brokers: Brokers, tmp_path: Path, client: str, protocol: str

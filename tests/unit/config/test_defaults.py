@@ -40,6 +40,7 @@ KAFKA = {
     "leader.replication.throttled.rate": FOREVER,
     "replica.alter.log.dirs.io.max.bytes.per.second": FOREVER,
     "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
     "group.consumer.heartbeat.interval.ms": 5000,
     "group.consumer.max.heartbeat.interval.ms": 15000,
     "group.consumer.max.session.timeout.ms": 60000,

@@ -328,6 +328,23 @@ def test_an_act_that_cannot_be_is_refused(act: list[Any], why: str) -> None:
         make_plan({"workload": LOAD, "operations": [act], "runtime": "sim"})
 
 
+def test_mixed_members_convert_by_themselves_and_name_both_assignors() -> None:
+    table = {**LOAD, "group_protocol": "mixed", "assignor": "range", "server_assignor": "range"}
+    assert make_plan({"workload": table, "runtime": "sim"}).workload.traffic().asked == ("OffsetCommit",)
+    with pytest.raises(PlanError, match="mixed members have no other protocol"):
+        make_plan({"workload": {**table, "conversions": 1}, "runtime": "sim"})
+    with pytest.raises(PlanError, match="group_protocol mixed: aiokafka speaks the classic protocol"):
+        make_plan({"workload": {**table, "client": "aiokafka"}, "runtime": "process"})
+
+
+def test_each_process_of_a_mixed_group_draws_its_protocol(tmp_path: Path) -> None:
+    acts = [[3.0 + 0.8 * number, number % 2, LEAVE, 300, 0] for number in range(8)]
+    lines = told(acts, tmp_path, group_protocol="mixed")
+    spoken = [line["settings"]["group_protocol"] for line in lines if line["e"] == "p" and "member" in line["settings"]]
+    assert set(spoken) == {"classic", "consumer"}
+    assert set(received(lines)) == sent(lines)
+
+
 @pytest.mark.parametrize("given", [{"server_assignor": "range"}, {"group_protocol": "consumer", "assignor": "range"}])
 def test_an_assignor_of_the_other_protocol_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(PlanError, match="ask for none"):
@@ -341,6 +358,7 @@ def test_a_swarm_draws_members_of_all_kinds() -> None:
     }  # fmt: skip
     assert {(each.group_protocol, each.server_assignor) for each in loads if isinstance(each, GroupsLoad)} == {
         ("classic", "uniform"), ("consumer", "uniform"), ("consumer", "range"),
+        ("mixed", "uniform"), ("mixed", "range"),
     }  # fmt: skip
     assert {each.static_members for each in loads if isinstance(each, GroupsLoad)} == {False, True}
     assert {bool(each.conversions) for each in loads if isinstance(each, GroupsLoad)} == {False, True}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.values import Answer, State
+from broker.coordinators.groups.values import NO_MEMBER, Answer, Joined, State
+from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.facts import Current, Place, Subscription
+    from broker.coordinators.groups.values import Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,8 @@ class ConsumerDescribed(Answer):
     target_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedMember, ...] = ()
+
+
+def generation_of(member_id: str, epoch: int, request: Join) -> Joined:
+    """What a classic member of a consumer group is told when it joins: it never leads."""
+    return Joined(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember
+from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
 from broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
 from broker.coordinators.groups.consumer.facts import (
     JOINS,
@@ -27,6 +27,7 @@ from broker.coordinators.groups.consumer.facts import (
 )
 from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.consumer.matching import Matching
+from broker.coordinators.groups.consumer.migration import DOWNWARDS, UPWARDS, downgraded, is_of_classics
 from broker.coordinators.groups.consumer.patterns import BadPattern
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
@@ -48,9 +49,12 @@ from broker.coordinators.groups.values import (
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.facts import ConsumerDescribe, Place
+    from collections.abc import Mapping
+
+    from broker.coordinators.groups.consumer.facts import Classic, ConsumerDescribe, Place
     from broker.coordinators.groups.consumer.topics import Topics
     from broker.coordinators.groups.ledger import Ledger
+    from broker.coordinators.groups.values import Join
 
 
 class Draft:
@@ -87,8 +91,13 @@ class ConsumerCoordination(ConsumerRules):
         for group_id, group in self._ledger.consumers.items():
             sessions = self._sessions[group_id] = Sessions()
             for member_id in group.members:
-                sessions.heard_of(member_id, now.mono_ms + self._settings.consumer_session_ms)
+                sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
                 sessions.follow(group, member_id, now.mono_ms)
+
+    def _session_ms(self, group: ConsumerGroup, member_id: str) -> int:
+        """How long a member may be silent: a classic one says it itself."""
+        classic = group.members[member_id].classic
+        return self._settings.consumer_session_ms if classic is None else classic.session_ms
 
     def replayed(self, written: ConsumerWritten) -> None:
         """A record is in the log."""
@@ -120,9 +129,7 @@ class ConsumerCoordination(ConsumerRules):
             if group is None:
                 del self._sessions[group_id]
             elif gone:
-                draft = Draft(group)
-                self._remove(draft, gone, now)
-                effects.append(Append(tuple(draft.records), Settles()))
+                effects.append(Append(self.without(group, gone, now), Settles()))
         return effects
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
@@ -154,10 +161,13 @@ class ConsumerCoordination(ConsumerRules):
         if group is None and group_id in self._ledger.groups:
             draft.records.append(GroupWritten(group_id, None))  # an empty classic group goes over (KIP-848)
         before = tuple(draft.group.now_of(beat.member_id).assigned)
-        self._subscribe(draft, beat, now)
+        self._step(draft, beat, None, now)
+        return self._answer(draft, beat, before, token, now)
+
+    def _step(self, draft: Draft, beat: ConsumerBeat, classic: Classic | None, now: Moment) -> None:
+        self._subscribe(draft, beat, classic, now)
         self._retarget(draft, now)
         self._reconcile(draft, beat)
-        return self._answer(draft, beat, before, token, now)
 
     def _wrong_with_regex(self, regex: str) -> tuple[ErrorCode, str]:
         try:
@@ -171,9 +181,7 @@ class ConsumerCoordination(ConsumerRules):
         self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
     ) -> list[Effect]:
         group, member_id = draft.group, beat.member_id
-        sessions = self._sessions.setdefault(beat.group_id, Sessions())
-        sessions.heard_of(member_id, now.mono_ms + self._settings.consumer_session_ms)
-        sessions.follow(group, member_id, now.mono_ms)
+        self._heard_of(group, member_id, now)
         current = group.now_of(member_id)
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
@@ -182,15 +190,22 @@ class ConsumerCoordination(ConsumerRules):
             return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
         return [Append(tuple(draft.records), Settles(token, answer))]
 
-    def _subscribe(self, draft: Draft, beat: ConsumerBeat, now: Moment) -> None:
+    def _heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> Sessions:
+        sessions = self._sessions.setdefault(group.group_id, Sessions())
+        sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
+        sessions.follow(group, member_id, now.mono_ms)
+        return sessions
+
+    def _subscribe(self, draft: Draft, beat: ConsumerBeat, classic: Classic | None, now: Moment) -> None:
         """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
-        what.
+        what. `classic`: of a classic member, which may take its next step under the instance id that it has.
         """
         member_id = beat.member_id
-        if beat.instance_id is not None and beat.epoch == JOINS:
+        stays = classic is not None and draft.group.static.get(beat.instance_id or "") == member_id
+        if beat.instance_id is not None and beat.epoch == JOINS and not stays:
             self._take_over(draft, beat.instance_id, member_id)
         known = draft.group.members.get(member_id)
-        said = _updated(known or Subscription(), beat)
+        said = _updated(known or Subscription(), beat, classic)
         topics = draft.group.topics_of(known) if known is not None else ()
         if said != known:
             draft.say(Subscribed(beat.group_id, member_id, said))
@@ -275,19 +290,26 @@ class ConsumerCoordination(ConsumerRules):
         if beat.epoch == LEAVES_FOR_NOW:
             current = draft.group.now_of(member_id)
             draft.say(Reached(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
+            records = tuple(draft.records)
         else:
-            self._remove(draft, [member_id], now)
-        return [Append(tuple(draft.records), Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
+            records = self.without(draft.group, [member_id], now)
+        return [Append(records, Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
 
-    def _remove(self, draft: Draft, member_ids: list[str], now: Moment) -> None:
-        """They are no members any more: the group's next epoch is without them."""
-        group_id = draft.group.group_id
+    def without(self, group: ConsumerGroup, member_ids: list[str], now: Moment) -> tuple[Written, ...]:
+        """They are no members any more: the group's next epoch is without them. If they were the last ones of the
+        consumer protocol, what is left is a classic group.
+        """
+        draft = Draft(group)
+        group_id = group.group_id
         for member_id in member_ids:
             for gone in _removal(group_id, member_id):
                 draft.say(gone)
+        if self.may_go_down(draft.group):
+            return (*draft.records, *downgraded(draft.group, self.topics, now))
         self._match(draft, now)
         found = metadata_hash(self.topics, draft.group.subscribed())
         draft.say(GroupEpoch(group_id, draft.group.epoch + 1, found))
+        return tuple(draft.records)
 
     def forgotten(self, group_id: str) -> list[Written]:
         """Tombstones of all that the log has of a group without members."""
@@ -296,6 +318,62 @@ class ConsumerCoordination(ConsumerRules):
             return []
         assert not group.members
         return [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+
+    # -------------------------------------------------------------------------------------------------- classic members
+
+    def rests_on(self, group_id: str) -> int:
+        """As of the ledger."""
+        return self._ledger.rests_on(group_id)
+
+    def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
+        """Whether one more may join."""
+        return self.has_room(group, member_id, self._settings.consumer_max_size)
+
+    def may_go_up(self, members: int) -> bool:
+        """Whether a classic group of so many may become a consumer group under its members."""
+        return self._settings.consumer_migration in UPWARDS and members <= self._settings.consumer_max_size
+
+    def may_go_down(self, group: ConsumerGroup) -> bool:
+        """Whether a consumer group becomes a classic group under its members."""
+        allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
+        return allowed and is_of_classics(group)
+
+    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: Moment) -> None:
+        """A classic group becomes a consumer group: its members have a whole session to be heard of."""
+        sessions = self._sessions[group_id] = Sessions()
+        for member_id, session_ms in sessions_ms.items():
+            sessions.heard_of(member_id, now.mono_ms + session_ms)
+
+    def step_of_classic(
+        self, group: ConsumerGroup, beat: ConsumerBeat, classic: Classic, request: Join, token: Token, now: Moment
+    ) -> list[Effect]:
+        """A classic member has joined: its next step, and then its session."""
+        draft, member_id = Draft(group), beat.member_id
+        self._step(draft, beat, classic, now)
+        if self.may_go_down(draft.group):
+            # It took the place of the last member that speaks the consumer protocol, and joins what is left.
+            gone = group.static[beat.instance_id or ""]
+            return [Append(self.without(group, [gone], now), Settles(token, then=request))]
+        sessions = self._heard_of(draft.group, member_id, now)
+        sessions.paid(member_id)
+        sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
+        answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
+        if not draft.records:
+            return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
+        return [Append(tuple(draft.records), Settles(token, answer))]
+
+    def heard_of_classic(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """A classic member lives."""
+        self._heard_of(group, member_id, now)
+
+    def must_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """A classic member is told to join again: it has its rebalance time-out to do that."""
+        sessions = self._sessions.setdefault(group.group_id, Sessions())
+        sessions.owes(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
+
+    def has_synced(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """A classic member has its assignment."""
+        self._heard_of(group, member_id, now).paid(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing
 
@@ -329,8 +407,8 @@ def _removal(group_id: str, member_id: str) -> tuple[ConsumerWritten, ...]:
     )
 
 
-def _updated(known: Subscription, beat: ConsumerBeat) -> Subscription:
-    """What a heartbeat leaves out stays as it was."""
+def _updated(known: Subscription, beat: ConsumerBeat, classic: Classic | None) -> Subscription:
+    """What a heartbeat leaves out stays as it was. `classic`: None where the member speaks the consumer protocol."""
     return Subscription(
         known.instance_id if beat.instance_id is None else beat.instance_id,
         known.rack_id if beat.rack_id is None else beat.rack_id,
@@ -340,5 +418,5 @@ def _updated(known: Subscription, beat: ConsumerBeat) -> Subscription:
         known.regex if beat.regex is None else (beat.regex or None),
         known.rebalance_ms if beat.rebalance_ms == -1 else beat.rebalance_ms,
         known.assignor if beat.assignor is None else beat.assignor,
-        known.classic,
+        classic,
     )

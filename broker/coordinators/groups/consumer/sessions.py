@@ -18,12 +18,14 @@ AGAIN_MS = 500
 class Sessions:
     """Monotonic moments at which members of one group are given up."""
 
-    __slots__ = ("_revoking", "_sessions")
+    __slots__ = ("_owed", "_revoking", "_sessions")
 
     def __init__(self) -> None:
         self._sessions: dict[str, int] = {}
         self._revoking: dict[str, tuple[int, int]] = {}
         """Member id to the epoch in which it was told to give partitions up, and until when."""
+        self._owed: dict[str, int] = {}
+        """Classic members: until when they have to join again, or to ask for their assignment."""
 
     def heard_of(self, member_id: str, until_ms: int) -> None:
         """A member lives."""
@@ -37,8 +39,17 @@ class Sessions:
         elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
 
+    def owes(self, member_id: str, until_ms: int) -> None:
+        """A classic member has to ask something. The first time that it is told so counts."""
+        self._owed.setdefault(member_id, until_ms)
+
+    def paid(self, member_id: str) -> None:
+        """It has asked."""
+        self._owed.pop(member_id, None)
+
     def forget(self, member_id: str) -> None:
         """It is not waited for any more."""
+        self._owed.pop(member_id, None)
         self._sessions.pop(member_id, None)
         self._revoking.pop(member_id, None)
 
@@ -46,11 +57,14 @@ class Sessions:
         """Who is to be given up now. Each is looked at again a little later, if it is still there then."""
         silent = [one for one, at in self._sessions.items() if at <= now_ms]
         owing = [one for one, (_, at) in self._revoking.items() if at <= now_ms]
+        late = [one for one, at in self._owed.items() if at <= now_ms]
+        for one in late:
+            self._owed[one] = now_ms + AGAIN_MS
         for one in silent:
             self._sessions[one] = now_ms + AGAIN_MS
         for one in owing:
             self._revoking[one] = self._revoking[one][0], now_ms + AGAIN_MS
-        return list(dict.fromkeys((*silent, *owing)))
+        return list(dict.fromkeys((*silent, *owing, *late)))
 
     def next_deadline_ms(self) -> int | None:
         """When `due` next has something."""
@@ -58,4 +72,5 @@ class Sessions:
 
     def _moments(self) -> Iterator[int]:
         yield from self._sessions.values()
+        yield from self._owed.values()
         yield from (at for _, at in self._revoking.values())

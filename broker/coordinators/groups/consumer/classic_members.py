@@ -1,0 +1,169 @@
+"""Classic members of a consumer group: their Joins, Syncs, heartbeats and Leaves, translated (KIP-848).
+
+| they ask | what it is here |
+|---|---|
+| JoinGroup | a heartbeat that says everything, what it still owns among it: the member takes its next step |
+| SyncGroup | the answer's assignment |
+| Heartbeat | REBALANCE_IN_PROGRESS where there is a next step for it: it joins again |
+| LeaveGroup | a member less |
+
+A generation is the member's epoch. Nobody leads, so nobody assigns but the coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.consumer import embedded
+from broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, MemberState
+from broker.coordinators.groups.consumer.migration import CONSUMER, common_protocols
+from broker.coordinators.groups.values import (
+    NO_MEMBER,
+    Answer,
+    Append,
+    Effect,
+    Joined,
+    Left,
+    Reply,
+    Settles,
+    Synced,
+    Token,
+)
+from broker.protocol.errors import ErrorCode, MalformedFrame
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
+    from broker.coordinators.groups.consumer.group import ConsumerGroup
+    from broker.coordinators.groups.values import Beat, Join, Leave, Moment, Sync
+
+
+def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Moment) -> list[Effect]:
+    """A classic member joins, or takes its next step."""
+    rests_on = of.rests_on(group.group_id)
+    refused = _refusal_of_join(of, group, request)
+    if not refused:
+        try:
+            said = embedded.wanted(request.protocols[0][1], of.topics)
+        except MalformedFrame:
+            refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if refused:
+        known = NO_MEMBER if refused == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
+        return [Reply(token, Joined(refused, known), rests_on)]
+    is_new = request.member_id == NO_MEMBER
+    if is_new and request.instance_id is None and request.needs_id:
+        return [Reply(token, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), rests_on)]
+    beat = ConsumerBeat(
+        group.group_id,
+        request.fresh_id if is_new else request.member_id,
+        JOINS,
+        request.instance_id,
+        said.rack_id,
+        request.rebalance_ms,
+        said.topics,
+        "",
+        None,
+        said.owned,
+        request.client_id,
+        request.client_host,
+    )
+    return of.step_of_classic(group, beat, Classic(request.session_ms, request.protocols), request, token, now)
+
+
+def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Join) -> ErrorCode:
+    names = [name for name, _ in request.protocols]
+    others = common_protocols(group)
+    if not names or request.protocol_type != CONSUMER or (others and not any(name in names for name in others)):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.member_id != NO_MEMBER and request.instance_id is not None:
+        return _refusal_of(group, request.member_id, request.instance_id)
+    member = group.members.get(request.member_id)
+    if member is not None and member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID  # of one that speaks the other protocol
+    comes_back = request.instance_id is not None and request.instance_id in group.static
+    return ErrorCode.NONE if comes_back or of.has_room_for(group, request.member_id) else GROUP_IS_FULL
+
+
+GROUP_IS_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def _refusal_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Why this is no classic member, or none any more (KIP-345)."""
+    if instance_id is not None:
+        current = group.static.get(instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if current != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    member = group.members.get(member_id)
+    return ErrorCode.UNKNOWN_MEMBER_ID if member is None or member.classic is None else ErrorCode.NONE
+
+
+def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    refused = _refusal_of(group, member_id, instance_id)
+    if not refused and generation != group.now_of(member_id).epoch:
+        refused = ErrorCode.ILLEGAL_GENERATION
+    return refused
+
+
+def sync(of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: Moment) -> list[Effect]:
+    """A classic member asks for what is its own now."""
+    member_id, rests_on = request.member_id, of.rests_on(group.group_id)
+    refused = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
+    if refused:
+        return [Reply(token, Synced(refused), rests_on)]
+    member, current = group.members[member_id], group.now_of(member_id)
+    assert member.classic is not None
+    wrong_type = request.protocol_type not in (None, CONSUMER)
+    if wrong_type or request.protocol not in (None, *(name for name, _ in member.classic.protocols)):
+        return [Reply(token, Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), rests_on)]
+    if group.epoch > current.epoch and current.state != MemberState.UNREVOKED:
+        of.must_join(group, member_id, now)
+        return [Reply(token, Synced(ErrorCode.REBALANCE_IN_PROGRESS), rests_on)]
+    of.has_synced(group, member_id, now)
+    name, said = member.classic.protocols[0]
+    given = embedded.assignment(tuple(sorted(current.assigned)), said, of.topics)
+    return [Reply(token, Synced(ErrorCode.NONE, given, CONSUMER, name), rests_on)]
+
+
+def beat(of: ConsumerCoordination, group: ConsumerGroup, request: Beat, token: Token, now: Moment) -> list[Effect]:
+    """A classic member is alive. It learns here that there is a next step for it."""
+    member_id = request.member_id
+    error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
+    if not error:
+        of.heard_of_classic(group, member_id, now)
+        if has_a_step(group, member_id):
+            of.must_join(group, member_id, now)
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+    return [Reply(token, Answer(error), of.rests_on(group.group_id))]
+
+
+def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a classic member has to join again: the group has gone on, it owes partitions, or may have more."""
+    current = group.now_of(member_id)
+    if current.epoch < group.epoch or current.state == MemberState.UNREVOKED:
+        return True
+    if current.state != MemberState.UNRELEASED:
+        return False
+    lacking = [place for place in group.target.get(member_id, ()) if place not in current.assigned]
+    return any(group.owners.get(place) is None for place in lacking)
+
+
+def leave(of: ConsumerCoordination, group: ConsumerGroup, request: Leave, token: Token, now: Moment) -> list[Effect]:
+    """Classic members go. An admin names static members of either protocol by their instance id alone."""
+    gone: list[str] = []
+    named = []
+    for member_id, instance_id in request.members:
+        who, error = member_id, ErrorCode.NONE
+        if member_id == NO_MEMBER and instance_id is not None:
+            who = group.static.get(instance_id, NO_MEMBER)
+            error = ErrorCode.NONE if who in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+        else:
+            error = _refusal_of(group, member_id, instance_id)
+        if not error and who in gone:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        gone += [] if error else [who]
+        named.append((member_id, instance_id, error))
+    answer = Left(members=tuple(named))
+    if not gone:
+        return [Reply(token, answer, of.rests_on(group.group_id))]
+    return [Append(of.without(group, gone, now), Settles(token, answer))]

@@ -1,0 +1,311 @@
+"""Members of both protocols in one group (KIP-848): a consumer group serves classic members as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from broker.coordinators.groups import records
+from broker.coordinators.groups.consumer import embedded
+from broker.coordinators.groups.consumer.facts import LEAVES
+from broker.coordinators.groups.consumer.group import by_topic
+from broker.coordinators.groups.values import Beat, Commit, Committed, Leave, Settings, State, Sync, Synced
+from broker.protocol.coordinator_frame import encode_versioned
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom, places
+from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS
+
+OK, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+Places = tuple[tuple[bytes, int], ...]
+
+
+@dataclass
+class Old:
+    """A classic member, as itself sees it. It reads the topic "a"."""
+
+    name: str
+    instance_id: str | None = None
+    cooperative: bool = True
+    member_id: str = ""
+    generation: int = -1
+    owned: Places = ()
+
+
+class MixedRoom(ConsumerRoom):
+    """A shard, and members of both kinds."""
+
+    def said(self, one: Old) -> bytes:
+        keeps = by_topic(one.owned) if one.cooperative else {}
+        owned = [ConsumerProtocolSubscriptionTopicPartition("a", indexes) for indexes in keeps.values()]
+        return encode_versioned(ConsumerProtocolSubscription(["a"], None, owned), 1)
+
+    def rejoin(self, one: Old) -> ErrorCode:
+        """Join; an eager member has given up what it had."""
+        answer = self.join(one.name, one.member_id, one.instance_id, protocols=(("range", self.said(one)),))
+        assert answer is not None
+        if not one.cooperative:
+            one.owned = ()
+        if not answer.error:
+            assert answer.leader == "" and not answer.members, "nobody leads"
+            one.member_id, one.generation = answer.member_id, answer.generation
+        return answer.error
+
+    def get(self, one: Old) -> ErrorCode:
+        """Sync: from here on it has what it is told."""
+        asked = Sync("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
+        answer = self.do("sync", asked)
+        assert isinstance(answer, Synced)
+        if not answer.error:
+            one.owned = embedded.assigned(answer.assignment, self.topics)
+        return answer.error
+
+    def heart_of(self, one: Old) -> ErrorCode:
+        error: ErrorCode = self.do("old beat", Beat("g", one.generation, one.member_id, one.instance_id)).error
+        return error
+
+    def turn_of(self, one: Old) -> None:
+        """What a classic member does in a heartbeat's time."""
+        if one.generation < 0 or self.heart_of(one) == AGAIN:
+            assert self.rejoin(one) == OK
+            self.get(one)
+
+    def at_rest(self, *members: Old | Consumer) -> None:
+        """Until nothing changes any more. Nobody ever has what another one has."""
+        for _ in range(20):
+            before = [one.owned for one in members]
+            for one in members:
+                self.turn_of(one) if isinstance(one, Old) else self.turn(one)
+                owned = [place for each in members for place in each.owned]
+                assert len(set(owned)) == len(owned), "two own one partition"
+            if before == [one.owned for one in members] and self.described().state == State.STABLE:
+                return
+        raise AssertionError("they never settle down")
+
+    def classic_group(self, *members: Old) -> None:
+        """A classic group whose first member leads it, and gives everybody the same number of partitions."""
+        for one in members:
+            self.join(one.name, "", one.instance_id, protocols=(("range", self.said(one)),))
+        for one in members[:-1]:  # the last one's Join waits for theirs
+            self.join(one.name, self._id_of(one), one.instance_id, protocols=(("range", self.said(one)),))
+        for one in members:
+            answer = self.joined(one.name)
+            one.member_id, one.generation = answer.member_id, answer.generation
+        shares = {
+            one.member_id: encode_versioned(
+                ConsumerProtocolAssignment(
+                    [ConsumerProtocolAssignmentTopicPartition("a", list(range(at, 4, len(members))))]
+                ),
+                1,
+            )
+            for at, one in enumerate(members)
+        }
+        leader = self.machine.groups["g"].leader
+        for one in sorted(members, key=lambda each: each.member_id != leader):
+            given = tuple(shares.items()) if one.member_id == leader else ()
+            answer = self.do(one.name, Sync("g", one.generation, one.member_id, one.instance_id, assignments=given))
+            one.owned = embedded.assigned(answer.assignment, self.topics)
+
+    def _id_of(self, one: Old) -> str:
+        return next(m.member_id for m in self.machine.groups["g"].members.values() if m.client_id == one.name)
+
+
+@pytest.fixture
+def room() -> MixedRoom:
+    return MixedRoom()
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_classic_member_shares_with_a_consumer_and_gets_nothing_before_it_is_given_up(
+    room: MixedRoom, cooperative: bool
+) -> None:
+    new, old = Consumer("m1"), Old("old", cooperative=cooperative)
+    room.together(new)
+    assert room.rejoin(old) == OK
+    assert room.get(old) == OK
+    assert old.owned == (), "the other one has everything still"
+    assert room.heart_of(old) == OK, "there is no next step for it yet"
+    room.at_rest(new, old)
+    assert (len(new.owned), len(old.owned)) == (2, 2)
+    assert [member.subscription.classic is None for member in room.described().members] == [True, False]
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_classic_member_gives_up_before_a_consumer_gets(room: MixedRoom, cooperative: bool) -> None:
+    old, one, two = Old("old", cooperative=cooperative), Consumer("m1"), Consumer("m2")
+    room.together(one)
+    room.at_rest(one, old)
+    room.enter(two)
+    assert room.heart_of(old) == AGAIN
+    room.at_rest(one, two, old)
+    assert sorted(map(len, (one.owned, two.owned, old.owned))) == [1, 1, 2]
+
+
+def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(room: MixedRoom) -> None:
+    first, second, new = Old("first"), Old("second"), Consumer("m1")
+    room.classic_group(first, second)
+    assert (first.owned, second.owned) == (places(A, 0, 2), places(A, 1, 3))
+    before = first.generation
+    assert room.enter(new).error == OK
+    assert new.owned == ()
+    assert room.consumers.epoch == before + 1
+    assert {one: current.assigned.keys() for one, current in room.consumers.current.items() if one != "m1"} == {
+        first.member_id: set(first.owned), second.member_id: set(second.owned),
+    }  # fmt: skip
+    assert room.do("c", Commit("g", before, first.member_id, None, ((("a", 0), Committed(3)),), 8)).error == OK
+    room.at_rest(first, second, new)
+    assert new.owned
+    assert "g" not in room.machine.groups
+    assert "g" not in room.replayed().groups
+
+
+def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is_taken_over(room: MixedRoom) -> None:
+    old, new = Old("old"), Consumer("m1")
+    room.classic_group(old)
+    given = room.machine.groups["g"].members[old.member_id]
+    # Its leader has taken two partitions from it in this generation, and it has yet to ask for its assignment.
+    given.update(_rejoined(room, old))
+    given.assignment = embedded.assignment(places(A, 0, 1), room.said(old), room.topics)
+    room.enter(new)
+    assert new.owned == (), "nobody has said that they are free"
+    room.turn(new)
+    assert new.owned == ()
+    assert room.heart_of(old) == AGAIN
+    room.at_rest(old, new)
+    assert (len(old.owned), len(new.owned)) == (2, 2)
+
+
+def _rejoined(room: MixedRoom, old: Old):  # type: ignore[no-untyped-def]
+    from broker.coordinators.groups.values import Join
+
+    said = (("range", room.said(old)),)
+    return Join("g", old.member_id, None, old.name, "/h", SESSION_MS, REBALANCE_MS, "consumer", said, "")
+
+
+def test_a_rebalance_that_is_under_way_is_waited_for(room: MixedRoom) -> None:
+    room.join("old", protocols=(("range", room.said(Old("old"))),))
+    assert room.enter(Consumer("m1")).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("goes", ["leaves", "is silent"])
+def test_the_last_consumer_leaves_a_classic_group_behind(room: MixedRoom, goes: str) -> None:
+    old, new = Old("old"), Consumer("m1")
+    room.together(new)
+    room.at_rest(new, old)
+    if goes == "leaves":
+        room.ask("m1", LEAVES)
+    else:
+        for _ in range(10):
+            room.wait(SESSION_MS // 2)
+            room.heart_of(old)
+    group = room.machine.groups["g"]
+    assert group.state == State.PREPARING
+    assert "g" not in room.machine.ledger.consumers
+    assert group.generation == old.generation
+    assert room.heart_of(old) == AGAIN
+    answer = room.join("old", old.member_id, protocols=(("range", room.said(old)),))
+    assert answer is not None and answer.generation == old.generation + 1
+    assert answer.leader == old.member_id, "its own assignor is at work again"
+    assert room.replayed().groups["g"].leader is None
+    assert all(records.decode(*records.encode(each)) == each for each, _ in room.log)
+
+
+def test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down(room: MixedRoom) -> None:
+    old, new = Old("old"), Consumer("m1")
+    room.together(new)
+    room.at_rest(new, old)
+    room.ask("m1", LEAVES)
+    room.fail_over()
+    assert room.heart_of(old) == AGAIN, "what the consumer had is nobody's: somebody has to assign it"
+
+
+def test_a_static_classic_member_takes_the_place_of_the_last_consumer(room: MixedRoom) -> None:
+    new, other, back = Consumer("m1", "i1"), Old("other"), Old("back", "i1")
+    room.together(new)
+    room.at_rest(new, other)
+    room.join("back", "", "i1", protocols=(("range", room.said(back)),))
+    assert "g" not in room.machine.ledger.consumers
+    assert room.machine.groups["g"].static.keys() == {"i1"}
+    assert room.alive(new).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert room.heart_of(other) == AGAIN
+
+
+def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(room: MixedRoom) -> None:
+    new, old, fixed = Consumer("m1"), Old("old"), Old("fixed", "i1")
+    room.together(new)
+    room.at_rest(new, old, fixed)
+    old.generation += 1
+    assert room.heart_of(old) == room.get(old) == ErrorCode.ILLEGAL_GENERATION
+    old.generation -= 1
+    stranger = Old("stranger", member_id="nobody", generation=1)
+    assert room.heart_of(stranger) == room.get(stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+    second = Old("second", "i1")
+    assert room.rejoin(second) == OK
+    assert room.heart_of(fixed) == room.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
+    assert room.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
+        ErrorCode.ILLEGAL_GENERATION
+    )
+    left = room.do("leave", Leave("g", ((old.member_id, None), ("m1", None), ("nobody", None))))
+    assert [error for _, _, error in left.members] == [
+        OK, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID,
+    ]  # fmt: skip
+    assert old.member_id not in room.consumers.members
+
+
+def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats(room: MixedRoom) -> None:
+    new, old = Consumer("m1"), Old("old")
+    room.together(new)
+    room.at_rest(new, old)
+    room.enter(Consumer("m2"))
+    for _ in range(REBALANCE_MS // 5000):
+        assert old.member_id in room.consumers.members
+        room.heart_of(old)
+        room.wait(5000)
+    assert old.member_id not in room.consumers.members
+    assert room.heart_of(old) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_has_the_session_that_it_asked_for_also_with_the_next_coordinator(room: MixedRoom) -> None:
+    new, old = Consumer("m1"), Old("old")
+    room.together(new)
+    room.at_rest(new, old)
+    room.fail_over()
+    room.wait(SESSION_MS + 1)
+    assert old.member_id not in room.consumers.members
+    assert "m1" in room.consumers.members, "its session is longer"
+
+
+def test_who_embeds_something_else_or_nothing_cannot_join(room: MixedRoom) -> None:
+    room.together(Consumer("m1"))
+    assert room.rejoin(Old("old")) == OK
+    for wrong in (
+        {"protocol_type": "connect"},
+        {"protocols": (("other", b"\0\0"),)},
+        {"protocols": (("range", b"?"),)},
+    ):
+        answer = room.join("wrong", **wrong)
+        assert answer is not None and answer.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True), ("disabled", False, False)]
+)
+def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: bool) -> None:
+    room = MixedRoom(Settings(initial_delay_ms=0, consumer_migration=policy))
+    room.classic_group(Old("old"))
+    assert (room.enter(Consumer("m1")).error == OK) is up
+    other, new, old = MixedRoom(Settings(initial_delay_ms=0, consumer_migration=policy)), Consumer("m1"), Old("old")
+    other.together(new)
+    other.at_rest(new, old)
+    other.ask("m1", LEAVES)
+    assert ("g" in other.machine.groups) is down
+    assert other.heart_of(old) == AGAIN, "either way it gets what the other one had"
+    if not down:
+        other.at_rest(old)
+        assert len(old.owned) == 4
