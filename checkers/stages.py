@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+CONVERT, START, LOOK = "convert the history", "start Spark", "Spark looks for anomalies"
+"""Of judging a run, in this order. From LOOK on the converted history is whole."""
+
 _HEAD = "stage: "
 
 

@@ -28,6 +28,7 @@ from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
+from checkers.stages import CONVERT, LOOK, START
 from spark_analysis import measures, session, views, witnesses
 from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
 
@@ -79,13 +80,13 @@ def analyse(
             session.start, rows, java_home, master, class_archive, conf=conf, java_options=java_options
         )
         try:
-            stage("convert the history")
+            stage(CONVERT)
             converted = conversion.convert(run_dir)
         finally:
-            stage("start Spark")
+            stage(START)
             running = starting.result()
     try:
-        stage("Spark looks for anomalies")
+        stage(LOOK)
         return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
     finally:
         running.stop()

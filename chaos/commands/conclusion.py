@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from chaos.runs.directory import RunDirectory
 from chaos.runs.progress import Progress
@@ -16,6 +16,12 @@ from reports.terminal import summary
 
 EXIT_CODES = {"valid": 0, "invalid": 1}
 UNKNOWN = 2
+
+
+def load_report() -> None:
+    """Import what the page needs, beside something else; what is missing, `conclude` says."""
+    with suppress(ImportError):
+        import reports.page  # noqa: F401
 
 
 def conclude(

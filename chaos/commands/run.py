@@ -271,14 +271,14 @@ def command(
         plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
-    from chaos.commands.conclusion import conclude
+    from chaos.commands.conclusion import conclude, load_report
     from chaos.runs.exporter import serving
     from chaos.runs.progress import Progress
     from chaos.runs.real import THEN, run_and_judge
 
     progress = Progress("squall run", then=THEN)
     with serving(progress, port):
-        directory = run_and_judge(plan, root, progress, label)
+        directory = run_and_judge(plan, root, progress, label, load_report)
         return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
 
 

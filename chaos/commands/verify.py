@@ -58,7 +58,7 @@ def command(run: Path, expect: str | None, **flags: Any) -> int:
 
     With --master, executors elsewhere do the work: they must see RUN's folder under the same path.
     """
-    from chaos.commands.conclusion import conclude
+    from chaos.commands.conclusion import conclude, load_report
     from chaos.runs.directory import RunDirectory
     from chaos.runs.judgement import judge
     from chaos.runs.progress import Progress
@@ -68,7 +68,7 @@ def command(run: Path, expect: str | None, **flags: Any) -> int:
     say = console(stderr=True)
     progress = Progress(f"squall verify  {directory.run_id}", say, then=("judge", "report"))
     with progress.shown():
-        judge(directory, say, expect=expect, spark=spark, phase=progress.phase)
+        judge(directory, say, expect=expect, spark=spark, phase=progress.phase, beside=load_report)
     return conclude(directory, keep_data=True, progress=progress)
 
 

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tomllib
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rich.console import Console
@@ -22,9 +23,10 @@ from chaos.errors import HarnessError
 from chaos.faults.audit import audit
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
+from chaos.runs.meanwhile import Meanwhile
 from chaos.runs.progress import MakePhase, unseen
 from chaos.runs.spark import HERE, Spark
-from chaos.runs.staged import run_staged
+from chaos.runs.staged import Show, run_staged
 from chaos.runtimes.real.processes.child import TETHER
 from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
@@ -33,7 +35,7 @@ from checkers import run_facts
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
-from checkers.stages import stage_of
+from checkers.stages import LOOK, stage_of
 from checkers.verdict import give_up, judge_run
 
 SPARK_LOG = "spark.log"
@@ -56,16 +58,17 @@ def judge(
     expect: str | None = None,
     spark: Spark = HERE,
     phase: MakePhase = unseen,
+    beside: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
     Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says. `phase`:
-    shows what takes its time.
+    shows what takes its time. `beside`: called while Spark looks for anomalies; it raises nothing.
     """
     # An earlier verdict must not outlive a judging that comes to no end.
     directory.verdict.unlink(missing_ok=True)
     try:
-        _judge(directory, say, expect, spark, phase)
+        _judge(directory, say, expect, spark, phase, beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         text = "".join(traceback.format_exception(error))
         (directory.path / TRACEBACK).write_text(text)
@@ -74,16 +77,26 @@ def judge(
     return written
 
 
-def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spark, phase: MakePhase) -> None:
+def _judge(
+    directory: RunDirectory,
+    say: Console,
+    expect: str | None,
+    spark: Spark,
+    phase: MakePhase,
+    beside: Callable[[], None] | None,
+) -> None:
     troubles: list[str] = []
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
     else:
-        trouble = analyse(directory, say, spark, phase)
+        of_replicas: list[str] = []
+        meanwhile = Meanwhile(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
+        trouble = analyse(directory, say, spark, phase, meanwhile)
         if trouble is not None:
             troubles.append(trouble)
         with phase(f"{JUDGE}: compare the replicas' logs"):
-            compare_replicas(directory, troubles)
+            meanwhile.finish()
+        troubles += of_replicas
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
@@ -180,8 +193,24 @@ def _of_the_faults(directory: RunDirectory) -> list[str]:
         return audit(lines)
 
 
-def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE, phase: MakePhase = unseen) -> str | None:
-    """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log)."""
+def analyse(
+    directory: RunDirectory,
+    say: Console,
+    spark: Spark = HERE,
+    phase: MakePhase = unseen,
+    meanwhile: Meanwhile | None = None,
+) -> str | None:
+    """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log).
+
+    `meanwhile`: begins when the history is converted; nothing of it goes on while the history is converted again.
+    """
+    meanwhile = meanwhile or Meanwhile()
+
+    def show(stage: str) -> AbstractContextManager[None]:
+        if stage == LOOK:
+            meanwhile.begin()
+        return phase(f"{JUDGE}: {stage}")
+
     try:
         there = java(say.print)
     except HarnessError as missing:
@@ -190,23 +219,24 @@ def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE, phase: M
     command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
     archive = class_archive_here(there)
     if archive is None:
-        return _analyse(directory, command, spark.limit_s, phase)
-    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s, phase)
+        return _analyse(directory, command, spark.limit_s, show)
+    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s, show)
     if trouble is None or CRASH not in (directory.path / SPARK_LOG).read_text(errors="replace"):
         return trouble
     # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
     say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
     remove(archive.parent)
-    return _analyse(directory, command, spark.limit_s, phase)
+    meanwhile.settle()
+    return _analyse(directory, command, spark.limit_s, show)
 
 
-def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float, phase: MakePhase) -> str | None:
+def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float, show: Show) -> str | None:
     log = directory.path / SPARK_LOG
     # Tethered: a harness that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
     command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), *arguments]
     try:
-        code = run_staged(command, log, limit_s, lambda stage: phase(f"{JUDGE}: {stage}"))
+        code = run_staged(command, log, limit_s, show)
     except subprocess.TimeoutExpired:
         return f"Spark did not finish within {limit_s:g} s"
     if code:

@@ -53,11 +53,18 @@ THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report"
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 
 
-def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, label: str = "") -> RunDirectory | None:
+def run_and_judge(
+    plan: Plan,
+    root: Path,
+    progress: Progress | None = None,
+    label: str = "",
+    beside: Callable[[], None] | None = None,
+) -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
 
     progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
-    judging: what was recorded is judged, and the verdict is unknown. label: as in `RunDirectory.create`.
+    judging: what was recorded is judged, and the verdict is unknown. label: as in `RunDirectory.create`. beside: as in
+    `judge`.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
@@ -91,7 +98,7 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None, labe
                 trio.run(stoppable, run.go, progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
-            progress.sight.verdict = judge(directory, say, phase=progress.phase)["verdict"]
+            progress.sight.verdict = judge(directory, say, phase=progress.phase, beside=beside)["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise

@@ -17,9 +17,11 @@ FIRST = "start"
 """What goes on before the log tells of a stage."""
 
 
-def run_staged(
-    command: Sequence[str], log: Path, limit_s: float, show: Callable[[str], AbstractContextManager[None]]
-) -> int:
+Show = Callable[[str], AbstractContextManager[None]]
+"""A stage that goes on until the block ends."""
+
+
+def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) -> int:
     """Run `command`, all its words into `log`, and `show` each stage until it is over. The exit code.
 
     subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
@@ -32,9 +34,7 @@ def run_staged(
             raise
 
 
-def _followed(
-    program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Callable[[str], AbstractContextManager[None]]
-) -> int:
+def _followed(program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Show) -> int:
     until, stage = time.monotonic() + limit_s, FIRST
     with log.open("rb") as lines:
         while True:

@@ -27,7 +27,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     directory.plan.write_text(write_plan(make_plan({"seed": 1, "runtime": "sim"})))
     directory.verdict.write_text(json.dumps({"verdict": "valid"}))
     conversion.convert(tmp_path)
-    monkeypatch.setattr(judgement, "analyse", lambda directory, say, spark, phase: None)
+    monkeypatch.setattr(judgement, "analyse", lambda *_: None)
     return directory
 
 
