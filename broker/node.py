@@ -157,14 +157,16 @@ class Node:
                 nursery.start_soon(self._announce, membership, server, task_status)
                 await stop.wait()
             env.trace("node_stopping")
-            controlled = joined and config.controlled_shutdown_enable and await self._leave(membership)
+            said = {"controlled": False}
+            if joined and config.controlled_shutdown_enable:
+                said = await self._leave(membership)
             server.close()
             self.fetchers.stop()
             await self.control.leave()
             await self.replicas.flushes.idle()
             async with self._checkpointing:
                 self._flush_everything()
-            env.trace("node_stopped", controlled=controlled)
+            env.trace("node_stopped", **said)
             nursery.cancel_scope.cancel()
 
     async def _join(self, nursery: trio.Nursery, membership: Membership, stop: trio.Event) -> bool:
@@ -234,8 +236,10 @@ class Node:
                 self.env.trace("stray_log_deleted", topic=topic, partition=partition)
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
-    async def _leave(self, membership: Membership) -> bool:
-        """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops."""
+    async def _leave(self, membership: Membership) -> dict[str, bool]:
+        """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops. The
+        trace says which of the two it was: `controlled`, or `alone`.
+        """
         left: list[bool] = []
 
         async def give_up_alone() -> None:
@@ -249,7 +253,7 @@ class Node:
             left.append(await membership.controlled_shutdown(SHUTDOWN_PATIENCE_S))
             await self.control.outlast()
             nursery.cancel_scope.cancel()
-        return bool(left and left[0])
+        return {"controlled": left[0]} if left else {"controlled": False, "alone": True}
 
     def _flush_everything(self) -> None:
         """Logs first, checkpoints next, the marker last: a cut anywhere before the marker is an unclean stop.

@@ -22,12 +22,29 @@ def _came_back(up: Sequence[Json], count: int) -> bool:
     return len(ready) == count and all(ready)
 
 
+CONTROLLED, ALONE = "controlled", "alone"
+"""What the evidence of a broker says that left by itself, as it was asked to: its controller has let it go, or none
+answered it, so that it left without.
+"""
+
+
+def left_as_asked(told: Mapping[str, Any], proof: str) -> bool:
+    """Whether a node went down as its fault promises. `proof`: what its evidence must say.
+
+    SIGTERM promises that a broker leaves by itself, in good order. A controller that it cannot reach cannot let it go;
+    one that answers, and does not let it go, is none of this fault's.
+    """
+    return bool(told.get(proof) or (proof == CONTROLLED and told.get(ALONE)))
+
+
 def taken_down(proof: str) -> Proves:
     """Nodes that were taken down and started again. `proof`: what is said of each that was."""
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         down = objects(seen.get("down"))
-        shown = [not integer(each.get("answered"), 1) if "found" in each else bool(each.get(proof)) for each in down]
+        shown = [
+            not integer(each.get("answered"), 1) if "found" in each else left_as_asked(each, proof) for each in down
+        ]
         if len(shown) != len(hit) or not all(shown):
             return f"not every node was {proof}"
         return "" if _came_back(objects(seen.get("up")), len(hit)) else "not every node came back"
@@ -79,9 +96,9 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """Each node's step: down as asked, up again, everything in sync."""
     steps = objects(seen.get("steps"))
-    proof = "gone" if params.get("how") == "kill" else "controlled"
+    proof = "gone" if params.get("how") == "kill" else CONTROLLED
     whole = [
-        bool(mapping(step.get("down")).get(proof))
+        left_as_asked(mapping(step.get("down")), proof)
         and integer(mapping(step.get("up")).get("ready_ns")) > 0
         and integer(step.get("in_sync_ns")) > 0
         for step in steps

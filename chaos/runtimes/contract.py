@@ -355,7 +355,7 @@ class Runtime(Protocol):
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """Ask a running node to leave (SIGTERM, controlled shutdown), and kill it after `grace_s`.
 
-        Evidence: pid, code, controlled (it ended by itself, and its trace says so), asked_ns, ended_ns.
+        Evidence: pid, code, asked_ns, ended_ns; by its trace: controlled (let go), alone (no controller answered).
         """
 
     async def start_node(self, node: int) -> Evidence:

@@ -14,11 +14,10 @@ import trio
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Played, Stage
+from chaos.faults.proofs import CONTROLLED, left_as_asked
+from chaos.faults.stage import Patience, Played, Stage
 from chaos.runtimes.contract import Evidence, NodeState
 
-CONTROLLED = "controlled"
-"""What the evidence of a broker says that its controller has let go."""
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]
 """Nodes that were already down: which faults hold them (`by`), and whether a node answered a probe though it should be
@@ -46,7 +45,7 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
     async with stage.up_after_trouble(p):
         await _hold(stage, p, found)
     p.evidence["up"] = await stage.up_again(p, p.resolved)
-    shown = [not each["answered"] if "found" in each else bool(each.get(proof)) for each in p.evidence["down"]]
+    shown = [not each["answered"] if "found" in each else left_as_asked(each, proof) for each in p.evidence["down"]]
     p.landed = all(shown) and stage.came_back(p.evidence["up"])
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
@@ -101,6 +100,9 @@ async def one_by_one(
     runtime = stage.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
     proof = "gone" if p.fault.params["how"] == "kill" else CONTROLLED
+    waiting = Patience(lambda: stage.any_on(p))
+    while any(runtime.state(node) is not NodeState.RUNNING for node in p.resolved) and not waiting.is_over():
+        await trio.sleep(POLL_S)
     await stage.begin_on_running_nodes(p)
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}
@@ -122,7 +124,7 @@ async def one_by_one(
         if "in_sync_ns" not in step:
             raise HarnessError(f"node {node} was not in sync again within the {p.fault.duration_s:g} s that all have")
     p.ended = stage.now_ns()
-    p.landed = all(step["down"].get(proof) and step["up"].get("ready_ns") for step in steps)
+    p.landed = all(left_as_asked(step["down"], proof) and step["up"].get("ready_ns") for step in steps)
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Controlled shutdown, restart at the end."""
-    from chaos.faults.acts.nodes import CONTROLLED, down_and_up
+    """Controlled shutdown, restart at the end. A broker that no controller answers leaves without; it says so."""
+    from chaos.faults.acts.nodes import down_and_up
 
-    await down_and_up(stage, p, stage.runtime.stop_node, CONTROLLED)
+    await down_and_up(stage, p, stage.runtime.stop_node, proofs.CONTROLLED)
 
 
 def tell(seen: Json) -> str:
@@ -26,7 +26,9 @@ def tell(seen: Json) -> str:
         if "found" in act:
             words.append(was_down(act))
             continue
-        how = "left by itself, let go by its controller," if act.get("controlled") else "did NOT leave cleanly"
+        how = "left by itself, let go by its controller," if act.get(proofs.CONTROLLED) else "did NOT leave cleanly"
+        if act.get(proofs.ALONE):
+            how = "left by itself, not controlled, because no controller answered it,"
         took = after(act, "asked_ns", "ended_ns")
         words.append(f"{capital(process(act))} {how} with code {act.get('code')} {took} after it was asked.")
     return " ".join([*words, *came_back(seen.get("up"))])
@@ -43,8 +45,11 @@ KIND = Kind(
     worlds=EVERYWHERE,
     draw=Draw(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
     play=play,
-    proves=proofs.taken_down("controlled"),
-    evidence="the broker says that it stopped cleanly; a new incarnation registers after the restart",
+    proves=proofs.taken_down(proofs.CONTROLLED),
+    evidence=(
+        "the broker says that it stopped, let go by its controller, or that no controller answered it; "
+        "a new incarnation registers after the restart"
+    ),
     tell=tell,
     done=lambda params, node, links: "told to stop",
 )

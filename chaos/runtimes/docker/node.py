@@ -24,7 +24,6 @@ INSIDE = "/node"
 """Where the node's folder is in its container."""
 SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
-LEAVING = ("node_stopping", "node_stopped")
 
 
 class Node:
@@ -173,16 +172,15 @@ class Node:
             return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
         pid = self._pid
         self._down()
-        last = [event for event in tail.events() if event["e"] in LEAVING]
-        # A broker whose controller did not answer in time stops too, and traces that nobody let it go.
-        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
+        left = tail.leave(death.code)
         times: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
             "pid": pid,
             "container": self.container.name,
             "code": death.code,
-            "controlled": death.code == 0 and let_go,
-            "said": [event["e"] for event in last],
+            "controlled": left.controlled,
+            "alone": left.alone,
+            "said": left.said,
             **times,
         }
 

@@ -15,6 +15,7 @@ from chaos.runtimes.process.program import Words
 from chaos.runtimes.real.node_folder import NodeFolder
 from chaos.runtimes.real.orders import NodeFaults
 from chaos.runtimes.real.processes.child import tail
+from chaos.runtimes.real.trace_tail import Leave
 from chaos.toolchain.cache import run
 from chaos.toolchain.kafka import ApacheKafka
 
@@ -75,11 +76,11 @@ class LogWords:
                 return {"broker_epoch": self._epoch, "version": self._version, "seen_in": self._log.name}
         return None
 
-    def left(self, code: int) -> tuple[bool, list[str]]:
-        """As `Words.left`."""
+    def left(self, code: int) -> Leave:
+        """As `Words.left`. That its controller did not answer, Kafka does not say in so many words."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
-        return code == TERMINATED and LEAVING[-1] in said, said
+        return Leave(code == TERMINATED and LEAVING[-1] in said, False, said)
 
     def _lines(self) -> list[str]:
         """Complete lines since the last call."""

@@ -134,13 +134,14 @@ class Node:
         if code is None:
             return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
         self._down()
-        controlled, said = words.left(code)
+        left = words.left(code)
         ended: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
             "pid": child.pid,
             "code": code,
-            "controlled": controlled,
-            "said": said,
+            "controlled": left.controlled,
+            "alone": left.alone,
+            "said": left.said,
             **ended,
         }
 

@@ -16,11 +16,10 @@ from chaos.runtimes.real.node_folder import NodeFolder
 from chaos.runtimes.real.orders import NodeFaults
 from chaos.runtimes.real.proc import environment
 from chaos.runtimes.real.processes.child import PACKAGES
-from chaos.runtimes.real.trace_tail import TraceTail
+from chaos.runtimes.real.trace_tail import Leave, TraceTail
 from chaos.toolchain.sources import digest_of
 
 BROKER = (sys.executable, "-P", "-m", "broker")
-LEAVING = ("node_stopping", "node_stopped")
 
 
 class Words(Protocol):
@@ -29,10 +28,8 @@ class Words(Protocol):
     def ready(self, incarnation: int) -> Evidence | None:
         """None until the broker reports that this incarnation serves clients; then the other facts that it reported."""
 
-    def left(self, code: int) -> tuple[bool, list[str]]:
-        """For a broker asked to stop, which ended with `code`: whether the controller let it go, and what the broker
-        reported.
-        """
+    def left(self, code: int) -> Leave:
+        """For a broker asked to stop, which ended with `code`: what it reported of that."""
 
 
 class Program(Protocol):
@@ -133,8 +130,6 @@ class TraceWords:
         came = any(event["e"] == "node_ready" and event["i"] == incarnation for event in self._tail.events())
         return {} if came else None
 
-    def left(self, code: int) -> tuple[bool, list[str]]:
-        """As `Words.left`. A broker whose controller did not answer in time stops too, and says so."""
-        last = [event for event in self._tail.events() if event["e"] in LEAVING]
-        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
-        return code == 0 and let_go, [event["e"] for event in last]
+    def left(self, code: int) -> Leave:
+        """As `Words.left`."""
+        return self._tail.leave(code)

@@ -1,10 +1,22 @@
-"""Waiting for a line of a broker's trace."""
+"""Waiting for a line of a broker's trace; how a broker left that was asked to stop."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+LEAVING = ("node_stopping", "node_stopped")
+
+
+class Leave(NamedTuple):
+    """How a broker left that was asked to stop, as it says itself. `said`: its words."""
+
+    controlled: bool
+    """Its controller let it go."""
+    alone: bool
+    """It gave its controller up, because none answered."""
+    said: list[str]
 
 
 class TraceTail:
@@ -25,3 +37,11 @@ class TraceTail:
         whole, _, _ = data.rpartition(b"\n")
         self._at += len(whole) + 1 if whole else 0
         return [json.loads(line) for line in whole.splitlines() if line]
+
+    def leave(self, code: int) -> Leave:
+        """Of a broker that ended with `code`. A broker whose controller did not let it go in time stops too, and traces
+        why.
+        """
+        said = [event for event in self.events() if event["e"] in LEAVING]
+        words = said[-1] if code == 0 and said and said[-1]["e"] == "node_stopped" else {"controlled": False}
+        return Leave(words.get("controlled", True), words.get("alone", False), [event["e"] for event in said])

@@ -191,12 +191,11 @@ class SimRuntime:
             raise HarnessError(f"broker {node} is {found.state.value}")
         pid, before = found.pid, len(self.world.trace)
         left = await found.stop(grace_s)
-        said = any(
-            line["n"] == found.name and line["e"] == "node_stopped" and line.get("controlled")
-            for line in self.world.trace[before:]
-        )
+        said = [line for line in self.world.trace[before:] if line["n"] == found.name and line["e"] == "node_stopped"]
         code = 0 if left else -9
-        told: Evidence = {"pid": pid, "simulated": True, "code": code, "controlled": left and said}
+        told: Evidence = {"pid": pid, "simulated": True, "code": code}
+        for word in ("controlled", "alone"):
+            told[word] = left and any(line.get(word) for line in said)
         return {**told, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
     async def start_node(self, node: int) -> Evidence:
