@@ -77,9 +77,10 @@ class Instance:
     async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[bool]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
         await self._mortal(haunt, lambda: task_status.started(True))
-        haunt.over = True
         if haunt.zombie < 0:
-            task_status.started(False)  # it never came to stand still
+            task_status.started(False)  # it never came to stand still: the next one may
+        else:
+            haunt.over = True
 
     async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> bool:
         """One process, which may be made to crash. Whether it committed anything.

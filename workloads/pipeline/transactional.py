@@ -148,7 +148,8 @@ class TransactionalLife(Life):
         if stood:
             haunt.tries(end=True)
         ended = await self._producer.end(commit=how == "commit")
-        haunt.told.append(f"end {ended.error or 'ok'}")
+        if stood:
+            haunt.told.append(f"end {ended.error or 'ok'}")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
 

@@ -121,7 +121,8 @@ class Process:
         if stood:
             haunt.tries(end=True)
         ended = await producer.end(commit=how == COMMIT)
-        haunt.told.append(f"end {ended.error or 'ok'}")
+        if stood:
+            haunt.told.append(f"end {ended.error or 'ok'}")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=producer.unanswered)
         recorder.flush()
 

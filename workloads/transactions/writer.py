@@ -97,9 +97,10 @@ class Writer:
     async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
         await self._mortal(haunt, task_status.started)
-        haunt.over = True
         if haunt.zombie < 0:
-            task_status.started()  # it never came to stand still
+            task_status.started()  # it never came to stand still: the next one may
+        else:
+            haunt.over = True
 
     async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever.

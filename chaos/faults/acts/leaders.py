@@ -13,7 +13,7 @@ import trio
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
 from chaos.faults.stage import Patience, Played, Stage
-from chaos.faults.targets import ClusterView, Unresolved
+from chaos.faults.targets import ClusterView, Unresolved, resolve
 from chaos.runtimes.layout import INTERNAL, addresses
 from workloads.client import admin
 from workloads.client.admin import QuorumView
@@ -204,43 +204,73 @@ async def resign(stage: Stage, p: Played) -> None:
 
 
 async def _unseat(stage: Stage, p: Played, inside: Client) -> None:
-    """Ask the controller to resign until the quorum has a leader in a later epoch. Raises HarnessError if it gets none
-    while the fault lasts.
+    """Ask the controller to resign until the quorum has a leader in a later epoch, from when on a late fault lasts as
+    planned. Raises HarnessError if it gets none while the fault lasts, and for longer while other faults are on.
     """
+    waiting = Patience(lambda: stage.any_on(p))
+    while True:
+        before = await _controller(stage, p, inside, waiting)
+        p.evidence = {"before": _quorum(before)}
+        asked, after = await _successor(stage, p, inside, before, waiting)
+        if asked:
+            break
+        if _is_over(stage, p, waiting):
+            raise Unresolved("another epoch began before it could be asked")
+    p.evidence |= {"asked": asked, "after": _quorum(after)}
+    if stage.left_s(p) <= 0:
+        p.on = stage.now_ns()
+
+
+async def _controller(stage: Stage, p: Played, inside: Client, waiting: Patience) -> QuorumView:
+    """The quorum under a controller that is among the targets. Another one may have followed since they were found:
+    then they are found anew. Raises Unresolved or HarnessError if that takes too long.
+    """
+    while True:
+        seen = await _answer(stage, p, partial(admin.describe_quorum, inside), waiting)
+        if seen.leader_id in p.resolved:
+            return seen
+        if _is_over(stage, p, waiting):
+            raise Unresolved(f"node {seen.leader_id} is the active controller")
+        await trio.sleep(POLL_S)
+        p.view = await stage.cluster.view()
+        with suppress(Unresolved):  # There may be no controller for a moment.
+            p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+
+
+async def _successor(
+    stage: Stage, p: Played, inside: Client, before: QuorumView, waiting: Patience
+) -> tuple[int, QuorumView]:
+    """Ask for the resignation until a later epoch has a leader. Returns how often this controller was asked."""
     asked = 0
 
-    async def successor() -> QuorumView | None:
+    async def ask() -> QuorumView | None:
         nonlocal asked
         quorum = await admin.describe_quorum(inside)
         if quorum.epoch > before.epoch:
             return quorum if quorum.leader_id >= 0 else None
-        asked += 1
-        await admin.unseat_controller(inside)
+        told = await admin.unseat_controller(inside)
+        asked += told.epoch == before.epoch  # A request without an answer may have reached nobody.
         return None
 
-    before = await _answer(stage, p, partial(admin.describe_quorum, inside))
-    if before.leader_id not in p.resolved:
-        raise Unresolved(f"node {before.leader_id} is the active controller")
-    p.evidence = {"before": _quorum(before)}
-    after = await _answer(stage, p, successor)
-    p.evidence |= {"asked": asked, "after": _quorum(after)}
-    if not asked:
-        raise Unresolved("another epoch began before it could be asked")
+    after = await _answer(stage, p, ask, waiting)
+    return asked, after
 
 
-async def _answer(stage: Stage, p: Played, ask: Callable[[], Awaitable[QuorumView | None]]) -> QuorumView:
-    """Ask until there is an answer. Raises HarnessError, with the reason, if none comes while the fault lasts."""
-    why = "no controller followed"
-    with trio.move_on_after(stage.left_s(p)):
-        while True:
-            try:
-                found = await ask()
-            except (RequestFailed, UnsupportedApi) as failure:
-                why, found = str(failure), None
-            if found is not None:
-                return found
-            await trio.sleep(POLL_S)
-    raise HarnessError(f"resign: {why}")
+async def _answer(
+    stage: Stage, p: Played, ask: Callable[[], Awaitable[QuorumView | None]], waiting: Patience
+) -> QuorumView:
+    """Ask until there is an answer. Raises HarnessError, with the reason, if none comes in time."""
+    while True:
+        why = "no controller followed"
+        try:
+            found = await ask()
+        except (RequestFailed, UnsupportedApi) as failure:
+            why, found = str(failure), None
+        if found is not None:
+            return found
+        if _is_over(stage, p, waiting):
+            raise HarnessError(f"resign: {why}")
+        await trio.sleep(POLL_S)
 
 
 def _quorum(view: QuorumView) -> dict[str, int]:

@@ -14,7 +14,7 @@ from broker.protocol.errors import ErrorCode
 from chaos.faults.acts.worse_links import answering
 from chaos.faults.pace import LONGER_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
-from chaos.faults.stage import Played, Stage
+from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
 from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
@@ -123,16 +123,17 @@ async def reset_connections(stage: Stage, p: Played) -> None:
     """Reset the targets' connections at the beginning, and then at intervals until the end.
 
     The nemesis opens a connection of its own over each link at the beginning; it must be reset with the others. If none
-    can be opened (the target is just starting, its links are slow), the nemesis tries again with more patience.
+    can be opened (the target is down or just starting, its links are slow), the nemesis tries again with more patience,
+    and for longer while other faults are on.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, stage.runtime.links())
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    until, patience_s, told = trio.current_time() + WHOLE_WITHIN_S, PROBE_TIMEOUT_S, list[Evidence]()
+    waiting, patience_s, told = Patience(lambda: stage.any_on(p)), PROBE_TIMEOUT_S, list[Evidence]()
     while not told:
         async with _watched(stage, links, patience_s) as (opened, ended):
-            if opened or trio.current_time() >= until:
+            if waiting.is_over() or opened:
                 stage.begun(p)
                 told = [await stage.runtime.reset_links(links)]
         if not told:

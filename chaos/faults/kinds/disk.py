@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chaos.faults import proofs
 from chaos.faults.calls import hit_by_calls, on_writes
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
+from chaos.faults.pace import LONGER_S
 from chaos.faults.words import Json, came_back, objects
 from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 
@@ -17,19 +19,24 @@ if TYPE_CHECKING:
 
 async def play(stage: Stage, p: Played) -> None:
     """The targets' disks fail or are slow, and are whole again at the end. A node that ended because of the fault is
-    started then.
+    started then. A fault that has met nothing by its end stays once more as long, but at most `LONGER_S`.
     """
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
     await stage.begin_on_running_nodes(p)
     healed: list[Any] = []
-    try:
-        for node in p.resolved:
-            await stage.runtime.fault_disk(name, node, fault)
-        await stage.rest(p)
-    finally:
-        with stage.shielded():
+    for wait in (partial(stage.rest, p), partial(stage.sleep, min(p.fault.duration_s, LONGER_S))):
+        healed = []
+        try:
             for node in p.resolved:
-                healed.append(await stage.runtime.heal_disk(name, node))
+                await stage.runtime.fault_disk(name, node, fault)
+            await wait()
+        finally:
+            with stage.shielded():
+                for node in p.resolved:
+                    healed.append(await stage.runtime.heal_disk(name, node))
+        running = all(stage.runtime.state(node) is NodeState.RUNNING for node in p.resolved)
+        if not running or any(each.get("hits") for each in healed):
+            break
     stopped = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
     ended = [node for node in stopped if not _at_its_crash_point(stage, p, node)]  # which starts what it took down
     stage.has_down(p, ended)

@@ -203,8 +203,9 @@ def deaf_controller(patch: Patch) -> None:
     async def accepted(client: Any, places: Any, **more: Any) -> dict[Any, str]:
         return dict.fromkeys(places, "")
 
-    async def unmoved(client: Any) -> None:
+    async def unmoved(client: Any) -> admin.QuorumView:
         """It does not resign."""
+        return await admin.describe_quorum(client)
 
     patch.setattr(admin, "elect_leaders", accepted)
     patch.setattr(admin, "alter_partition_reassignments", accepted)

@@ -391,9 +391,10 @@ class Quorum:
         leader, epoch = self.said.pop(0) if self.unseated and len(self.said) > 1 else self.said[0]
         return admin.QuorumView(leader, epoch, 9, {}, {})
 
-    async def unseat(self, client: Any) -> None:
+    async def unseat(self, client: Any) -> admin.QuorumView:
         self.unseated += 1
-        self.said.pop(0)
+        leader, epoch = self.said.pop(0)
+        return admin.QuorumView(leader, epoch, 9, {}, {})
 
 
 async def test_a_resignation_shows_who_led_the_quorum_before_and_after(

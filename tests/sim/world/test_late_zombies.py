@@ -1,0 +1,26 @@
+"""A zombie that came to stand still only at a later attempt: what it does then is its evidence, and nothing earlier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sim.world.test_zombies import evidence, haunted
+from workloads.transactions.process import Process
+
+
+def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
+    haunt, tried = Process.haunt, list[int]()
+
+    async def at_the_second_attempt(process: Process, *given: Any) -> None:
+        tried.append(1)
+        if len(tried) > 1:
+            await haunt(process, *given)
+
+    monkeypatch.setattr(Process, "haunt", at_the_second_attempt)
+    result = haunted(2, "producer:0")
+    assert len(tried) == 2
+    assert result.verdict == "valid", result.told
+    (seen,) = evidence(result)
+    assert seen["sends"] == seen["ends"] == 1
