@@ -2,6 +2,8 @@
 
 Writes findings.json, metrics.json, series.json and anomalies/ into RUN_DIR, or into --out. Exit code 0: they are
 written; what they mean is `checkers.verdict`'s to say. Anything else: nothing is, and stderr says why.
+
+With --ahead it is started before there is a history: Spark starts, and waits for a line on standard input.
 """
 
 from __future__ import annotations
@@ -40,21 +42,40 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="DIR",
         help="a Java (default: $JAVA_HOME)",
     )
+    parser.add_argument(
+        "--ahead",
+        action="store_true",
+        help="start Spark before there is a history, and wait for a line on standard input; without one, end",
+    )
     given = parser.parse_args(arguments)
     if not given.run_dir.is_dir():
         parser.error(f"{given.run_dir}: there is no such run directory")
     if given.java_home is None:
         parser.error("no Java is named: set JAVA_HOME, or call `./squall verify`, which finds one or fetches it")
-    analyse(
-        given.run_dir,
-        given.java_home,
-        out=given.out,
-        master=given.master,
-        class_archive=given.class_archive,
-        conf=dict(given.conf),
-        stage=_say,
-    )
+    try:
+        analyse(
+            given.run_dir,
+            given.java_home,
+            out=given.out,
+            master=given.master,
+            class_archive=given.class_archive,
+            conf=dict(given.conf),
+            stage=_say,
+            ahead=_wait if given.ahead else None,
+        )
+    except _NotWanted:
+        # Not `return`: Spark's threads would be waited for.
+        os._exit(0)
     return 0
+
+
+class _NotWanted(Exception):
+    """There will be no history."""
+
+
+def _wait() -> None:
+    if not sys.stdin.readline():
+        raise _NotWanted
 
 
 def _say(stage: str) -> None:

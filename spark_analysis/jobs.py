@@ -10,12 +10,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers import metrics
 from checkers.anomalies import stuck
@@ -28,9 +32,10 @@ from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
-from checkers.stages import CONVERT, LOOK, START
+from checkers.stages import CONVERT, LOOK, READY, START
 from spark_analysis import measures, session, views, witnesses
 from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
+from spark_analysis.short_history import write_short_history
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +45,13 @@ BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 
 SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
+
+
+Result = TypeVar("Result")
+
+
+class TooLarge(Exception):
+    """The history is too large for the session that was started before there was a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,7 @@ def analyse(
     java_options: Sequence[str] = (),
     limits: Limits | None = None,
     stage: Callable[[str], None] = lambda _: None,
+    ahead: Callable[[], None] | None = None,
 ) -> Analysis:
     """Analyse a run and write what was found into `out` (`run_dir` where None).
 
@@ -69,27 +82,80 @@ def analyse(
     plan; `stage` is told what takes its time now; the others are those of `session.start`. Raises what the converter
     raises on files that are not there, and what `session.start` and Spark raise; findings.json is removed first, so one
     that exists is whole and belongs to this history.
+
+    `ahead`: there is no history yet. This call returns when there is one; meanwhile Spark starts, and every statement
+    runs once over a history of a few records, so that its code is compiled. What it raises ends the analysis at once,
+    and the process with it should end. TooLarge if the history then asks for a larger session.
     """
     out = out or run_dir
     for name in (FINDINGS, METRICS, SERIES):
         (out / name).unlink(missing_ok=True)
-    file = run_dir / FILE
-    rows = file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
-    with ThreadPoolExecutor(1) as threads:
-        starting = threads.submit(
-            session.start, rows, java_home, master, class_archive, conf=conf, java_options=java_options
-        )
+    with ExitStack() as kept:
+        practice, there = None, threading.Event()
+        if ahead is not None:
+            folder = tempfile.TemporaryDirectory(prefix="squall-ahead-", ignore_cleanup_errors=True)
+            practice = Path(kept.enter_context(folder))
+
+        def practise(running: SparkSession, folder: Path) -> None:
+            _practise(running, folder)
+            if not there.is_set():
+                stage(READY)
+
+        def start() -> SparkSession:
+            running = session.start(
+                _rows(run_dir), java_home, master, class_archive, conf=conf, java_options=java_options
+            )
+            # The history does not wait for what is still practised when it is there.
+            if practice is not None and not there.is_set():
+                _beside(partial(practise, running, practice))
+            return running
+
+        starting = _beside(start)
+        if ahead is not None:
+            ahead()
+            there.set()
+            if _rows(run_dir) > session.SMALL_ROWS:
+                raise TooLarge
         try:
             stage(CONVERT)
             converted = conversion.convert(run_dir)
         finally:
             stage(START)
             running = starting.result()
-    try:
-        stage(LOOK)
-        return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
-    finally:
-        running.stop()
+        try:
+            stage(LOOK)
+            return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
+        finally:
+            running.stop()
+
+
+def _rows(run_dir: Path) -> int:
+    """Of the history, roughly; 0 where there is none yet."""
+    file = run_dir / FILE
+    return file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
+
+
+def _beside(work: Callable[[], Result]) -> Future[Result]:
+    """Do it in a thread that does not keep the process from ending, as those of an executor do."""
+    result: Future[Result] = Future()
+
+    def do() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # raised where the result is asked for
+            result.set_exception(error)
+
+    threading.Thread(target=do, name="spark", daemon=True).start()
+    return result
+
+
+def _practise(spark: SparkSession, folder: Path) -> None:
+    """Judge a short history: Java loads and compiles what a long one needs as well.
+
+    In a session of its own, whose views are not those of the history to come.
+    """
+    write_short_history(folder)
+    _analyse(spark.newSession(), folder, folder, conversion.convert(folder), Limits())
 
 
 def run_queries(

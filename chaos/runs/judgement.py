@@ -7,27 +7,25 @@ compared, where the brokers' data is there -> the verdict (`checkers.verdict`). 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from chaos.errors import HarnessError
 from chaos.faults.audit import audit
+from chaos.runs.ahead import LOG, Ahead
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
 from chaos.runs.meanwhile import Meanwhile
 from chaos.runs.progress import MakePhase, unseen
-from chaos.runs.spark import HERE, Spark
-from chaos.runs.staged import Show, run_staged
-from chaos.runtimes.real.processes.child import TETHER
+from chaos.runs.spark import HERE, Spark, command_of
+from chaos.runs.staged import Show, follow, run_staged
 from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
@@ -38,7 +36,6 @@ from checkers.history.conversion import load
 from checkers.stages import LOOK, stage_of
 from checkers.verdict import give_up, judge_run
 
-SPARK_LOG = "spark.log"
 JUDGE = "judge"
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
@@ -51,6 +48,14 @@ HAVE_FILES = ("process", "docker")
 """Runtimes whose brokers leave their data in the run directory."""
 
 
+class _Looking(NamedTuple):
+    """How a history is looked through."""
+
+    spark: Spark
+    phase: MakePhase
+    ahead: Ahead | None
+
+
 def judge(
     directory: RunDirectory,
     say: Console,
@@ -58,17 +63,19 @@ def judge(
     expect: str | None = None,
     spark: Spark = HERE,
     phase: MakePhase = unseen,
+    ahead: Ahead | None = None,
     beside: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
     Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says. `phase`:
-    shows what takes its time. `beside`: called while Spark looks for anomalies; it raises nothing.
+    shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while Spark looks
+    for anomalies; it raises nothing.
     """
     # An earlier verdict must not outlive a judging that comes to no end.
     directory.verdict.unlink(missing_ok=True)
     try:
-        _judge(directory, say, expect, spark, phase, beside)
+        _judge(directory, say, expect, _Looking(spark, phase, ahead), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         text = "".join(traceback.format_exception(error))
         (directory.path / TRACEBACK).write_text(text)
@@ -78,12 +85,7 @@ def judge(
 
 
 def _judge(
-    directory: RunDirectory,
-    say: Console,
-    expect: str | None,
-    spark: Spark,
-    phase: MakePhase,
-    beside: Callable[[], None] | None,
+    directory: RunDirectory, say: Console, expect: str | None, how: _Looking, beside: Callable[[], None] | None
 ) -> None:
     troubles: list[str] = []
     if not directory.history.exists() or not directory.history.stat().st_size:
@@ -91,17 +93,17 @@ def _judge(
     else:
         of_replicas: list[str] = []
         meanwhile = Meanwhile(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
-        trouble = analyse(directory, say, spark, phase, meanwhile)
+        trouble = analyse(directory, say, how.spark, how.phase, how.ahead, meanwhile)
         if trouble is not None:
             troubles.append(trouble)
-        with phase(f"{JUDGE}: compare the replicas' logs"):
+        with how.phase(f"{JUDGE}: compare the replicas' logs"):
             meanwhile.finish()
         troubles += of_replicas
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
-    with phase(JUDGE):
+    with how.phase(JUDGE):
         workload = of_directory(directory, troubles)
         judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
 
@@ -198,6 +200,7 @@ def analyse(
     say: Console,
     spark: Spark = HERE,
     phase: MakePhase = unseen,
+    ahead: Ahead | None = None,
     meanwhile: Meanwhile | None = None,
 ) -> str | None:
     """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log).
@@ -205,43 +208,55 @@ def analyse(
     `meanwhile`: begins when the history is converted; nothing of it goes on while the history is converted again.
     """
     meanwhile = meanwhile or Meanwhile()
-
-    def show(stage: str) -> AbstractContextManager[None]:
-        if stage == LOOK:
-            meanwhile.begin()
-        return phase(f"{JUDGE}: {stage}")
-
+    if ahead is not None and _by(ahead, directory, spark, phase, meanwhile):
+        return None
+    meanwhile.settle()
     try:
         there = java(say.print)
     except HarnessError as missing:
         return str(missing)
-    command = ["--java-home", str(there.home), "--master", spark.master]
-    command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
     archive = class_archive_here(there)
-    if archive is None:
-        return _analyse(directory, command, spark.limit_s, show)
-    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s, show)
-    if trouble is None or CRASH not in (directory.path / SPARK_LOG).read_text(errors="replace"):
+    trouble = _analyse(directory, command_of(directory.path, there, archive, spark), spark.limit_s, phase, meanwhile)
+    if trouble is None or archive is None or CRASH not in (directory.path / LOG).read_text(errors="replace"):
         return trouble
     # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
     say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
     remove(archive.parent)
     meanwhile.settle()
-    return _analyse(directory, command, spark.limit_s, show)
+    return _analyse(directory, command_of(directory.path, there, None, spark), spark.limit_s, phase, meanwhile)
 
 
-def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float, show: Show) -> str | None:
-    log = directory.path / SPARK_LOG
-    # Tethered: a harness that is killed leaves no Spark that goes on alone.
-    tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), *arguments]
+def _by(ahead: Ahead, directory: RunDirectory, spark: Spark, phase: MakePhase, meanwhile: Meanwhile) -> bool:
+    """Whether the Spark that was started before did it. If not, another one may."""
     try:
-        code = run_staged(command, log, limit_s, show)
+        program = ahead.begin()
+        return program is not None and not follow(program, ahead.log, spark.limit_s, _shown(phase, meanwhile))
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        ahead.end()
+
+
+def _shown(phase: MakePhase, meanwhile: Meanwhile) -> Show:
+    def show(stage: str) -> AbstractContextManager[None]:
+        if stage == LOOK:
+            meanwhile.begin()
+        return phase(f"{JUDGE}: {stage}")
+
+    return show
+
+
+def _analyse(
+    directory: RunDirectory, command: Sequence[str], limit_s: float, phase: MakePhase, meanwhile: Meanwhile
+) -> str | None:
+    log = directory.path / LOG
+    try:
+        code = run_staged(command, log, limit_s, _shown(phase, meanwhile))
     except subprocess.TimeoutExpired:
         return f"Spark did not finish within {limit_s:g} s"
     if code:
         words = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not stage_of(line)]
-        return f"Spark ended with code {code}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"
+        return f"Spark ended with code {code}: {words[-1] if words else 'it said nothing'} (see {LOG})"
     return None
 
 

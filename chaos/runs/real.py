@@ -19,6 +19,7 @@ from chaos.faults.kind import Trait
 from chaos.faults.triggers import counts_calls
 from chaos.interrupts import stoppable
 from chaos.plans.plan import Plan, write_plan
+from chaos.runs.ahead import start_ahead
 from chaos.runs.directory import RunDirectory, writable
 from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
@@ -92,13 +93,15 @@ def run_and_judge(
     papers.plan(write_plan(plan))
     drivers = driver_maker(plan, directory.path)
     run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
+    ahead = start_ahead(directory, say.print)
     try:
         with progress.shown():
             try:
                 trio.run(stoppable, run.go, progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
-            progress.sight.verdict = judge(directory, say, phase=progress.phase, beside=beside)["verdict"]
+            verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
+            progress.sight.verdict = verdict["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
@@ -106,6 +109,8 @@ def run_and_judge(
         return None
     finally:
         directory.release()
+        if ahead is not None:
+            ahead.end()
     return directory
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.runtimes.real.processes.child import TETHER
+from chaos.toolchain.java import Java
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +25,14 @@ class Spark:
 
 
 HERE = Spark()
+
+
+def command_of(run_dir: Path, java: Java, archive: Path | None, spark: Spark = HERE) -> list[str]:
+    """The command that looks for a run's anomalies. Tethered: a harness that is killed leaves no Spark that goes on.
+
+    `archive`: of Spark's classes, if there is one.
+    """
+    tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
+    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(run_dir), "--java-home", str(java.home)]
+    command += ["--master", spark.master, *(f"--conf={name}={value}" for name, value in spark.conf.items())]
+    return command if archive is None else [*command, "--class-archive", str(archive)]

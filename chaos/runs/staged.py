@@ -27,11 +27,16 @@ def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) ->
     subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
     """
     with log.open("wb") as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as program:
-        try:
-            return _followed(program, log, limit_s, show)
-        except BaseException:
-            program.kill()
-            raise
+        return follow(program, log, limit_s, show)
+
+
+def follow(program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Show) -> int:
+    """As `run_staged`, of a program that runs already."""
+    try:
+        return _followed(program, log, limit_s, show)
+    except BaseException:
+        program.kill()
+        raise
 
 
 def _followed(program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Show) -> int:

@@ -14,7 +14,7 @@ from chaos.runs import judgement
 from chaos.runs.directory import RunDirectory
 from chaos.toolchain.class_archive import FILE, REFUSING, class_archive
 from chaos.toolchain.java import java
-from spark_analysis.class_list import history
+from spark_analysis.short_history import history
 from tests.support.lacks import skip_without
 
 DIES_OF_CUT_ARCHIVES = (17,)
