@@ -293,9 +293,7 @@ def test_who_embeds_something_else_or_nothing_cannot_join(room: MixedRoom) -> No
         assert answer is not None and answer.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-@pytest.mark.parametrize(
-    ("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True), ("disabled", False, False)]
-)
+@pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True)])
 def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: bool) -> None:
     room = MixedRoom(Settings(initial_delay_ms=0, consumer_migration=policy))
     room.classic_group(Old("old"))
@@ -309,3 +307,13 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: b
     if not down:
         other.at_rest(old)
         assert len(old.owned) == 4
+
+
+def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
+    settings = Settings(initial_delay_ms=0, consumer_migration="disabled")
+    classic, consumers = MixedRoom(settings), MixedRoom(settings)
+    classic.classic_group(Old("old"))
+    assert classic.enter(Consumer("m1")).error != OK
+    consumers.together(Consumer("m1"))
+    for old in (Old("old"), Old("static", "i")):
+        assert consumers.rejoin(old) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "KAFKA-20640"

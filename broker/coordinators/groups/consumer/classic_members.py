@@ -74,6 +74,8 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
     others = common_protocols(group)
     if not names or request.protocol_type != CONSUMER or (others and not any(name in names for name in others)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if not of.serves_classics:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # The group could never be of one protocol again (KAFKA-20640).
     if request.member_id != NO_MEMBER and request.instance_id is not None:
         return _refusal_of(group, request.member_id, request.instance_id)
     member = group.members.get(request.member_id)

@@ -27,7 +27,7 @@ from broker.coordinators.groups.consumer.facts import (
 )
 from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.consumer.matching import Matching
-from broker.coordinators.groups.consumer.migration import DOWNWARDS, UPWARDS, downgraded, is_of_classics
+from broker.coordinators.groups.consumer.migration import DISABLED, DOWNWARDS, UPWARDS, downgraded, is_of_classics
 from broker.coordinators.groups.consumer.patterns import BadPattern
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
@@ -328,6 +328,11 @@ class ConsumerCoordination(ConsumerRules):
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
         """Whether one more may join."""
         return self.has_room(group, member_id, self._settings.consumer_max_size)
+
+    @property
+    def serves_classics(self) -> bool:
+        """Whether a consumer group may have classic members at all."""
+        return self._settings.consumer_migration != DISABLED
 
     def may_go_up(self, members: int) -> bool:
         """Whether a classic group of so many may become a consumer group under its members."""

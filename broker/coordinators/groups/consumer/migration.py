@@ -37,6 +37,7 @@ CONSUMER = "consumer"
 """The protocol type of classic members that a consumer group can have."""
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """Policies that allow it."""
+DISABLED = "disabled"
 
 
 def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
