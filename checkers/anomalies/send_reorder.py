@@ -35,7 +35,8 @@ def _of(log: Log) -> Iterator[Witness]:
     """Each record of a producer against the one it handed over just before, by where they stand.
 
     Where the acknowledged place is below `judged_from`, and final reads find the record at others only, it stood there,
-    and what they find is a copy that came later.
+    and what they find is a copy that came later. Where the log has lost its beginning and the record has a copy behind
+    the one before it, both were sent again together, and the first copy of the one before it may be gone.
     """
     before: dict[int, tuple[int, int]] = {}
     for value in sorted(sent(log), key=attrgetter("op")):
@@ -46,8 +47,8 @@ def _of(log: Log) -> Iterator[Witness]:
             stands = (value.acked_at, 1 if value.acked_at in value.read_at else 0)
         off, level = stands
         producer = producer_of(value.val)
-        if producer in before and off < before[producer][0]:
-            other, other_level = before[producer]
+        other, other_level = before.get(producer, (-1, 0))
+        if off < other and not (log.partition.judged_from and max(value.read_at, default=-1) > other):
             yield witness("send-reorder", value, off, other, EVIDENCE[min(level, other_level)])
         before[producer] = stands
 

@@ -53,6 +53,48 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case(
+    "where the log has lost its beginning, copies of two that were sent again together are in order",
+    ("duplicate", "final"),
+)
+def _() -> HistoryBuilder:
+    h, first, second = both_again()
+    h.final([(3, second), (5, first), (6, second)], at=3, log_start=3)
+    return h
+
+
+@CASES.case(
+    "where the log has its beginning, the first copies count", ("send-reorder", "final"), ("duplicate", "final")
+)
+def _() -> HistoryBuilder:
+    h, first, second = both_again()
+    h.final([(3, second), (5, first), (6, second)])
+    return h
+
+
+@CASES.case("where the log has lost its beginning, one place each is an order", ("send-reorder", "final"))
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    first, second = h.send(p), h.send(p)
+    h.ok(second, 3)
+    h.ok(first, 5)
+    h.final([(3, second.val), (5, first.val)], at=3, log_start=3)
+    return h
+
+
+def both_again() -> tuple[HistoryBuilder, int, int]:
+    """Two records in one request, whose answer was lost: both stand twice, the first one at an offset below the other's
+    first place that nobody read, and both are acknowledged where their copies are.
+    """
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer(idempotence=False)
+    first, second = h.send(p), h.send(p)
+    h.ok(first, 5)
+    h.ok(second, 6)
+    return h, first.val, second.val
+
+
 @CASES.plant("send-reorder")
 def _(history: GeneratedHistory) -> None:
     send = acked(history)
