@@ -8,6 +8,7 @@ directory: it saves time, and decides nothing.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -23,7 +24,7 @@ from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
 from checkers.stages import READY, stage_of
 
-LOG = "spark.log"
+LOG, FOLDER = "spark.log", "spark-ahead"
 ROOM_MIB = 3 * 1024
 """What must be free beside a cluster: Java's heap and its other memory."""
 PATIENCE_S, POLL_S = 2.0, 0.02
@@ -35,11 +36,18 @@ class Ahead:
 
     def __init__(self, directory: RunDirectory, command: list[str]) -> None:
         """Call it on the main thread: the process ends with the thread that starts it. OSError."""
-        self.log = directory.path / LOG
+        self.log, self._folder = directory.path / LOG, directory.path / FOLDER
+        # A harness that is killed takes it along: its files are in the run directory, and nowhere else.
+        self._folder.mkdir()
         with self.log.open("wb") as out:
             # In a session of its own: the terminal's Ctrl-C is the harness's to answer.
             self._program = subprocess.Popen(
-                [*command, "--ahead"], stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
+                [*command, "--ahead"],
+                env={**os.environ, "TMPDIR": str(self._folder.absolute())},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
         _yield_to_all(self._program.pid)
 
@@ -62,20 +70,20 @@ class Ahead:
 
     def end(self) -> None:
         """End it and what it started, if it runs. Idempotent."""
-        ended = self._program.poll() is not None
-        if not ended:
+        running = self._program.poll() is None
+        if running:
             _hurry(self._program.pid)
         assert self._program.stdin is not None
         with suppress(OSError):
             self._program.stdin.close()
-        if ended:
-            return
-        until = time.monotonic() + PATIENCE_S
-        while self._alive() and time.monotonic() < until:
-            time.sleep(POLL_S)
-        with suppress(ProcessLookupError):
-            os.killpg(self._program.pid, signal.SIGKILL)
-        self._program.wait()
+        if running:
+            until = time.monotonic() + PATIENCE_S
+            while self._alive() and time.monotonic() < until:
+                time.sleep(POLL_S)
+            with suppress(ProcessLookupError):
+                os.killpg(self._program.pid, signal.SIGKILL)
+            self._program.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _alive(self) -> bool:
         """Whether there is anything left of its session: Java ends after the program that started it."""

@@ -74,6 +74,6 @@ def test_a_batch_of_simulations_says_how_far_it_came(tmp_path: Path, started: li
     started.append(squall)
     squall.until("seeds 0..500")
     squall.send(signal.SIGTERM)
-    assert squall.code() == 2, squall.said()
+    assert squall.code() == 130, squall.said()
     assert "interrupted" in squall.said()
     assert squall.left_behind() == []
