@@ -37,7 +37,6 @@ def kill(what: str, below: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "faults", "told"),
     [
-        ("toxiproxy", "none", "Toxiproxy ended with -9, which nobody asked it to: every link was cut"),
         ("toxiproxy", "latency", "Toxiproxy ended with -9, which nobody asked it to: every link was cut"),
         ("frame relay", "protocol", "the frame relay ended with -9, which nobody asked it to"),
     ],
@@ -59,7 +58,7 @@ def test_a_run_whose_proxies_were_killed_is_unknown(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("phase", ["writes after healing", "reads after healing", "final reads"])
+@pytest.mark.parametrize("phase", ["writes after healing", "final reads"])
 def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_could_not_look(
     phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
