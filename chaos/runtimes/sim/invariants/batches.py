@@ -126,8 +126,8 @@ class Copy:
         """How many batches that is."""
         self.compared = -1
         """The ledger's changes when these were compared last; -1 where more has come here since."""
-        self._shift = -1
-        """How many batches further the ledger has what is at `same`; -1 while that is not known."""
+        self._shift: int | None = None
+        """How many batches further the ledger has what is at `same`, or fewer; None while that is not known."""
         self.generation = 0
         self.segment, self.position = -1, 0
         """How far the files have been read: base offset of a segment, and a byte in it."""
@@ -159,7 +159,7 @@ class Copy:
         """Forget what was read: the log is read from its first segment on, which begins at `start`."""
         self.batches = []
         self.start = self.end = self.matched = start
-        self.same, self._shift, self.compared = 0, -1, -1
+        self.same, self._shift, self.compared = 0, None, -1
         self.segment, self.position = start, 0
         self.replay = LogReplay(start)
         if self.journal is not None:
@@ -176,7 +176,7 @@ class Copy:
             return self.matched
         batches, committed, same, shift = self.batches, ledger.batches, self.same, self._shift
         self.compared = ledger.changes
-        if shift < 0:
+        if shift is None:
             if not batches or not committed or batches[0].base >= ledger.end:
                 self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
                 return self.matched
@@ -210,7 +210,7 @@ class Copy:
 
     def ledger_was_cut(self, ledger: Ledger) -> None:
         """Compare anew: the ledger is shorter than it was."""
-        self.same, self._shift, self.matched, self.compared = 0, -1, self.start, -1
+        self.same, self._shift, self.matched, self.compared = 0, None, self.start, -1
         self.compare(ledger)
 
 

@@ -388,9 +388,11 @@ class Watch:
 
     def _died(self, seen: _Node) -> None:
         """The last that is seen of an incarnation, and what its disk has left."""
-        # It may have decided in the moment that it died in, and committed by that decision.
+        # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
         for replica in seen.replicas:
+            if replica.copy.generation == replica.log.generation and replica.copy.low < replica.log.log_start_offset:
+                replica.known.ledger.deleted(min(replica.log.log_start_offset, replica.copy.matched))
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 sight.follow(replica.copy, replica.log, seen.sim.disk)
                 self._judge.commit(replica.known, sight.view_of(seen.id, seen.incarnation, replica.hosted))

@@ -61,3 +61,11 @@ def test_after_a_permitted_loss_nothing_above_the_new_end_counts_as_deleted() ->
     ledger.add(one(4))
     copy.ledger_was_cut(ledger)
     assert copy.matched == 4
+
+
+def test_more_batches_than_the_committed_ones_below_the_log_start_do_not_shift_what_comes_later() -> None:
+    longer, copy = Ledger((Batch(0, 4, 1, 50), *run(8, start=4))), Copy(0, run(6))
+    longer.deleted(4)
+    assert copy.compare(longer) == 6
+    copy.add(run(8, start=6))
+    assert copy.compare(longer) == 8
