@@ -27,7 +27,7 @@ from workloads.semantics import SemanticsLoad
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> History:
@@ -50,7 +50,7 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
     async def until_made(more: int) -> None:
         """In each partition of each application's outputs."""
         goals = {place: made[place] + more for place in outputs}
-        with trio.fail_after(120):
+        with trio.fail_after(240):
             while any(made[place] < goal for place, goal in goals.items()):
                 await trio.sleep(0.05)
 
