@@ -21,12 +21,27 @@ from broker.coordinators.groups.values import (
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from broker.coordinators.groups.member import Member
 
 CONSUMER: str = "consumer"
 """Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""
+
+
+def refusal(
+    static: Mapping[str, str], members: Collection[str], member_id: str, instance_id: str | None
+) -> ErrorCode:
+    """Why this is no member, or none any more: its id is unknown, or another consumer has taken its instance id
+    (KIP-345). NONE for a member. `static`: instance ids -> member ids.
+    """
+    if instance_id is not None:
+        current = static.get(instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if current != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class GroupRules:
@@ -63,16 +78,8 @@ class GroupRules:
     # ------------------------------------------------------------------------------------------------------- who is who
 
     def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Why this is no member, or none any more: its id is unknown, or another consumer has taken its instance id
-        (KIP-345). NONE for a member.
-        """
-        if instance_id is not None:
-            current = self.static.get(instance_id)
-            if current is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        """As `refusal`."""
+        return refusal(self.static, self.members, member_id, instance_id)
 
     def is_current(self, generation: int) -> bool:
         """Whether a request comes from the generation that owns the partitions now."""

@@ -317,3 +317,20 @@ def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
     consumers.together(Consumer("m1"))
     for old in (Old("old"), Old("static", "i")):
         assert consumers.rejoin(old) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "KAFKA-20640"
+
+
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_classic_members_left_to_themselves_go_down_once_the_policy_allows_it(instance_id: str | None) -> None:
+    room, new = MixedRoom(Settings(initial_delay_ms=0, consumer_migration="upgrade")), Consumer("m1")
+    one, two = Old("one", instance_id), Old("two")
+    room.together(new)
+    room.at_rest(new, one, two)
+    room.ask("m1", LEAVES)
+    room.at_rest(one, two)
+    room.machine.settings = Settings(initial_delay_ms=0, consumer_migration="bidirectional")
+    room.fail_over()
+    assert room.heart_of(one) == OK, "until one of them joins"
+    room.join(one.name, one.member_id, one.instance_id, protocols=(("range", room.said(one)),))
+    room.join(two.name, two.member_id, protocols=(("range", room.said(two)),))
+    assert {room.joined(each.name).member_id for each in (one, two)} == {one.member_id, two.member_id}
+    assert "g" in room.machine.groups and "g" not in room.machine.ledger.consumers

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from broker.coordinators.groups.consumer import embedded
 from broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, MemberState
-from broker.coordinators.groups.consumer.migration import CONSUMER, common_protocols
+from broker.coordinators.groups.consumer.migration import common_protocols
+from broker.coordinators.groups.rules import CONSUMER, refusal
 from broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
@@ -82,22 +83,16 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
     if member is not None and member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID  # of one that speaks the other protocol
     comes_back = request.instance_id is not None and request.instance_id in group.static
-    return ErrorCode.NONE if comes_back or of.has_room_for(group, request.member_id) else GROUP_IS_FULL
-
-
-GROUP_IS_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+    has_room = comes_back or of.has_room_for(group, request.member_id)
+    return ErrorCode.NONE if has_room else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def _refusal_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why this is no classic member, or none any more (KIP-345)."""
-    if instance_id is not None:
-        current = group.static.get(instance_id)
-        if current is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if current != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    member = group.members.get(member_id)
-    return ErrorCode.UNKNOWN_MEMBER_ID if member is None or member.classic is None else ErrorCode.NONE
+    """Why this is no classic member, or none any more."""
+    refused = refusal(group.static, group.members, member_id, instance_id)
+    if not refused and group.members[member_id].classic is None:
+        refused = ErrorCode.UNKNOWN_MEMBER_ID
+    return refused
 
 
 def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -132,7 +127,7 @@ def beat(of: ConsumerCoordination, group: ConsumerGroup, request: Beat, token: T
     member_id = request.member_id
     error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if not error:
-        of.heard_of_classic(group, member_id, now)
+        of.heard_of(group, member_id, now)
         if has_a_step(group, member_id):
             of.must_join(group, member_id, now)
             error = ErrorCode.REBALANCE_IN_PROGRESS

@@ -181,7 +181,7 @@ class ConsumerCoordination(ConsumerRules):
         self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
     ) -> list[Effect]:
         group, member_id = draft.group, beat.member_id
-        self._heard_of(group, member_id, now)
+        self.heard_of(group, member_id, now)
         current = group.now_of(member_id)
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
@@ -190,7 +190,8 @@ class ConsumerCoordination(ConsumerRules):
             return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
         return [Append(tuple(draft.records), Settles(token, answer))]
 
-    def _heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> Sessions:
+    def heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> Sessions:
+        """A member lives. What its group waits for."""
         sessions = self._sessions.setdefault(group.group_id, Sessions())
         sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
         sessions.follow(group, member_id, now.mono_ms)
@@ -356,20 +357,18 @@ class ConsumerCoordination(ConsumerRules):
         draft, member_id = Draft(group), beat.member_id
         self._step(draft, beat, classic, now)
         if self.may_go_down(draft.group):
-            # It took the place of the last member that speaks the consumer protocol, and joins what is left.
-            gone = group.static[beat.instance_id or ""]
-            return [Append(self.without(group, [gone], now), Settles(token, then=request))]
-        sessions = self._heard_of(draft.group, member_id, now)
+            # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
+            # the policy is another one. It joins what is left.
+            holder = group.static.get(beat.instance_id or "", member_id)
+            gone = [holder] if holder != member_id else []
+            return [Append(self.without(group, gone, now), Settles(token, then=request))]
+        sessions = self.heard_of(draft.group, member_id, now)
         sessions.paid(member_id)
         sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
         if not draft.records:
             return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
         return [Append(tuple(draft.records), Settles(token, answer))]
-
-    def heard_of_classic(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
-        """A classic member lives."""
-        self._heard_of(group, member_id, now)
 
     def must_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
         """A classic member is told to join again: it has its rebalance time-out to do that."""
@@ -378,7 +377,7 @@ class ConsumerCoordination(ConsumerRules):
 
     def has_synced(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
         """A classic member has its assignment."""
-        self._heard_of(group, member_id, now).paid(member_id)
+        self.heard_of(group, member_id, now).paid(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing
 

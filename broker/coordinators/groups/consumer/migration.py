@@ -24,6 +24,7 @@ from broker.coordinators.groups.consumer.facts import (
     TargetEpoch,
 )
 from broker.coordinators.groups.consumer.topics import metadata_hash
+from broker.coordinators.groups.rules import CONSUMER
 from broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Moment, Written
 from broker.protocol.errors import MalformedFrame
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.group import ConsumerGroup
     from broker.coordinators.groups.consumer.topics import Topics
 
-CONSUMER = "consumer"
-"""The protocol type of classic members that a consumer group can have."""
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """Policies that allow it."""
 DISABLED = "disabled"
