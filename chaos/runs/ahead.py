@@ -39,6 +39,7 @@ class Ahead:
         self.log, self._folder = directory.path / LOG, directory.path / FOLDER
         # A harness that is killed takes it along: its files are in the run directory, and nowhere else.
         self._folder.mkdir()
+        self._ended = False
         with self.log.open("wb") as out:
             # In a session of its own: the terminal's Ctrl-C is the harness's to answer.
             self._program = subprocess.Popen(
@@ -69,7 +70,9 @@ class Ahead:
         return any(stage_of(line) == READY for line in self.log.read_text(errors="replace").splitlines())
 
     def end(self) -> None:
-        """End it and what it started, if it runs. Idempotent."""
+        """End it and what it started, if anything runs. Idempotent."""
+        if self._ended:
+            return
         running = self._program.poll() is None
         if running:
             _hurry(self._program.pid)
@@ -77,16 +80,23 @@ class Ahead:
         with suppress(OSError):
             self._program.stdin.close()
         if running:
-            until = time.monotonic() + PATIENCE_S
-            while self._alive() and time.monotonic() < until:
-                time.sleep(POLL_S)
-            with suppress(ProcessLookupError):
-                os.killpg(self._program.pid, signal.SIGKILL)
-            self._program.wait()
+            self._wait_until_gone(PATIENCE_S)
+        # Java ends after the program that started it, and lives on where that one was killed.
+        with suppress(ProcessLookupError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+            self._wait_until_gone(PATIENCE_S)
+        self._program.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._ended = True
+
+    def _wait_until_gone(self, limit_s: float) -> None:
+        """Wait until nothing of its session is left, but no longer than that."""
+        until = time.monotonic() + limit_s
+        while self._alive() and time.monotonic() < until:
+            time.sleep(POLL_S)
 
     def _alive(self) -> bool:
-        """Whether there is anything left of its session: Java ends after the program that started it."""
+        """Whether there is anything left of its session."""
         self._program.poll()
         try:
             os.killpg(self._program.pid, 0)

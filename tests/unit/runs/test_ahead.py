@@ -99,6 +99,17 @@ def test_one_that_does_not_leave_is_ended_with_what_it_started(start: Start, mon
     wait_until(lambda: run_state(int(said(deaf)[0])) in (None, "Z"), "what it started runs on")
 
 
+def test_what_one_that_has_died_left_behind_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "PATIENCE_S", 0.05)
+    deaf = start(DEAF)
+    other = int(said(deaf)[0])
+    deaf._program.kill()
+    deaf._program.wait(LIMIT_S)
+    assert deaf.begin() is None
+    deaf.end()
+    wait_until(lambda: run_state(other) in (None, "Z"), "what it started runs on")
+
+
 def test_one_that_has_died_is_of_no_use(start: Start) -> None:
     dead = start("")
     dead._program.wait(LIMIT_S)
