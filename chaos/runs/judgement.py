@@ -70,7 +70,7 @@ def judge(
 
     Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says. `phase`:
     shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while Spark looks
-    for anomalies; it raises nothing.
+    for anomalies.
     """
     # An earlier verdict must not outlive a judging that comes to no end.
     directory.verdict.unlink(missing_ok=True)

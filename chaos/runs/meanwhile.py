@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 class Meanwhile:
     """Calls that are made once, one after the other: beside something else if there is an occasion, else where their
-    results are wanted. None of them raises.
+    results are wanted. What one of them raises is raised by `finish`, and no further one is made.
     """
 
     def __init__(self, *calls: Callable[[], None]) -> None:
         self._calls = calls
         self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
 
     def begin(self) -> None:
         """Start them, unless they were started."""
@@ -31,7 +32,12 @@ class Meanwhile:
         """Wait until all is done; starts it where nobody did."""
         self.begin()
         self.settle()
+        if self._failure is not None:
+            raise self._failure
 
     def _go(self) -> None:
-        for call in self._calls:
-            call()
+        try:
+            for call in self._calls:
+                call()
+        except BaseException as failure:  # raised where the results are wanted
+            self._failure = failure

@@ -93,8 +93,9 @@ def run_and_judge(
     papers.plan(write_plan(plan))
     drivers = driver_maker(plan, directory.path)
     run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
-    ahead = start_ahead(directory, say.print)
+    ahead = None
     try:
+        ahead = start_ahead(directory, say.print)
         with progress.shown():
             try:
                 trio.run(stoppable, run.go, progress.say)

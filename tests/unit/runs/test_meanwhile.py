@@ -47,6 +47,17 @@ def test_it_is_done_once_and_in_order() -> None:
     assert done == [1, 2]
 
 
+def test_what_one_of_them_raises_is_raised_where_the_results_are_wanted() -> None:
+    def fail() -> None:
+        raise OSError("no luck")
+
+    meanwhile = Meanwhile(fail, lambda: pytest.fail("it goes on"))
+    meanwhile.begin()
+    meanwhile.settle()
+    with pytest.raises(OSError, match="no luck"):
+        meanwhile.finish()
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_what_a_judging_does_beside_spark_begins_when_spark_looks_for_anomalies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
