@@ -15,7 +15,7 @@ from checkers.history.tables import History, PlayedFault, Process
 SOON_NS = 3_000_000_000
 """A coordinator and its members take some time for a rebalance that has begun."""
 FOREVER = 1 << 62
-CLIENTS = ("producer", "reader")
+CLIENTS = ("producer", "reader", "member")
 """Targets of faults that name processes of the load."""
 Span = tuple[int, int]
 """(begin, end), ns."""
@@ -70,8 +70,14 @@ def _rebalances(
 ) -> Iterator[dict[str, Any]]:
     """The first assignment is none: nothing had been balanced before."""
     first, *times = sorted(began_by_generation(grants).values()) or [-1]
-    gone = (_first_after(times, at, at + SOON_NS) for at in _departures(grants, processes, faults))
-    explained = {*_arrivals(grants), *gone} - {first, -1}
+    of_clients = [
+        (each.began, each.ended + SOON_NS if each.ended >= 0 else FOREVER)
+        for each in faults
+        if each.target.partition(":")[0] in CLIENTS and each.began >= 0
+    ]
+    gone = (_first_after(times, at, at + SOON_NS) for at in _departures(grants, processes, of_clients))
+    came = (at for at in _arrivals(grants) if not _within(of_clients, at))
+    explained = {*came, *gone} - {first, -1}
     yield {"fault": None, "members": True, "count": len(explained)}
     yield from _by_fault([t for t in times if t not in explained], faults)
 
@@ -90,18 +96,15 @@ def _arrivals(grants: Iterable[Grant]) -> Iterator[int]:
     return (began[gen] for gen in first.values())
 
 
-def _departures(
-    grants: Iterable[Grant], processes: Mapping[int, Process], faults: Sequence[PlayedFault]
-) -> Iterator[int]:
+def _within(spans: Iterable[Span], at: int) -> bool:
+    return any(begin <= at <= end for begin, end in spans)
+
+
+def _departures(grants: Iterable[Grant], processes: Mapping[int, Process], of_clients: Sequence[Span]) -> Iterator[int]:
     """When a process was gone by itself, and when its session was over. What a fault did to clients is its doing."""
-    of_clients = [
-        (each.began, each.ended + SOON_NS)
-        for each in faults
-        if each.target.partition(":")[0] in CLIENTS and each.began >= 0
-    ]
     for proc in sorted({grant.proc for grant in grants} & processes.keys()):
         gone = processes[proc].last_t
-        if gone >= 0 and not any(begin <= gone <= end for begin, end in of_clients):
+        if gone >= 0 and not _within(of_clients, gone):
             yield gone
             yield gone + _session_ns(processes[proc])
 

@@ -120,7 +120,23 @@ def test_what_a_fault_of_clients_ended_is_the_faults_doing() -> None:
         return rebalances(h, replace(fault(1, began), target=target))
 
     assert run("node:1") == {"members": 1, None: 0, 1: 0}
-    assert run("producer:1") == {"members": 0, None: 0, 1: 1}
+    assert run("producer:1") == run("member:1") == run("member") == {"members": 0, None: 0, 1: 1}
+
+
+def test_who_follows_the_victim_of_a_fault_is_the_faults_doing_as_well() -> None:
+    def run(target: str) -> dict[object, int]:
+        h = GroupHistory(2)
+        one, two, successor = h.member(), h.member(), h.member()
+        h.joined(one, [0], 1)
+        h.joined(two, [1], 1)
+        began = h.now
+        h.joined(one, [0, 1], 2)
+        h.joined(one, [0], 3)
+        h.joined(successor, [1], 3)
+        return rebalances(h, replace(fault(1, began), target=target, ended=h.now))
+
+    assert run("member:1") == {"members": 0, None: 0, 1: 2}
+    assert run("node:1")["members"] == 2
 
 
 def test_what_a_member_only_believed_to_hold_is_told_apart() -> None:
