@@ -97,7 +97,7 @@ def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
         failure.text = _text("\n".join([check.definition, *lines, *check.moments]))
     elif check.state == checks.UNJUDGED:
         ElementTree.SubElement(case, "error", type="unknown", message=_text(_message(check)))
-    elif check.state == checks.NOT_RUN:
+    elif check.state in (checks.NOT_RUN, checks.LITTLE):
         ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}: {check.why}"))
     elif word == checks.UNKNOWN:
         ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}, but the verdict is unknown"))

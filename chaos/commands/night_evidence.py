@@ -17,7 +17,7 @@ from reports.fault_words import FaultRow, fault_rows
 from reports.figure import standalone
 from reports.run_files import RunFiles, mapping, number, read_run
 
-STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.NOT_RUN: SKIPPED}
+STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.LITTLE: SKIPPED, checks.NOT_RUN: SKIPPED}
 STORIES = 5
 """Of one run at most."""
 LANDED = "landed"
@@ -68,13 +68,14 @@ def _checks(every: Iterable[Check]) -> Iterable[Step]:
     """Those that found something, one by one; the others together."""
     quiet = []
     for check in every:
-        if check.state in (checks.CLEAN, checks.NOT_RUN):
+        if check.state in (checks.CLEAN, checks.LITTLE, checks.NOT_RUN):
             quiet.append(Step(check.title, STATUS.get(check.state, GOOD), told={"why": check.why} if check.why else {}))
             continue
         told = {"found": str(check.count), "judged": check.state, "why": check.why, "definition": check.definition}
         yield Step(f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), told=told)
     ran = sum(1 for each in quiet if each.status != SKIPPED)
-    yield Step(f"{ran} checks found nothing, {len(quiet) - ran} did not run", GOOD, steps=tuple(quiet))
+    unseen = f"{len(quiet) - ran} did not run or saw little"
+    yield Step(f"{ran} checks found nothing, {unseen}", GOOD, steps=tuple(quiet))
 
 
 def _facts(files: RunFiles) -> dict[str, str]:

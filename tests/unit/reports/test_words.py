@@ -182,6 +182,17 @@ def test_checks_that_did_not_run_say_why_on_the_terminal_on_the_page_and_in_juni
     assert write_junit(run_dir).read_text().count(f"not run: {no_transactions}") == 2
 
 
+def test_a_check_that_saw_a_part_only_is_neither_a_success_nor_a_failure_anywhere(
+    run_dir: Path, verdicts: dict[str, Any]
+) -> None:
+    why = "no final read of t-0 reached its end"
+    (run_dir / "verdict.json").write_text(json.dumps({**verdicts["valid"], "ran_on_little": {"lost-write": why}}))
+    assert f"1 check found nothing and saw little:\n  {why}: lost-write\n" in told(run_dir)
+    assert '<span class="tag off">ran on little</span>' in render(run_dir).read_text()
+    skipped = ElementTree.parse(write_junit(run_dir)).getroot()[0].find("testcase[@name='lost-write']/skipped")
+    assert skipped is not None and skipped.get("message") == f"ran on little: {why}"
+
+
 def test_what_nobody_could_judge_is_neither_permitted_nor_failed(files: RunFiles, verdicts: dict[str, Any]) -> None:
     entry = {**verdicts["invalid"]["anomalies"][0], "permitted": None}
     files.verdict = {**verdicts["unknown"], "anomalies": [entry]}
