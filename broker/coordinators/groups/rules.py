@@ -29,9 +29,7 @@ CONSUMER: str = "consumer"
 """Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""
 
 
-def refusal(
-    static: Mapping[str, str], members: Collection[str], member_id: str, instance_id: str | None
-) -> ErrorCode:
+def refusal(static: Mapping[str, str], members: Collection[str], member_id: str, instance_id: str | None) -> ErrorCode:
     """Why this is no member, or none any more: its id is unknown, or another consumer has taken its instance id
     (KIP-345). NONE for a member. `static`: instance ids -> member ids.
     """

@@ -9,7 +9,7 @@ from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.pace import POLL_S
-from chaos.faults.words import Json
+from chaos.faults.words import Json, integer
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -88,12 +88,14 @@ def aimed(rng: Random, params: Params) -> str:
 def tell(seen: Json) -> str:
     """Who was gone, what the coordinator said of it just then and later, and who followed."""
     who = str(seen.get("client")).capitalize()
-    said = f"{who}: process {seen.get('process')} was gone without leaving group {seen.get('group')}"
-    still = "still listed it" if seen.get("listed") else "did not list it"
-    told = f"{said}; the coordinator {still} then"
+    process, group = seen.get("process"), seen.get("group")
+    if not seen.get("listed"):
+        return f"{who}: once process {process} was gone, the coordinator of {group} did not list it."
+    told = f"{who}: process {process} was gone without leaving group {group}; the coordinator still listed it then"
     if "given_up_s" in seen:
         told += f", and no longer {seen['given_up_s']} s after that process was gone"
-    return f"{told}. Process {seen.get('followed_by')} followed."
+    followed = integer(seen.get("followed_by"))
+    return f"{told}. {f'Process {followed}' if followed >= 0 else 'Nobody'} followed."
 
 
 KIND = Kind(
