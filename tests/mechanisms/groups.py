@@ -209,7 +209,7 @@ GROUPS = (
             Removal(
                 "fences nobody whose instance id another one has",
                 RULES,
-                "GroupRules.refusal_of",
+                "refusal",
                 piece="if current != member_id:",
                 by="if False:",
             ),
