@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from checkers import measured_transactions
 from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
@@ -89,7 +90,7 @@ def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
         groups.setdefault(send.part, []).append(send)
         groups.setdefault(OVERALL, []).append(send)
     for group, members in groups.items():
-        gaps = _between(members)
+        gaps = _unanswered(members)
         yield Measure(GAP, group, 0, _longest(gaps))
         healed = _since(gaps, context.healed_ns) if context.healed_ns >= 0 else []
         if healed:
@@ -100,11 +101,37 @@ def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
                 yield Measure(FAULT_GAP, fault.id, group, _longest(over))
 
 
-def _between(sends: list[Row]) -> list[Gap]:
-    """The times between acknowledgements, from the first invocation to the last one or the last acknowledgement."""
-    invoked = [send.t0 for send in sends]
-    points = sorted([min(invoked), max(invoked), *(send.t1 for send in sends if send.st == OK)])
-    return list(zip(points, points[1:], strict=False))
+def _unanswered(sends: Iterable[Row]) -> list[Gap]:
+    """The times in which somebody tried to write and nothing was acknowledged, as `checkers.metrics` defines them."""
+    moments: list[tuple[int, bool, bool]] = []
+    for send in sends:
+        moments += ((send.t0, False, send.st == OK), (_given_up(send), True, send.st == OK))
+    moments.sort()
+    gaps: list[Gap] = []
+    on = {True: 0, False: 0}
+    found: dict[bool, Gap] = {}
+    for (t, ends, acked), (until, *_) in pairwise(moments):
+        on[acked] += -1 if ends else 1
+        if ends and acked:
+            gaps += _joined(found)
+            found = {}
+        for which in (True, False):
+            if on[which]:
+                found[which] = (found[which][0] if which in found else t), until
+    return gaps + _joined(found)
+
+
+def _given_up(send: Row) -> int:
+    """When its outcome came. Nobody knows how long its client waited where it never came."""
+    return send.t1 if send.t1 >= 0 else send.t0
+
+
+def _joined(found: dict[bool, Gap]) -> list[Gap]:
+    """Tries that failed, and the one that was acknowledged: one gap where they touch."""
+    gaps = sorted(found.values())
+    if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:
+        return [(gaps[0][0], max(gap[1] for gap in gaps))]
+    return gaps
 
 
 def _since(gaps: Iterable[Gap], begin: int) -> list[Gap]:

@@ -62,7 +62,7 @@ class Measure(NamedTuple):
     |---|---|---|---|
     | acked | partition | LOAD, AFTERWARDS | how many sends were acknowledged, under load and after healing |
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
-    | gap | partition or OVERALL | 0 | longest time without an acknowledgement, its begin |
+    | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
     | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
@@ -76,6 +76,11 @@ class Measure(NamedTuple):
     | uncommitted | ABORTED_DATA ... | 1: final reads | of how many transactions, how many reads; see below |
     | uncommitted offsets | the same | the same | at how many offsets of these transactions |
     | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
+
+    A write waits from when it was handed over until its outcome came; where none ever came, only the moment in which it
+    was handed over counts. Time in which nobody tried to write is no gap, with two exceptions: between two writes that
+    were not acknowledged the gap goes on, for nothing shows that the partition was back. So a gap ends with an
+    acknowledgement, or with the last write that failed before everybody stopped trying.
 
     The age of a poll is the time from when somebody was first told of an offset behind its last record until the poll
     began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable

@@ -11,7 +11,7 @@ from reports.run_files import Json, RunFiles, integer, mapping, number, objects,
 
 COORDINATORS_LOG = "__transaction_state"
 UNAVAILABLE_S = 1.0
-"""A partition without an acknowledgement for so long is drawn as unavailable."""
+"""A partition in which writes waited for so long and none was acknowledged is drawn as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
 
 
 def gaps_of_metrics(files: RunFiles) -> dict[str, list[Span]]:
-    """Each partition's longest time without an acknowledgement, where that was long."""
+    """Each partition's longest time in which writes waited and none was acknowledged, where that was long."""
     found = {}
     for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items():
         length, begin = number(mapping(gap).get("s")), number(mapping(gap).get("from_s"))

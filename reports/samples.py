@@ -41,28 +41,53 @@ def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
     try:
         if pq.read_metadata(path).num_rows > ROWS_LIMIT:
             return fallback
-        columns = ["part", "t0", "t1"]
-        table = pq.read_table(path, columns=columns, filters=[("kind", "=", SEND), ("st", "=", OK)])
+        columns = ["part", "t0", "t1", "st"]
+        table = pq.read_table(path, columns=columns, filters=[("kind", "=", SEND)])
     except (OSError, pa.ArrowException) as error:
         files.problems.append(f"history/records.parquet cannot be read: {error}.")
         return fallback
-    part, t0, t1 = (table[name].to_numpy() for name in columns)
-    done_s = (t1 - files.origin_ns) / 1e9
+    part, t0, t1, st = (table[name].to_numpy() for name in columns)
+    begun_s, done_s, acked = (t0 - files.origin_ns) / 1e9, (np.maximum(t1, t0) - files.origin_ns) / 1e9, st == OK
     samples = Samples(exact_gaps=True)
     for dense, name in files.part_names.items():
-        samples.gaps[name] = _gaps(np.sort(done_s[part == dense]), begin, end)
-    step = max(1, len(done_s) // POINTS)
-    samples.points = np.stack([done_s[::step], (t1 - t0)[::step] / 1e6])
+        here = (part == dense) & (begun_s <= end) & (done_s >= begin)
+        samples.gaps[name] = _gaps(begun_s[here], done_s[here], acked[here], begin, end)
+    step = max(1, int(acked.sum()) // POINTS)
+    samples.points = np.stack([done_s[acked][::step], (t1 - t0)[acked][::step] / 1e6])
     return samples
 
 
-def _gaps(acked_s: Any, begin: float, end: float) -> list[Span]:
-    """Where nothing was acknowledged for UNAVAILABLE_S, or for much longer than is usual in a slow load."""
-    inside = acked_s[(acked_s >= begin) & (acked_s <= end)]
-    edges = np.concatenate([[begin], inside, [end]])
-    waits = np.diff(edges)
-    limit = max(UNAVAILABLE_S, 20 * float(np.median(waits)))
-    return [Span(float(edges[i]), float(edges[i + 1]), "gap") for i in np.flatnonzero(waits > limit)]
+def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[Span]:
+    """Where writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is usual in a slow load.
+
+    The gaps that `checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
+    """
+    t = np.concatenate([begun_s, done_s])
+    ends, ok = np.repeat([False, True], len(begun_s)), np.concatenate([acked, acked])
+    order = np.lexsort((ok, ends, t))
+    t, ends, ok = t[order], ends[order], ok[order]
+    stretch = np.cumsum(ends & ok)
+
+    def writes(acknowledged: bool) -> tuple[Any, Any]:
+        """Of each stretch between two acknowledgements, from when and until when such writes waited; NaN: none did."""
+        first, last = np.full((2, len(t) + 1), np.nan)
+        waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)
+        last[stretch[waiting]] = t[waiting + 1]  # of several the last one stays
+        first[stretch[waiting[::-1]]] = t[waiting[::-1]]
+        return first, last
+
+    (a0, a1), (f0, f1) = writes(True), writes(False)
+    touch = (f0 <= a1) & (a0 <= f1)
+    begins = np.concatenate([np.where(touch, np.fmin(a0, f0), a0), np.where(touch, np.nan, f0)])
+    untils = np.concatenate([np.where(touch, np.fmax(a1, f1), a1), f1])
+    known = ~np.isnan(begins)
+    begins, untils = begins[known], untils[known]
+    if not len(begins):
+        return []
+    limit = max(UNAVAILABLE_S, 20 * float(np.median(untils - begins)))
+    long = np.flatnonzero(untils - begins > limit)
+    spans = [Span(max(float(begins[i]), begin), min(float(untils[i]), end), "gap") for i in long]
+    return sorted(spans, key=lambda each: each.begin)
 
 
 def histories_of(files: RunFiles, values: Iterable[int]) -> dict[int, list[Json]]:

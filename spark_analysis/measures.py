@@ -111,15 +111,42 @@ RECOVERIES = f""",
     transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.whole_since),
               fault -> {_count("recovery", "fault.id", "part", x="if(st = 0, t1 - fault.began, null)")})"""
 
+
+def unanswered(group: str, sends: str) -> str:
+    """Common table expressions, the last one `unanswered`: the gaps of `checkers.metrics`, as group, since, till.
+
+    group: columns of `sends`, which has st, t0 and t1 too. One sort: begins and ends of writes in order, how many wait
+    after each, and how many acknowledgements there were until then. Between two of these is one stretch of writes that
+    are acknowledged at its end (`a0`, `a1`), and one from the first to the last that failed (`f0`, `f1`).
+    """
+    order = f"partition by {group} order by t, ends, acked"
+    return f"""
+moments as (
+  select {group}, acked, t, ends from (
+    select {group}, int(st = 0) acked, inline(array(
+      named_struct('t', t0, 'ends', 0), named_struct('t', if(t1 >= 0, t1, t0), 'ends', 1)))
+    from {sends})),
+waits as (
+  select {group}, t since, lead(t) over ({order}) till,
+         sum(if(acked = 1, 1 - 2 * ends, 0)) over so_far to_come, sum(if(acked = 0, 1 - 2 * ends, 0)) over so_far lost,
+         sum(acked * ends) over so_far acks
+  from moments window so_far as ({order} rows between unbounded preceding and current row)),
+stretches as (
+  select {group}, min(if(to_come > 0, since, null)) a0, max(if(to_come > 0, till, null)) a1,
+         min(if(lost > 0, since, null)) f0, max(if(lost > 0, till, null)) f1
+  from waits where to_come > 0 or lost > 0 group by {group}, acks),
+unanswered as (
+  select {group}, inline(if(f0 <= a1 and a0 <= f1,
+    array(named_struct('since', least(a0, f0), 'till', greatest(a1, f1))),
+    filter(array(named_struct('since', a0, 'till', a1), named_struct('since', f0, 'till', f1)),
+           each -> each.since is not null)))
+  from stretches)"""
+
+
 GAPS = f"""
 with sends as (select explode(array(part, {OVERALL})) grp, st, t0, t1 from standing where sent = 1{{load}}),
-points as (
-  select 0 reader, grp a, 0 b, t1 t from sends where st = 0
-  union all select 0, grp, 0, explode(array(min(t0), max(t0))) from sends group by grp{{readers}}),
-gaps as (
-  select * from (
-    select reader, a, b, lag(t) over (partition by reader, a, b order by t) since, t till from points)
-  where since is not null)
+{unanswered("grp", "sends")},
+gaps as (select 0 reader, grp a, 0 b, since, till from unanswered{{readers}})
 select name, a, b, array(double(longest.length), double(-longest.begin)) numbers from (
   select name, a, b, max(struct(till - since as length, -since as begin)) longest from (
     select inline(filter(flatten(array(
@@ -130,26 +157,30 @@ select name, a, b, array(double(longest.length), double(-longest.begin)) numbers
 
 READERS = """
   union all
-  select 1, proc, part, explode(concat(array(begin, last_t), filter(progress, t -> t > begin)))
-  from (
-    select proc, part, greatest(min(t0), {healed}) begin, try_element_at({last_heard}, proc) last_t,
-           collect_list(if(st = 0 and t1 > {healed} and (records > 0 or ended and coalesce(known > t0, true)),
-                           t1, null)) progress
+  select * from (
+    select 1, proc, part, lag(t) over (partition by proc, part order by t) since, t till
     from (
-      select *, min(t) over (
-                  partition by part, epoch, iso order by off desc range between unbounded preceding and 1 preceding)
-                known
+      select proc, part, explode(concat(array(begin, last_t), filter(progress, t -> t > begin))) t
       from (
-        select part, epoch, st, t0, t1, records, inline(array(
-                 named_struct('proc', proc, 'iso', iso, 'off', position, 'ended', position >= if(iso = 1, lso, hw),
-                              'polled', kind <> 3 and final = 0, 't', null),
-                 named_struct('proc', proc, 'iso', 0, 'off', hw, 'ended', false, 'polled', false,
-                              't', if(epoch >= 0 and hw >= 0, t1, null)),
-                 named_struct('proc', proc, 'iso', 1, 'off', lso, 'ended', false, 'polled', false,
-                              't', if(epoch >= 0 and lso >= 0, t1, null))))
-        from told))
-    where polled group by proc, part)
-  where begin < last_t"""
+        select proc, part, greatest(min(t0), {healed}) begin, try_element_at({last_heard}, proc) last_t,
+               collect_list(if(st = 0 and t1 > {healed} and (records > 0 or ended and coalesce(known > t0, true)),
+                               t1, null)) progress
+        from (
+          select *, min(t) over (partition by part, epoch, iso
+                                 order by off desc range between unbounded preceding and 1 preceding) known
+          from (
+            select part, epoch, st, t0, t1, records, inline(array(
+                     named_struct('proc', proc, 'iso', iso, 'off', position,
+                                  'ended', position >= if(iso = 1, lso, hw),
+                                  'polled', kind <> 3 and final = 0, 't', null),
+                     named_struct('proc', proc, 'iso', 0, 'off', hw, 'ended', false, 'polled', false,
+                                  't', if(epoch >= 0 and hw >= 0, t1, null)),
+                     named_struct('proc', proc, 'iso', 1, 'off', lso, 'ended', false, 'polled', false,
+                                  't', if(epoch >= 0 and lso >= 0, t1, null))))
+            from told))
+        where polled group by proc, part)
+      where begin < last_t))
+  where since is not null"""
 
 _HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
 

@@ -16,7 +16,7 @@ def counted(run: Path) -> dict[str, float]:
     acknowledged: dict[tuple[int, int], int] = {}
     survivors: set[tuple[int, int]] = set()
     offsets: dict[tuple[int, int], set[int]] = {}
-    points: dict[int, list[int]] = {}
+    moments: dict[int, list[tuple[int, bool, bool]]] = {}
     after_healing: set[int] = set()
     for text in (run / "history.jsonl").open():
         line = json.loads(text)
@@ -24,29 +24,54 @@ def counted(run: Path) -> dict[str, float]:
             after_healing.add(line["p"])
         elif line["e"] == "i":
             asked[line["op"]] = line
-            if line["f"] == "send" and line["p"] not in after_healing:
-                points.setdefault(line["part"], []).append(line["t"])
         elif line["e"] == "c":
             invoked = asked.pop(line["op"])
             if invoked["f"] == "send" and line["st"] == 0:
                 acknowledged[invoked["part"], invoked["v"]] = line["t"]
+            if invoked["f"] == "send":
+                note(moments, after_healing, invoked, line["t"], line["st"] == 0)
             for part, _, _, _, _, pairs, *_ in line.get("got", ()):
                 for offset, value in pairs:
                     offsets.setdefault((part, value), set()).add(offset)
                     if invoked["f"] == "final_read":
                         survivors.add((part, value))
-    gaps = [0.0]
-    for part, sent in points.items():
-        # Only acknowledgements of the load, and its first and last send, cut the time of a partition.
-        own = [t for (of, value), t in acknowledged.items() if of == part and value >> 40 not in after_healing]
-        times = sorted([min(sent), max(sent), *own])
-        gaps += [(b - a) / 1e6 for a, b in zip(times, times[1:], strict=False)]
+    for invoked in asked.values():  # nobody knows how long a client waited that was never answered
+        if invoked["f"] == "send":
+            note(moments, after_healing, invoked, invoked["t"], False)
     return {
         "acknowledged": len(acknowledged),
         "lost": sum(key not in survivors for key in acknowledged),
         "duplicated": sum(len(stood) > 1 for stood in offsets.values()),
-        "unavailable_ms": max(gaps),
+        "unavailable_ms": max((longest_ms(each) for each in moments.values()), default=0.0),
     }
+
+
+def note(moments: dict[int, list], after_healing: set[int], invoked: dict, until: int, acked: bool) -> None:
+    """A write of the load waits from its invocation until its completion."""
+    if invoked["p"] not in after_healing:
+        moments.setdefault(invoked["part"], []).extend([(invoked["t"], False, acked), (until, True, acked)])
+
+
+def longest_ms(moments: list[tuple[int, bool, bool]]) -> float:
+    """The longest time in which writes of a partition waited and none was acknowledged. Between writes that failed it
+    goes on; between the last that failed and the next that is acknowledged it does not, unless they overlap.
+    """
+    waiting, since, until, longest = {True: 0, False: 0}, {}, {}, 0
+    moments = sorted(moments)
+    for (t, completes, acked), (following, _, _) in zip(moments, [*moments[1:], (0, False, False)], strict=True):
+        waiting[acked] += -1 if completes else 1
+        if completes:
+            spans = sorted((since[each], until[each]) for each in since)
+            if len(spans) == 2 and spans[1][0] <= spans[0][1]:
+                spans = [(spans[0][0], max(spans[0][1], spans[1][1]))]
+            longest = max([longest, *(b - a for a, b in spans)])
+            if acked:
+                since, until = {}, {}
+        for each in (True, False):
+            if waiting[each]:
+                since.setdefault(each, t)
+                until[each] = following
+    return longest / 1e6
 
 
 def main(runs: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.history.conversion import Conversion
 from checkers.metrics import LATENCY_UNIT_NS
+from spark_analysis.measures import unanswered
 from spark_analysis.nights.tables import PARTITIONS
 from spark_analysis.queries import duplicate, loss
 from spark_analysis.query import Rule
@@ -85,15 +86,10 @@ LATENCIES = f"""
 select run, faulty, {BUCKET} bucket, count(*) n from sends where st = 0 group by run, faulty, bucket
 """
 
-GAPS = """
-with points as (
-  select run, part, t1 t from sends where st = 0
-  union all select run, part, explode(array(min(t0), max(t0))) from sends group by run, part
-  union all select run, -1, t1 from sends where st = 0
-  union all select run, -1, explode(array(min(t0), max(t0))) from sends group by run)
-select * from (
-  select run, part, lag(t) over (partition by run, part order by t) since, t till from points)
-where since is not null
+GAPS = f"""
+with grouped as (select run, explode(array(part, -1)) part, st, t0, t1 from sends),
+{unanswered("run, part", "grouped")}
+select * from unanswered
 """
 
 UNAVAILABLE = """

@@ -15,7 +15,7 @@ from checkers.findings import Witness, findings_of
 from checkers.history import conversion
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
-from checkers.metrics import ACKED, AFTERWARDS, LOAD, READER_GAP, Measure, context_of
+from checkers.metrics import ACKED, AFTERWARDS, GAP, LOAD, READER_GAP, Measure, context_of
 from spark_analysis import witnesses
 from spark_analysis.jobs import run_queries
 from spark_analysis.query import TooMany
@@ -25,6 +25,7 @@ from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
+from tests.support.histories.waiting_writes import add_writes, drawn_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,6 +143,18 @@ def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp
     kept, faults = conversion.load(tmp_path)
     acked = [each[1:] for each in measure(kept, context_of(kept, faults)) if each.name == ACKED]
     assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]
+
+
+def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    h = HistoryBuilder(60)
+    for part in range(60):
+        add_writes(h, drawn_writes(part), part)
+    compared(spark, tmp_path, h.lines(), fault_line(began_ms=120, ended_ms=140))
+    kept, faults = conversion.load(tmp_path)
+    measures = measure(kept, context_of(kept, faults))
+    assert sum(each.name == GAP and each.numbers[0] > 12 * MS for each in measures) > 5, "some are of several writes"
 
 
 def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from checkers.anomalies.stuck import liveness
 from checkers.history.tables import FAIL, INFO, OK
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import (
     READER_GAP,
     Context,
+    Limits,
     Measure,
     TxnEnd,
     context_of,
@@ -21,6 +23,7 @@ from checkers.metrics import (
 from checkers.nemesis_log import parse_faults
 from tests.support.histories.builder import HistoryBuilder, transacted
 from tests.support.histories.nemesis_lines import MS, fault_line
+from tests.support.histories.waiting_writes import Write, add_writes
 
 
 def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:
@@ -60,7 +63,7 @@ def test_nothing_acknowledged_has_no_latency() -> None:
     assert metrics(h)["latency_ms"] == {"all": None, "without_faults": None, "with_faults": None}
 
 
-def test_the_longest_gap_is_between_acknowledgements_and_from_the_first_hand_over_to_the_last() -> None:
+def test_the_longest_gap_is_of_writes_that_wait_and_ends_with_an_acknowledgement() -> None:
     h = HistoryBuilder(2)
     p = h.producer()
     send_at(h, p, 100, 200)
@@ -68,8 +71,56 @@ def test_the_longest_gap_is_between_acknowledgements_and_from_the_first_hand_ove
     send_at(h, p, 260, 262, 0, part=1)
     send_at(h, p, 700, None, part=1)
     told = metrics(h)["unavailable"]
-    assert told["partitions"] == {"t-0": {"s": 0.1, "from_s": 0.1}, "t-1": {"s": 0.438, "from_s": 0.262}}
-    assert told["overall"] == {"s": 0.438, "from_s": 0.262}
+    assert told["partitions"] == {"t-0": {"s": 0.1, "from_s": 0.1}, "t-1": {"s": 0.002, "from_s": 0.26}}
+    assert told["overall"] == {"s": 0.1, "from_s": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("writes", "gap"),
+    [
+        ([(100, 110, OK), (9000, 9020, OK)], (0.02, 9.0)),
+        ([(100, 110, OK), (200, 300, FAIL), (9000, 9020, OK)], (0.1, 0.2)),
+        ([(100, 110, OK), (200, 300, INFO), (400, 500, INFO), (9000, 9020, OK)], (0.3, 0.2)),
+        ([(100, 110, OK), (200, 300, FAIL), (250, 900, OK)], (0.7, 0.2)),
+        ([(100, 110, OK), (200, 300, FAIL), (300, 900, OK)], (0.7, 0.2)),
+        ([(100, 900, INFO), (200, 300, OK), (850, 990, OK)], (0.69, 0.3)),
+        ([(100, 110, OK), (200, None, INFO), (9000, 9020, OK)], (0.02, 9.0)),
+        ([(100, 110, OK), (200, None, INFO), (800, None, INFO)], (0.6, 0.2)),
+        ([(100, 110, OK), (200, None, INFO)], (0.01, 0.1)),
+        ([(100, 400, FAIL)], (0.3, 0.1)),
+    ],
+    ids=[
+        "nothing was due in between",
+        "after a failure nobody tried for long",
+        "between two failures nothing shows that the partition was back",
+        "a failure and the next acknowledgement overlap",
+        "a failure is tried again at once",
+        "one waits while others are acknowledged",
+        "a client that is gone waits no longer",
+        "clients that are never answered",
+        "one that is never answered",
+        "one that fails",
+    ],
+)
+def test_only_what_somebody_tried_to_write_makes_a_partition_unavailable(
+    writes: list[Write], gap: tuple[float, float]
+) -> None:
+    h = HistoryBuilder()
+    add_writes(h, writes)
+    told = metrics(h)["unavailable"]["partitions"]["t-0"]
+    assert (told["s"], told["from_s"]) == gap
+
+
+def test_a_partition_into_which_nothing_was_due_after_healing_is_not_stuck() -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    send_at(h, p, 100, 110)
+    send_at(h, p, 30_000, 30_010, 1)
+    found, _ = measured(h, fault_line(began_ms=200, ended_ms=600))
+    assert not liveness(found, Limits(stuck_producer_s=15))
+    send_at(h, p, 31_000, 50_000, 2)
+    found, _ = measured(h, fault_line(began_ms=200, ended_ms=600))
+    assert [each.anomaly for each in liveness(found, Limits(stuck_producer_s=15))] == ["stuck-producer"]
 
 
 def test_recovery_is_from_a_faults_begin_to_the_first_acknowledgement_of_what_was_handed_over_since() -> None:
@@ -117,7 +168,7 @@ def test_after_healing_the_clock_starts_anew() -> None:
     send_at(h, p, 120, 900, 1)
     send_at(h, p, 905, 910, 2)
     told = metrics(h, fault_line(began_ms=200, ended_ms=600))
-    assert told["unavailable"]["overall"] == {"s": 0.79, "from_s": 0.11}
+    assert told["unavailable"]["overall"] == {"s": 0.78, "from_s": 0.12}
     assert told["after_healing"]["healed_s"] == 0.6
     assert told["after_healing"]["producers"] == {"partition": "t-0", "s": 0.3, "from_s": 0.6}
 
