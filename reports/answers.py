@@ -99,12 +99,17 @@ def _seen(files: RunFiles, facts: Facts) -> Iterator[str]:
         lacking = mapping(mapping(files.run.get("converged")).get("lacking")).get(problem.where)
         yield f"After healing it lacked: {lacking}." if lacking else "run.json does not say what it lacked."
     yield from _of_operation(facts)
-    for each in facts.thrown:
-        if each.process == problem.process and each.position in (*problem.offsets, -1):
-            yield (
-                f"At {each.t:.3f} s process {each.process}, at position {each.position}, was told "
-                f"{each.kind.upper()} (its leader's log: {each.log_start} to {each.end})."
-            )
+    told = [
+        each for each in facts.thrown if each.process == problem.process and each.position in (*problem.offsets, -1)
+    ]
+    for each in told[:1]:
+        yield (
+            f"At {each.t:.3f} s process {each.process}, at position {each.position}, was told "
+            f"{each.kind.upper()} (its leader's log: {each.log_start} to {each.end})."
+        )
+    if told[1:]:
+        again = f"{len(told) - 1} more time{'s'[: len(told) > 2]}, until {told[-1].t:.3f} s"
+        yield f"It asked from there again, and was told that the position is impossible {again}."
 
 
 def _others(problem: Problem) -> str:

@@ -17,8 +17,8 @@ ANOMALIES = (
         source="KIP-320: Allow fetchers to detect and handle log truncation; Kafka documentation, design, Replication",
         other="where the leader's log ends, or begins to differ",
         needs=(Need.OWN_READERS, Need.READS),
-        meaning="times a reader heard that what it had read is gone",
-        meaning_of_one="time a reader heard that what it had read is gone",
+        meaning="positions of readers became impossible: what had been read before them is gone",
+        meaning_of_one="position of a reader became impossible: what had been read before it is gone",
     ),
 )
 
@@ -29,13 +29,18 @@ EVIDENCE = ("log truncated", "offset out of range")
 def find(seen: Seen) -> Iterator[Witness]:
     """Our own client alone is told so exactly: it sends the epoch of the leader that it knows, and asks each new leader
     where the epoch of its last record ends. What libraries were told is not judged.
+
+    Where a reader cannot learn a better position it asks from the same one again and hears the same in every poll: that
+    is one place that is gone, as it heard of it first.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
+    first: dict[tuple[int, int, int], Thrown] = {}
     for each in seen.history.thrown.rows():
         if _is_wrong(each, partitions[each.part]):
-            yield Witness(
-                "thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end
-            )  # fmt: skip
+            reader = (each.proc, each.part, each.position)
+            first[reader] = min(first.get(reader, each), each)
+    for each in first.values():
+        yield Witness("thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end)
 
 
 def _is_wrong(each: Thrown, partition: Partition) -> bool:

@@ -8,10 +8,13 @@ from checkers.history.conversion import Conversion
 from spark_analysis.query import Rule, Select
 
 SQL = """
-select 'thrown-back' anomaly, if(kind = 0, 'log truncated', 'offset out of range') evidence, t.part, position off,
-       -1L val, -1L op, bigint(proc) proc, end other
-from thrown t join partitions p on p.part = t.part
-where if(kind = 1, position >= judged_from, end >= 0 or not deletable)
+select 'thrown-back' anomaly, if(first.kind = 0, 'log truncated', 'offset out of range') evidence, part, position off,
+       -1L val, -1L op, bigint(proc) proc, first.end other
+from (
+  select t.part, t.proc, t.position, min(struct(t.t, t.kind, t.log_start, t.end)) first
+  from thrown t join partitions p on p.part = t.part
+  where if(kind = 1, position >= judged_from, end >= 0 or not deletable)
+  group by t.part, t.proc, t.position)
 """
 
 

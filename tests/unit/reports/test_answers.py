@@ -98,6 +98,17 @@ def test_each_anomaly_has_a_story_that_answers_every_question(name: str, tmp_pat
     assert re.search(r"[Rr]ead|got", text_of(answers, "Who read it"))
 
 
+def test_a_reader_that_heard_the_same_again_and_again_is_told_in_one_sentence(tmp_path: Path) -> None:
+    run = anomaly_runs.write(tmp_path / "run", "thrown-back")
+    lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    where = next(number for number, line in enumerate(lines) if '"log_truncated"' in line)
+    lines[where:where] = [lines[where]] * 300
+    (run / "history.jsonl").write_text("".join(lines))
+    seen = text_of(telling_of(run).answers, "What was seen")
+    assert seen.count("LOG_TRUNCATED") == 1
+    assert re.search(r"was told that the position is impossible 300 more times, until [\d.]+ s\.", seen), seen
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_explain_tells_each_anomaly_with_its_answers(name: str, tmp_path: Path) -> None:
     text = explained(anomaly_runs.write(tmp_path / "run", name), name)

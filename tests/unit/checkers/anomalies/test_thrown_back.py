@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from checkers.anomalies.registry import find_all
+from checkers.findings import findings_of
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 
@@ -63,6 +65,30 @@ def _() -> HistoryBuilder:
     h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=5, end=9)
     h.poll(h.reader(), [], at=5, log_start=5, hw=9)
     return h
+
+
+def stuck(*positions: int) -> HistoryBuilder:
+    """One reader hears in poll after poll that these positions are impossible, and another one hears it once."""
+    h, reader, _ = read_to(5)
+    other = h.reader()
+    for position in positions:
+        h.event("offset_out_of_range", p=reader, part=0, position=position, log_start=0, end=1)
+    h.event("log_truncated", p=other, part=0, position=3, log_start=-1, end=2)
+    h.event("log_truncated", p=reader, part=0, position=positions[-1], log_start=-1, end=1)
+    return h
+
+
+@CASES.case("a reader that is stuck where it was thrown back counts once", OUT_OF_RANGE, TRUNCATED)
+def _() -> HistoryBuilder:
+    return stuck(*[3] * 40)
+
+
+def test_each_reader_counts_once_for_each_position_that_is_gone() -> None:
+    found = findings_of(find_all(stuck(*[3] * 40, *[5] * 40).history()))
+    assert [(each.anomaly, each.evidence, each.count) for each in found] == [
+        ("thrown-back", "log truncated", 1),
+        ("thrown-back", "offset out of range", 2),
+    ]
 
 
 @CASES.plant("thrown-back")
