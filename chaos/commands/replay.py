@@ -58,10 +58,13 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     anomalies shows, which `squall shrink` can then shorten.
     """
 
+    from chaos.plans.mistakes import beyond_limits
     from chaos.runs.recorded import recorded
 
     say = console(stderr=True)
     what = recorded(run)
+    if beyond := beyond_limits(what.plan):
+        say.print(f"as it was recorded, {beyond}", markup=False, soft_wrap=True)
     if world is None:
         world = "sim" if what.simulated else what.plan.runtime
     if world != "sim":
@@ -76,7 +79,7 @@ def _live(what: Recorded, root: Path, world: str) -> int:
     from chaos.runs.real import run_and_judge
 
     try:
-        plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world})
+        plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world}, as_recorded=True)
     except PlanError as wrong:
         raise Refused(f"{what.directory.path}: not possible in runtime {world!r}: {wrong}") from None
     directory = run_and_judge(plan, root)

@@ -15,6 +15,7 @@ from chaos.commands import completions
 from chaos.commands.grouped import Grouped
 from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
+from chaos.plans.mistakes import beyond_limits
 from chaos.plans.parts import LimitsPlan
 from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
@@ -158,7 +159,7 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
             "--faults",
             metavar="LIST",
             shell_complete=completions.fault_kinds,
-            help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]"
+            help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]",
         ),
         click.option(
             "--fault-count",
@@ -217,7 +218,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown (neither is proven, the last lines say why), 3 wrong usage, 130 interrupted."""
+2 unknown (neither is proven, the last lines say why), 3 wrong usage, 130 interrupted.""",
 )
 @plan_flags("process")
 @click.option(
@@ -287,8 +288,10 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
     runtime: where, else where the file says.
     """
+    beyond = ""
     if plan_file is not None:
-        values = read_plan(plan_file).model_dump(mode="json")
+        was = read_plan(plan_file)
+        values, beyond = was.model_dump(mode="json"), beyond_limits(was)
         _check_file(plan_file, values, flags, runtime)
     else:
         values = {"seed": _drawn_seed()}
@@ -316,7 +319,9 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
     if plan_file is not None and kinds is None:
         if "fault_count" in given:
             raise PlanError(f"--fault-count: the faults are those of {plan_file}, unless --faults asks for others")
-        return make_plan(values)
+        if beyond:
+            click.echo(f"as it was recorded, {beyond}", err=True)
+        return make_plan(values, as_recorded=bool(beyond))
     if kinds == () and "fault_count" in given:
         raise PlanError("--fault-count: --faults none draws no faults")
     values.pop("faults", None)

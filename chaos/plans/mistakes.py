@@ -25,16 +25,17 @@ Found = Iterator[str]
 
 
 def mistakes(
-    plan: PlanParts, *, unread: Collection[str] = (), numbers: Sequence[int] | None = None
-) -> list[str]:  # fmt: skip
+    plan: PlanParts, *, unread: Collection[str] = (), numbers: Sequence[int] | None = None, as_recorded: bool = False
+) -> list[str]:
     """One sentence for each mistake.
 
     unread: parts that could not be read and have their defaults in `plan`; what depends on one is left out.
     numbers: of the plan's faults, where some could not be read; None: all could.
+    as_recorded: a run had these limits, and they do not keep anybody from running it again.
     """
     found: list[str] = []
     for parts, look in _LOOKS:
-        if not parts & set(unread):
+        if not parts & set(unread) and not (as_recorded and look is _limits):
             found += look(plan)
     alone = bool(AROUND_FAULTS & set(unread))
     for number, fault in zip(numbers or range(len(plan.faults)), plan.faults, strict=True):
@@ -138,11 +139,18 @@ def _wrong(plan: PlanParts, op: Any) -> str:
 
 def _limits(plan: PlanParts) -> Found:
     """A limit that a sound cluster breaks."""
-    if plan.limits.stuck_s < (held_s := plan.workload.held_s()):
+    held_s = plan.workload.held_s()
+    if plan.limits.stuck_s < held_s:
+        safe = f"{HOLDS * held_s:g}"
         yield (
-            f"limits.stuck_s {plan.limits.stuck_s:g} is below {held_s:g} s, for which the workload's time-outs let a "
-            f"sound cluster give readers nothing; {HOLDS * held_s:g} is safe"
+            f"limits.stuck_s: {plan.limits.stuck_s:g} s is below {held_s:g} s, for which the workload's time-outs and "
+            f"pauses keep readers waiting on a sound cluster: set it to {safe} (--stuck-s {safe}), or shorten those"
         )
+
+
+def beyond_limits(plan: PlanParts) -> str:
+    """What is wrong with the limits of a recorded plan, which is run as it stands; empty: nothing."""
+    return next(iter(_limits(plan)), "")
 
 
 _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (

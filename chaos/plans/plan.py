@@ -12,7 +12,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from chaos.faults.kind import Fault, FaultError, Trait
 from chaos.faults.kinds import KINDS
@@ -34,6 +34,8 @@ from chaos.plans.schedule import (
 from workloads.registry import SCENARIOS, unknown
 
 SCHEMA = 1
+RUN_INFO = "run.json"
+"""Stands beside the plan of a run that has begun."""
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
 """How much longer a foreign broker needs to come back than Squall's, if several share two cores: a JVM has to warm up.
@@ -48,8 +50,8 @@ class Plan(PlanParts):
     """A whole run."""
 
     @model_validator(mode="after")
-    def _relations(self) -> Self:
-        if wrong := mistakes(self):
+    def _relations(self, info: ValidationInfo) -> Self:
+        if wrong := mistakes(self, as_recorded=bool(info.context)):
             raise ValueError("\n".join(wrong))
         return self
 
@@ -124,10 +126,13 @@ def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
     return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 
-def make_plan(values: Mapping[str, Any]) -> Plan:
-    """A checked plan. PlanError lists everything that is wrong."""
+def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
+    """A checked plan. PlanError lists everything that is wrong.
+
+    as_recorded: of a run that was accepted with its limits, whatever is demanded of limits by now.
+    """
     try:
-        return Plan.model_validate(values)
+        return Plan.model_validate(values, context={"recorded": True} if as_recorded else None)
     except ValidationError as error:
         raise PlanError("\n".join(dict.fromkeys([*_lines(error), *_beside(values, error)]))) from None
 
@@ -200,7 +205,11 @@ def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a TOML file. PlanError for what cannot be read or run."""
+    """The plan in a TOML file. PlanError for what cannot be read or run.
+
+    The plan of a run directory is that of a run that was accepted: it can be read even if its limits would be refused
+    in a new plan (`beyond_limits`).
+    """
     if path.is_dir():
         inside = path / "plan.toml"
         if not inside.exists():
@@ -218,7 +227,7 @@ def read_plan(path: Path) -> Plan:
     if not values:
         raise PlanError(f"{path}: nothing is in it, and a plan says at least one thing, such as `seed = 7`")
     try:
-        return make_plan(values)
+        return make_plan(values, as_recorded=(path.parent / RUN_INFO).exists())
     except PlanError as error:
         raise PlanError("\n".join(f"{path}: {with_line(text, line)}" for line in str(error).splitlines())) from None
 

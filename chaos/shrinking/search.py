@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from chaos.plans.mistakes import beyond_limits
 from chaos.plans.plan import Plan, PlanError, make_plan
 
 Values = dict[str, Any]
@@ -40,6 +41,7 @@ class Search(Generic[F]):
         self._run = run
         self._clock = clock
         self._until = clock() + budget_s
+        self._as_recorded = bool(beyond_limits(plan))
         self._best_key = _key(plan)
         self._known: dict[str, bool] = {self._best_key: True}
 
@@ -51,7 +53,7 @@ class Search(Generic[F]):
     def attempt(self, values: Values) -> bool:
         """Whether a plan of `values` fails in the same way; if so it is the best one now. OutOfBudget."""
         try:
-            plan = make_plan(values)
+            plan = make_plan(values, as_recorded=self._as_recorded)
         except (PlanError, ValueError):
             return False
         key = _key(plan)
@@ -72,7 +74,7 @@ class Search(Generic[F]):
 
     def _is_best(self, values: Values) -> bool:
         try:
-            return _key(make_plan(values)) == self._best_key
+            return _key(make_plan(values, as_recorded=self._as_recorded)) == self._best_key
         except (PlanError, ValueError):
             return False
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chaos import cli
+from chaos.commands.run import plan_of
 from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
 from chaos.runs.recorded import recorded
 from chaos.runs.result import Failure, SimResult
@@ -136,6 +137,25 @@ def test_a_replay_with_the_same_digest_is_the_same_run(
     assert cli.run(["replay", str(run)]) == 0
     assert "the same trace" in capsys.readouterr().err
     assert simulator.ran[-1][1] == "1"
+
+
+LOW = {"workload": {"name": "groups", "session_timeout_ms": 20_000}, "limits": {"stuck_s": 15}}
+"""Limits that a new plan must not have: earlier versions ran such plans."""
+
+
+def test_a_run_with_limits_that_a_new_plan_must_not_have_is_replayed_shrunk_and_run_again(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"seed": 7, "runtime": "sim", "time_s": 10.0, "faults": FAULTS, **LOW}
+    run = saved(simulator, tmp_path, make_plan(values, as_recorded=True))
+    assert cli.run(["replay", str(run)]) == 0
+    said = capsys.readouterr().err
+    assert "the same trace" in said and "as it was recorded, limits.stuck_s: 15 s is below 24 s" in said
+    assert cli.run(["shrink", str(run)]) == 0
+    assert [fault.action for fault in read_plan(run / "shrunk" / "plan.toml").faults] == ["kill"]
+    again = plan_of(run / "plan.toml", {"broker_settings": {}, "topic_settings": {}}, "process")
+    assert (again.limits.stuck_s, again.runtime) == (15, "process")
+    assert "as it was recorded, limits.stuck_s" in capsys.readouterr().err
 
 
 def test_another_trace_is_shown_where_it_parts(

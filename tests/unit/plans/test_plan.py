@@ -14,6 +14,7 @@ from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
 from chaos.faults.targets import ClusterView, Unresolved, resolve
 from chaos.faults.vocabulary import make_fault
+from chaos.plans.mistakes import beyond_limits
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.schedule import make_schedule, parse_kinds
 from chaos.plans.swarm import swarm_plan
@@ -186,6 +187,38 @@ def test_the_same_mistake_of_several_faults_is_said_once() -> None:
     assert [line.partition(" (power_loss): ")[0] for line in said] == ["faults 0, 2, 3"]
 
 
+LOW_LIMIT = """seed = 7
+runtime = "sim"
+[workload]
+name = "groups"
+session_timeout_ms = 20000
+[limits]
+stuck_s = 15.0
+"""
+
+
+def test_a_low_limit_in_a_file_is_refused_with_its_line_and_what_helps(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(LOW_LIMIT)
+    with pytest.raises(
+        PlanError, match=r"mine\.toml: line 7: limits\.stuck_s: 15 s is below 24 s, .* \(--stuck-s 48\)"
+    ):
+        read_plan(file)
+
+
+def test_the_plan_of_a_run_is_read_with_the_limits_that_the_run_had(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(LOW_LIMIT)
+    with pytest.raises(PlanError, match="line 7"):
+        read_plan(tmp_path / "plan.toml")
+    (tmp_path / "run.json").write_text("{}")
+    plan = read_plan(tmp_path / "plan.toml")
+    assert plan.limits.stuck_s == 15 and beyond_limits(plan).startswith("limits.stuck_s: 15 s is below 24 s")
+    assert make_plan(plan.model_dump(mode="json"), as_recorded=True) == plan
+    with pytest.raises(PlanError, match="time_s"):
+        (tmp_path / "plan.toml").write_text("time_s = 0\n" + LOW_LIMIT)
+        read_plan(tmp_path / "plan.toml")
+
+
 def test_readers_that_take_their_time_are_not_stuck_meanwhile() -> None:
     slow = make_plan({"workload": {"poll_pause_ms": 20_000}})
     assert slow.limits.stuck_s == 40
@@ -286,6 +319,8 @@ def test_the_limit_for_progress_is_by_default_beyond_what_members_that_are_gone_
 
 def test_a_limit_for_progress_that_a_sound_group_breaks_is_refused() -> None:
     load = {"name": "groups", "session_timeout_ms": 20_000}
-    with pytest.raises(PlanError, match=r"^limits\.stuck_s 15 is below 24 s, .*; 48 is safe$"):
+    with pytest.raises(
+        PlanError, match=r"^limits\.stuck_s: 15 s is below 24 s, .*: set it to 48 \(--stuck-s 48\), or "
+    ):
         make_plan({"workload": load, "limits": {"stuck_s": 15}})
     assert make_plan({"workload": load, "limits": {"stuck_s": 24}}).limits.stuck_s == 24
