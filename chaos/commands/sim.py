@@ -25,7 +25,7 @@ from chaos.typed import here
 from workloads.registry import DEFAULT, SCENARIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from rich.console import Console
 
@@ -292,7 +292,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
                     say.print(tally.rate())
     except KeyboardInterrupt:
         interrupted = True
-    _say_end(tally, spark, say)
+    _say_end(tally, spark, say, order.impossible())
     _say_unknown(tally, most_unknown)
     if interrupted:
         left = tally.total - tally.done
@@ -352,8 +352,8 @@ def _kind_of(reason: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 
-def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
-    """The whole batch: verdicts, failures, faults that landed, rare paths."""
+def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[str]) -> None:
+    """The whole batch: verdicts, failures, faults that landed, rare paths. impossible: those that no seed can take."""
     from rich.table import Table
 
     out = console()
@@ -368,9 +368,13 @@ def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
         first = min(each.seed for each in tally.failed if str(each.failure or "harness") == signature)
         out.print(f"  {count} x {signature}, first by seed {first}", markup=False)
     table = Table("rare path", "times", box=None)
+    apart = sorted(name for name in impossible if not tally.counts[name])
     for name, count in sorted(tally.counts.items(), key=lambda each: (-each[1], each[0])):
-        table.add_row(name, str(count))
+        if name not in apart:
+            table.add_row(name, str(count))
     out.print(table)
-    never = [name for name, count in sorted(tally.counts.items()) if not count]
+    never = [name for name, count in sorted(tally.counts.items()) if not count and name not in apart]
     if never and tally.done:
         out.print(f"never taken by any of these seeds: {', '.join(never)}")
+    if apart and tally.done:
+        out.print(f"not possible with this workload: {', '.join(apart)}")

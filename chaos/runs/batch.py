@@ -15,9 +15,11 @@ from types import FrameType
 from chaos.garbage import garbage_stays
 from chaos.mutants.swarm import drawn_plan
 from chaos.plans.plan import Plan, read_plan
+from chaos.runs import rare_paths
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.workers import forked
 from chaos.typed import lasting
+from workloads.registry import SCENARIOS
 
 CPU_LIMIT_S = 240
 """Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
@@ -44,6 +46,15 @@ class Order:
         if self.plan is None:
             return drawn_plan(seed, workload=self.workload, mutant=self.mutant)
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
+
+    def impossible(self) -> frozenset[str]:
+        """Rare paths that none of its seeds can take, whatever it draws. PlanError."""
+        if self.plan is not None:
+            plan = _read(self.plan)
+            return rare_paths.impossible(plan.workload, plan.faults)
+        if self.workload is None:
+            return frozenset()  # another seed draws another workload
+        return rare_paths.impossible(SCENARIOS[self.workload].model_validate({}))
 
     def command(self, seed: int) -> str:
         """The command that repeats one seed."""

@@ -1,14 +1,21 @@
 """Paths of the broker that are seldom taken, and that a batch of simulations should have taken all the same.
 
 Counted from the brokers' traces and, where a trace does not tell, by the world (`World.counts`). A path that a whole
-batch leaves at zero was not tested by it: a batch says so.
+batch leaves at zero was not tested by it: a batch says so, and names apart what its workload cannot take at all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.kind import Trait
+from chaos.faults.kinds import KINDS
+
+if TYPE_CHECKING:
+    from chaos.plans.parts import FaultPlan
+    from workloads.scenario import Scenario
 
 Line = Mapping[str, Any]
 METADATA = "__cluster_metadata"
@@ -93,6 +100,46 @@ BY_REQUEST: Mapping[str, str] = {
 }
 """What administrators, or a damage, do to a cluster: the parameter `how` of a fault that landed -> the path."""
 
+OF_TRANSACTIONS = (
+    "decision completed by the next coordinator",
+    "marker refused",
+    "marker unanswered",
+    "marker written before",
+    "transaction timed out",
+    "transactional id expired",
+    "producer epochs used up",
+    "producer fenced",
+)
+"""Taken only for producers with a transactional id: any other has a producer id of its own, whose epoch stays."""
+
+OF_GROUPS = (
+    "offsets expired",
+    "rebalance while its coordinator loads",
+    "coordinator lost in a rebalance",
+    "member fenced",
+    "commit of a former member refused",
+)
+"""Taken only for members of groups."""
+
+OF_COORDINATORS = ("coordinator loaded", "coordinator unloaded")
+"""Taken only for either: a coordinator without any of them has nothing to load."""
+
+OF_ROT = ("bad records fetched",)
+"""Taken only where files of brokers are damaged."""
+
+OF_SETTINGS: Mapping[str, str] = {
+    "look-up by time": "lookups",
+    "incremental fetch of a consumer": "fetch_sessions",
+    "consumer lost its fetch session": "fetch_sessions",
+    "group deleted": "deletions",
+    "group became a consumer group": "conversions",
+    "group became a classic group": "conversions",
+    "classic group taken over under its members": "conversions",
+    "classic member joined a consumer group": "conversions",
+    "consumer group left to its classic members": "conversions",
+}
+"""Path -> the setting of a workload without which its clients never ask for that."""
+
 PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
@@ -113,6 +160,29 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
     # The first one follows nobody.
     found["controller failover"] = max(found["controller failover"], len(leaders) - 1)
     return found
+
+
+def impossible(load: Scenario, faults: Collection[FaultPlan] | None = None) -> frozenset[str]:
+    """Paths that no run of this workload takes, because nobody asks a broker for anything of the kind.
+
+    faults: of a plan that every run has; None: each run draws its own faults and settings.
+    """
+    traffic, found = load.traffic(), set[str]()
+    plain = not traffic.ids and not traffic.groups
+    found.update(() if traffic.ids else OF_TRANSACTIONS)
+    found.update(() if traffic.groups else OF_GROUPS)
+    found.update(OF_COORDINATORS if plain else ())
+    found.update(path for path, setting in OF_SETTINGS.items() if setting not in type(load).model_fields)
+    if faults is None:
+        found.update(() if plain else OF_ROT)  # a swarm has it in one scene, of plain loads
+    else:
+        # Switches that are off. Numbers are not asked: members of both protocols convert a group without `conversions`.
+        found.update(path for path, setting in OF_SETTINGS.items() if getattr(load, setting, None) is False)
+        hows = {fault.params.get("how") for fault in faults}
+        found.update(path for how, path in BY_REQUEST.items() if how not in hows)
+        damages = any(Trait.DAMAGES_FILES in KINDS[fault.action].traits for fault in faults)
+        found.update(() if damages else OF_ROT)
+    return frozenset(found)
 
 
 _BY_EVENT: dict[str, list[tuple[str, Callable[[Line], bool]]]] = {}

@@ -84,6 +84,23 @@ def test_a_clean_batch_says_how_fast_it_was_and_which_paths_nobody_took(
     assert "never taken by any of these seeds: unclean election" in said
 
 
+def test_what_a_workload_cannot_take_is_no_gap_and_is_named_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = seeded(0)
+    result.counts.update({"member fenced": 0, "look-up by time": 0, "offsets expired": 2})
+    assert run_batch_of(monkeypatch, [result], "--workload", "transactions") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^never taken by any of these seeds: unclean election$", said, re.MULTILINE)
+    apart = " ".join(said[said.index("not possible with this workload: ") :].split())
+    assert "look-up by time" in apart and "member fenced" in apart and "offsets expired" not in apart
+    table = said[: said.index("never taken")]
+    assert "member fenced" not in table and "offsets expired" in table, "what was taken was possible"
+    assert run_batch_of(monkeypatch, [result]) == 0
+    said = capsys.readouterr().out
+    assert "not possible" not in said and "member fenced" in said, "another seed draws another workload"
+
+
 def test_every_failure_is_told_with_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,9 +34,10 @@ from chaos.plans.scenes import (
     stale_sessions,
 )
 from chaos.plans.swarm import NEWER, swarm_plan
-from chaos.runs.rare_paths import PATHS, count
+from chaos.runs.rare_paths import PATHS, count, impossible
 from chaos.runs.simulation import simulate
 from workloads.agenda import Handover
+from workloads.registry import SCENARIOS
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]
@@ -259,3 +260,22 @@ def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_
     assert counts["something else"] == 1
     assert set(PATHS) <= set(counts)
     assert counts["unclean election"] == 0
+
+
+def test_paths_of_what_a_workload_has_not_are_impossible_and_all_others_are_not() -> None:
+    loads = {name: impossible(scenario.model_validate({})) for name, scenario in SCENARIOS.items()}
+    assert set.union(*map(set, loads.values())) <= set(PATHS)
+    assert not frozenset.intersection(*loads.values()), "each path has a workload that can take it"
+    assert loads["appends"] >= {"member fenced", "transaction timed out", "coordinator loaded"}
+    assert loads["transactions"] >= {"look-up by time", "offsets expired", "bad records fetched"}
+    assert not loads["transactions"] & {"coordinator loaded", "marker refused", "unclean election by request"}
+    assert loads["pipeline"] >= {"group deleted", "group became a consumer group"}
+    assert not loads["groups"] & {"group deleted", "group became a consumer group", "offsets expired"}
+
+
+def test_a_plan_cannot_take_what_its_own_faults_do_not_ask_for() -> None:
+    fault = {"at_s": 1, "duration_s": 1, "target": "all"}
+    plan = make_plan({"faults": [{**fault, "action": "topics", "params": {"how": "partitions", "value": 1}}]})
+    found = impossible(plan.workload, plan.faults)
+    assert found >= {"topic made again", "bad records fetched", "look-up by time"}
+    assert not found & {"partition added", "unclean election"}
