@@ -63,8 +63,8 @@ def judge_bytes(
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
     facts = facts_of(plan)
-    parsed = parse(history.splitlines(keepends=True))
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
+    parsed = parse(history.splitlines(keepends=True), nemesis_log.apart(faults))
     told = run_facts.facts_of(info or {})
     disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
     unsealed = broken_seal(parsed.ends, parsed.lines, told.info)

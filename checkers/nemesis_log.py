@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from checkers import first_schema
+from checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
 from checkers.history.tables import PlayedFault, Problem, whole
 
 FILE = "nemesis.jsonl"
@@ -14,6 +15,9 @@ SCHEMA = 2
 """Of the lines that are written now: they say their fault's class, traits and words. Older ones say no schema."""
 FOREVER = (1 << 63) - 1
 """ns. Of a fault that never ended."""
+HEARS_AFTER_NS = 10_000_000_000
+"""So long after a fault a broker may know nothing yet of what the others decided meanwhile. Kafka's brokers may wait
+that long for one connection (`socket.connection.setup.timeout.ms`); what they fetch afterwards takes far less."""
 
 
 def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | None]:
@@ -65,7 +69,25 @@ def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
 
     A fault without an end lasts for ever.
     """
-    spans = [(each.began, each.ended if each.ended >= 0 else FOREVER) for each in faults if each.began >= 0]
+    return _merged((each.began, each.ended if each.ended >= 0 else FOREVER) for each in faults if each.began >= 0)
+
+
+def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
+    """When a broker may have run that did not hear what the others had decided: disjoint [begin, end] in ns, in order.
+
+    From the begin of a fault that may leave a broker running although it does not keep up with the others (cut or slow
+    links, a pause, a slow disk or processor) until HEARS_AFTER_NS after its end. A broker that is down answers nobody:
+    a fault that takes its nodes down for sure is none of these. A rolling restart or a crash at some point is one, as
+    its line does not say that.
+    """
+    return _merged(
+        (each.began, each.ended + HEARS_AFTER_NS if each.ended >= 0 else FOREVER)
+        for each in faults
+        if each.began >= 0 and OUT_OF_SYNC in each.traits and TAKES_DOWN not in each.traits
+    )
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for began, ended in sorted(spans):
         if merged and began <= merged[-1][1]:

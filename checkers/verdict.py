@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers import fault_classes, guarantees
-from checkers.anomalies import hanging_txn, stuck
+from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
@@ -95,6 +95,8 @@ def decide(case: Case) -> Verdict:
     unproven = {} if case.whole else dict.fromkeys(SHOWN_BY_HISTORY, "the history is damaged, nobody knows where")
     if not case.told:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
+    if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
+        unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
     anomalies = _judged(findings, promised, at_worst, unproven, case.shaken)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)

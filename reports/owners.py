@@ -4,10 +4,12 @@ partition up or learnt of its loss. From the history alone. Pure but for reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from checkers import nemesis_log
 from checkers.anomalies.dual_ownership import ANOMALIES
+from checkers.history.conversion import read_faults
 from reports.run_files import Json, RunFiles, integer, mapping
 from reports.story_facts import HISTORY_LIMIT, Problem, json_lines
 
@@ -32,7 +34,7 @@ class _Hold:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """When it sent the last request that the coordinator accepted as a member's."""
+    """As `checkers.history.group_tables.Hold.proved`."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class _Reader:
 
     processes: tuple[int, int]
     part: int
+    apart: Sequence[tuple[int, int]] = ()
+    """As `checkers.nemesis_log.apart`."""
     holds: list[_Hold] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Process -> when it was last told of a generation."""
@@ -56,7 +60,7 @@ class _Reader:
                 hold.proved = max(hold.proved, sent if sent >= hold.told else -1)
         elif process not in self.processes:
             return
-        elif line.get("e") == "i" and line.get("f") == "commit" and integer(line.get("gen")) >= 0:
+        elif line.get("e") == "i" and line.get("f") == "commit" and integer(line.get("gen")) >= 0 and line.get("at"):
             self.commits[integer(line.get("op"))] = process, t
         elif line.get("e") == "x":
             self._event(process, t, str(kind), line)
@@ -80,9 +84,10 @@ class _Reader:
         return (hold for hold in self.holds if hold.process == process and hold.ended < 0)
 
     def _end(self, process: int, t: int, how: str, beat: int = -1) -> None:
+        counts = not any(begin <= beat <= end for begin, end in self.apart)
         for hold in self._of(process):
             hold.ended, hold.how = t, how
-            hold.proved = max(hold.proved, beat if beat >= hold.told else -1)
+            hold.proved = max(hold.proved, beat if counts and beat >= hold.told else -1)
 
 
 def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
@@ -94,7 +99,7 @@ def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
     except OSError:
         return []
     part = next((part for part, name in files.part_names.items() if name == problem.where), -1)
-    reader = _Reader((problem.other, problem.process), part)
+    reader = _Reader((problem.other, problem.process), part, nemesis_log.apart(read_faults(files.path)[0]))
     for line in json_lines(path):
         reader.take(line)
     pair = _pair(reader.holds, problem)

@@ -8,6 +8,7 @@ was read, and why not all of it if that is so.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ class Conversion:
     """How many processes ever owned one; -1: as above."""
     resumed: int = -1
     """How often a member began at a committed position; -1: as above."""
+    apart: list[list[int]] | None = None
+    """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -68,8 +71,9 @@ def convert(run_dir: Path) -> Conversion:
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
     (folder / CONVERSION).unlink(missing_ok=True)
-    history, written = _convert_history(run_dir / parser.FILE, folder)
     faults, trouble = read_faults(run_dir)
+    apart = nemesis_log.apart(faults)
+    history, written = _convert_history(run_dir / parser.FILE, folder, apart)
     write_small(folder, history, faults)
     unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
     conversion = Conversion(
@@ -95,6 +99,7 @@ def convert(run_dir: Path) -> Conversion:
         owned=sorted(history.owned),
         owners=len(history.owners),
         resumed=history.resumed,
+        apart=[[*each] for each in apart],
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -116,8 +121,10 @@ def read_conversion(run_dir: Path) -> Conversion:
 
 
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
-    """Whether history.jsonl and the tables are still those of this conversion."""
+    """Whether history.jsonl, the tables and the faults that they depend on are still those of this conversion."""
     tables = conversion.tables
+    if conversion.apart != [[*each] for each in nemesis_log.apart(read_faults(run_dir)[0])]:
+        return False
     return (
         conversion.source is not None
         and seal.stamp(run_dir / parser.FILE) == conversion.source
@@ -160,11 +167,11 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
     return history, read_small(run_dir / FOLDER, history)
 
 
-def _convert_history(path: Path, folder: Path) -> tuple[History, dict[str, int]]:
+def _convert_history(path: Path, folder: Path, apart: Sequence[tuple[int, int]]) -> tuple[History, dict[str, int]]:
     """The rest of the history, and how many rows each large table has."""
     from checkers.history.parquet import TableWriter
 
-    reader = parser.Parser()
+    reader = parser.Parser(apart=apart)
     kept = reader.history
     tables = {name: getattr(kept, name) for name in LARGE}
     writers = {name: TableWriter(folder, name) for name in tables}

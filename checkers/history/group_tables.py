@@ -34,8 +34,9 @@ class Hold(NamedTuple):
     """-1 where it held it to the end of the history."""
     how: int
     proved: int
-    """When it sent the last request, while it owned the partition, that the coordinator accepted as a member's: a
-    heartbeat, a commit. -1 if none is known."""
+    """When it sent the last request, while it owned the partition, that proves that it was a member: a commit that the
+    coordinator acknowledged; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
+    apart (`checkers.nemesis_log.apart`). -1 if none is known."""
 
 
 class Grant(NamedTuple):

@@ -2,7 +2,9 @@
 
 A hold begins when a member says that it may now read a partition (`assigned`), and ends when it says that it no longer
 does (`revoked`, before the coordinator hears of it), when it learns that the partition is not its own any more
-(`lost`), or when it crashes. What a coordinator accepted of a member meanwhile proves that it still took it for one.
+(`lost`), or when it crashes. What a coordinator accepted of a member meanwhile proves that it still took it for one: a
+commit always, because other replicas have to append it, and they follow the coordinator's successor if there is one; a
+heartbeat only while no fault kept brokers apart, because one that nobody tells of its successor goes on to answer.
 """
 
 from __future__ import annotations
@@ -38,11 +40,20 @@ class _Holding:
 class Groups:
     """Follows who holds what, and fills the tables of groups. ValueError and KeyError for lines that are none."""
 
-    def __init__(self, history: History, name: Callable[[str], int], forget: Callable[[int, int], None]) -> None:
-        """name: a text's index into History.names. forget: the position of (process, partition) may have moved."""
+    def __init__(
+        self,
+        history: History,
+        name: Callable[[str], int],
+        forget: Callable[[int, int], None],
+        apart: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """name: a text's index into History.names. forget: the position of (process, partition) may have moved.
+        apart: as `checkers.nemesis_log.apart`.
+        """
         self._history = history
         self._name = name
         self._forget = forget
+        self._apart = apart
         self._holds: dict[tuple[int, int], _Holding] = {}
 
     # ---------------------------------------------------------------------------------------------- operations
@@ -79,7 +90,8 @@ class Groups:
             # Where partitions ended differently, those without an error were committed.
             st = OK if errors and str(part) not in errors else line["st"]
             self._commit(op, group, part, st, t1, invoked, late=line.get("unanswered") != 0)
-        if line["st"] == OK and invoked.get("gen", -1) >= 0:
+        # A commit of nothing is appended nowhere.
+        if line["st"] == OK and invoked.get("gen", -1) >= 0 and invoked["at"]:
             for (holder, _), hold in self._holds.items():
                 if holder == proc and hold.group == group and t0 >= hold.t0:
                     hold.proved = max(hold.proved, t0)
@@ -146,7 +158,8 @@ class Groups:
     def _ended(self, t: int, proc: int, part: int, how: int, beat: int) -> None:
         hold = self._holds.pop((proc, part), None)
         if hold is not None:
-            proved = max(hold.proved, beat) if beat >= hold.t0 else hold.proved
+            known = beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart)
+            proved = max(hold.proved, beat) if known else hold.proved
             row = (proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t, how, proved)
             self._history.holds.append(row)
             self._history.owned.add(part)

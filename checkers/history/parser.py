@@ -9,7 +9,7 @@ nothing: its last line holds a CRC-32 of the bytes before it, and where a line c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -44,7 +44,7 @@ from checkers.history.tables import (
     whole,
     whole_numbers,
 )
-from checkers.history.values import SEQUENCE_BITS
+from checkers.history.values import LIMIT, SEQUENCE_BITS
 
 FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")
@@ -64,8 +64,6 @@ END = "end"
 """The kind of the last line: how many lines stand before it. The header says that there is to be one (`ends`)."""
 SEAL = "crc32"
 """Of the last line: the CRC-32 of the bytes before it. The header says that there is to be one (`seal`)."""
-LIMIT = 1 << 23
-"""Of process and partition ids: a value has 23 bits for its process."""
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _Open = tuple[str, int, int, int, dict[str, Any]]
 """An operation under way: f, process, invoked at, partition, its line."""
@@ -76,9 +74,11 @@ class Malformed(ValueError):
 
 
 class Parser:
-    """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them."""
+    """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them.
+    `apart`: when faults kept brokers apart (`checkers.nemesis_log.apart`).
+    """
 
-    def __init__(self, drain: Callable[[History], None] | None = None) -> None:
+    def __init__(self, drain: Callable[[History], None] | None = None, apart: Sequence[tuple[int, int]] = ()) -> None:
         self.history = History()
         self.drain = drain
         self._open: dict[int, _Open] = {}
@@ -99,7 +99,7 @@ class Parser:
         self._ends_asked: dict[int, tuple[int, int]] = {}
         """Transaction under way -> (how it is to end, when that was asked for)."""
         self._late_ends = LateEnds()
-        self._groups = groups.Groups(self.history, self._name, self._positions.forget_one)
+        self._groups = groups.Groups(self.history, self._name, self._positions.forget_one, apart)
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
             "x": self._event,
@@ -493,8 +493,8 @@ class Parser:
             counts[f"error {error}"] += 1
 
 
-def parse(lines: Iterable[bytes]) -> History:
-    """A history from its lines, each with its line feed."""
-    parser = Parser()
+def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = ()) -> History:
+    """A history from its lines, each with its line feed. `apart`: as in `Parser`."""
+    parser = Parser(apart=apart)
     parser.feed(lines)
     return parser.finish()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 SEQUENCE_BITS = 40
 """A trillion records of each of 8 million processes fit an int64."""
+LIMIT = 1 << 23
+"""Of process and partition ids: a value has 23 bits for its process."""
 AFTER_HEALING = "after_healing"
 """A setting of a producer that is none of the workload's: the harness wrote with it after healing."""
 

@@ -17,5 +17,7 @@ where (a.t0 < b.t0 or (a.t0 = b.t0 and a.proc < b.proc)) and a.proved >= b.t0 an
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.dual_ownership`."""
+    """The query of `checkers.anomalies.dual_ownership`. Which requests prove ownership is decided when the history is
+    converted (`Hold.proved`).
+    """
     return [Select(SQL, ("holds", "partitions"))] if history.holds else []

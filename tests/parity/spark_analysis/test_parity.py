@@ -22,6 +22,7 @@ from spark_analysis.query import TooMany
 from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
+from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
@@ -155,6 +156,21 @@ def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
     kept, faults = conversion.load(tmp_path)
     measures = measure(kept, context_of(kept, faults))
     assert sum(each.name == GAP and each.numbers[0] > 12 * MS for each in measures) > 5, "some are of several writes"
+
+
+def test_both_take_no_heartbeat_for_a_proof_while_brokers_were_apart(spark: SparkSession, tmp_path: Path) -> None:
+    h = GroupHistory(3)
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0, 1: 0, 2: 0})
+    h.assigned(two, {0: 0, 1: 0, 2: 0}, 2)
+    before, apart = h.tick(), h.tick()
+    for part, (beat, commits) in enumerate(((before, False), (apart, False), (apart, True))):
+        for proc, gen in ((one, 1), (two, 2)):
+            if commits:
+                h.commit(proc, {part: 1}, gen=gen)
+            h.revoked(proc, [part], beat, gen)
+    nemesis = fault_line(action="partition", began_ms=apart // MS, ended_ms=99)
+    assert [each.part for each in compared(spark, tmp_path, h.lines(), nemesis)] == [0, 2]
 
 
 def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSession, tmp_path: Path) -> None:

@@ -219,6 +219,15 @@ def test_faults_that_nobody_could_tell_of_excuse_what_they_would() -> None:
     assert decide(good(finding("lost-write"), plan=weak, faults=[], nemesis_read=True)).verdict == INVALID
 
 
+def test_two_owners_are_not_proven_where_a_fault_that_nobody_told_of_may_have_kept_brokers_apart() -> None:
+    planned = facts_of({**PLAN, "faults": [{"action": "partition"}]})
+    here = good(finding("dual-ownership"), plan=planned)
+    assert decide(here).verdict == INVALID
+    for unread in (replace(here, nemesis_read=False), replace(here, faults=[])):
+        assert decide(unread).verdict == UNKNOWN
+        assert any("nobody told of may have kept brokers apart" in each for each in decide(unread).reasons)
+
+
 def test_expect_safe_needs_no_plan_to_find_a_fault() -> None:
     assert decide(good(finding("lost-write", proc=1), plan=None, expect="safe")).verdict == INVALID
 

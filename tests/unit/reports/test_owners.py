@@ -10,6 +10,7 @@ from reports.owners import sentences_of
 from reports.run_files import RunFiles
 from reports.story_facts import Problem
 from tests.support.histories.group_history import GroupHistory
+from tests.support.histories.nemesis_lines import fault_line
 
 
 def told(h: GroupHistory, folder: Path, *, at: int = 0, first: int = 0, second: int = 1) -> list[str]:
@@ -68,6 +69,19 @@ def test_the_two_owners_are_those_of_whom_requests_prove_it(tmp_path: Path) -> N
         h.revoked(two, [0], -1, gen + 1)
     first, second, _ = told(h, tmp_path)
     assert "member epoch 2" in first and "member epoch 3" in second
+
+
+@pytest.mark.parametrize(("began_ms", "tells"), [(6, True), (5, False)])
+def test_a_heartbeat_while_brokers_were_apart_makes_nobody_an_owner(began_ms: int, tells: bool, tmp_path: Path) -> None:
+    """The one heartbeat is of 5 ms."""
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0})
+    h.assigned(two, {0: 0}, 2)
+    h.commit(two, {0: 1}, gen=2)
+    h.revoked(one, [0], h.tick())
+    (tmp_path / "nemesis.jsonl").write_bytes(fault_line(action="partition", began_ms=began_ms, ended_ms=99))
+    assert bool(told(h, tmp_path)) is tells
 
 
 @pytest.mark.parametrize("lines", ["", '{"e": "p", "p": 1}\n', "[1]\n"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checkers import nemesis_log
 from checkers.history import conversion, seal
 from checkers.nights import store
 from checkers.nights.facts import facts_of_night
@@ -14,6 +15,7 @@ from checkers.nights.night import Night, read_night
 from reports.run_files import read_run
 from spark_analysis.nights import tables
 from tests.support.histories.builder import generate
+from tests.support.histories.nemesis_lines import fault_line
 from tests.support.nights.files import NightFiles
 
 
@@ -87,3 +89,22 @@ def test_tables_of_another_history_are_made_again(name: str, tmp_path: Path) -> 
     assert conversion.is_of(run, again)
     assert (again.source != first.source) is (name == seal.FILE)
     assert (run / f"{conversion.FOLDER}/records.parquet").stat().st_mtime_ns != stamps[run / "history/records.parquet"]
+
+
+@pytest.mark.parametrize("how", ["by an early version", "with other faults"])
+def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path: Path) -> None:
+    """Which heartbeats prove ownership depends on the faults."""
+    _, run = night(tmp_path)
+    first = tables.kept(run).converted
+    if how == "with other faults":
+        with (run / nemesis_log.FILE).open("ab") as lines:
+            lines.write(fault_line(99, "partition", 1, 2))
+    else:
+        path = run / conversion.FOLDER / conversion.CONVERSION
+        stored = json.loads(path.read_text())
+        del stored["apart"]
+        path.write_text(json.dumps(stored))
+    assert not conversion.is_of(run, conversion.read_conversion(run))
+    again = tables.kept(run).converted
+    assert conversion.is_of(run, again)
+    assert (again.apart != first.apart) is (how == "with other faults")
