@@ -54,8 +54,8 @@ def _flush(value: str) -> tuple[str, ...]:
     return () if value == "os" else ("--topic-set", f"{FLUSH}={value}")
 
 
-def _idempotence(value: str) -> tuple[str, ...]:
-    return ("--idempotence" if value == "on" else "--no-idempotence",)
+def _switch(name: str) -> Callable[[str], tuple[str, ...]]:
+    return lambda value: (f"--{name}" if value == "on" else f"--no-{name}",)
 
 
 _ALL = (
@@ -66,11 +66,13 @@ _ALL = (
     Axis("replication-factor", (), _flag("replication-factor"), setting="replication_factor", numeric=True),
     Axis("min-isr", (), _flag("min-isr"), setting="min_isr", numeric=True),
     Axis("acks", ("all", "1", "0"), _flag("acks"), setting="acks"),
-    Axis("idempotence", ("on", "off"), _idempotence, setting="idempotence"),
+    Axis("idempotence", ("on", "off"), _switch("idempotence"), setting="idempotence"),
     Axis("isolation", ("read_committed", "read_uncommitted", "both"), _flag("isolation"), setting="isolation"),
     Axis("generation", ("1", "2"), _flag("generation"), setting="generation"),
     Axis("codec", ("none", "gzip", "snappy", "lz4", "zstd"), _flag("codec"), setting="codec"),
     Axis("client", ("squall", "confluent", "aiokafka", "kafka-python"), _flag("client"), setting="client"),
+    Axis("group-protocol", ("classic", "consumer", "mixed"), _flag("group-protocol"), setting="group_protocol"),
+    Axis("static-members", ("on", "off"), _switch("static-members"), setting="static_members"),
     Axis("command", (), _flag("command"), setting="command"),
     Axis("unclean", ("off", "on"), _unclean, "off"),
     Axis("flush", (), _flush, "os"),
@@ -177,7 +179,7 @@ def _topic_settings(cell: Cell) -> dict[str, str]:
 def _plain(name: str, value: str) -> Any:
     if name == "acks":
         return -1 if value == "all" else int(value)
-    if name == "idempotence":
+    if name in ("idempotence", "static-members"):
         return value == "on"
     return int(value) if value.isdecimal() else value
 

@@ -39,6 +39,8 @@ USUAL = {
     "unclean": ("off",),
     "flush": ("os",),
     "generation": ("2",),
+    "group-protocol": ("classic",),
+    "static-members": ("off",),
     "mutant": ("none", ""),
 }
 """Values that a configuration's name leaves out."""
@@ -164,6 +166,8 @@ def _of_plan(plan: Mapping[str, Any]) -> dict[str, str]:
         "min-isr": load.get("min_isr"),
         "replication-factor": load.get("replication_factor"),
         **{name: load.get(name) for name in ("idempotence", "isolation", "generation", "codec", "client")},
+        "group-protocol": load.get("group_protocol"),
+        "static-members": load.get("static_members"),
         "unclean": str(settings["unclean.leader.election.enable"]).lower() == "true"
         if "unclean.leader.election.enable" in settings
         else None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.nights.axes import NoSuchRun, cell_of, flags_of, title
+from chaos.nights.axes import NoSuchRun, cell_of, flags_of, plan_of, title
 from chaos.nights.items import Planned, item_of, plan_night
 from chaos.nights.matrix import make_matrix
 
@@ -43,6 +43,8 @@ def test_a_cell_holds_every_axis_of_its_workload_and_its_name_only_what_is_unusu
         ({"workload": "transactions", "client": "confluent", "generation": "2"}, "speaks generation 1"),
         ({"runtime": "process", "mutant": "1"}, "a mutant is planted into Squall's own broker, in the simulator"),
         ({"workload": "command"}, "needs a program: the axis command"),
+        ({"workload": "pipeline", "group-protocol": "mixed"}, "group_protocol"),
+        ({"workload": "groups", "client": "aiokafka", "group-protocol": "consumer"}, "speaks the classic protocol"),
         ({"mutant": "18"}, "mutant 18 is a setting that is called safe"),
     ],
 )
@@ -82,6 +84,17 @@ def test_flags_say_what_is_unusual_and_nothing_else() -> None:
     )
     assert flags_of(cell_of({"target": "kafka"})) == ("--workload", "appends", "--target", "kafka")
     assert flags_of(cell_of({"runtime": "docker"})) == ("--workload", "appends", "--runtime", "docker")
+
+
+def test_how_members_of_groups_agree_and_who_they_are_are_axes_of_their_workloads() -> None:
+    axes = {"workload": ["groups", "steady"], "group-protocol": ["classic", "mixed"], "static-members": ["off", "on"]}
+    found = planned({"axes": {"runtime": "sim", **axes}})
+    names = [each.configuration.removeprefix("squall/sim ") for each in found.items]
+    mixed = "groups group-protocol=mixed"
+    assert sorted(names) == ["groups", mixed, f"{mixed} static-members=on", "groups static-members=on", "steady"]
+    cell = cell_of({"workload": "groups", "group-protocol": "mixed", "static-members": "on"})
+    assert flags_of(cell) == ("--workload", "groups", "--group-protocol", "mixed", "--static-members")
+    assert plan_of(cell).workload.model_dump()["static_members"] is True
 
 
 def test_an_id_is_a_word_for_names_of_files() -> None:

@@ -127,6 +127,7 @@ def test_a_judged_run_is_promised_what_it_was_judged_by(tmp_path: Path) -> None:
         ({"acks": "1", "idempotence": "off", "codec": "none", "client": "squall"}, "acks=1"),
         ({"acks": "all", "idempotence": "off"}, "acks=all, idempotence=off"),
         ({"acks": "all", "mutant": "18", "codec": "zstd"}, "acks=all, mutant=18, codec=zstd"),
+        ({"group-protocol": "mixed", "static-members": "off", "workload": "groups"}, "acks=all, group-protocol=mixed"),
         ({"workload": "transactions", "generation": "1"}, "acks=all, generation=1"),
         ({"target": "kafka", "runtime": "docker", "workload": "steady", "acks": "0"}, "acks=0"),
         ({}, "not known"),
