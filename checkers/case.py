@@ -12,6 +12,7 @@ from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
 from checkers.history import conversion, seal
+from checkers.history.group_activity import from_json
 from checkers.history.tables import History, Partition, PlayedFault, Process
 from checkers.metrics import Limits
 from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
@@ -87,6 +88,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     try:
         told = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
+        groups = from_json(told.groups)
     except FileNotFoundError:
         troubles.append("the history was not converted")
         return _Kept()
@@ -96,7 +98,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     troubles += map(str, told.problems)
     notes += seal.notes(told.ends, told.torn_bytes)
     whole = not any(each.untrusted for each in told.problems)
-    counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed)
+    counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed, groups)
     return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from checkers.anomalies import (
@@ -39,6 +40,7 @@ from checkers.anomalies import (
 )
 from checkers.anomalies.anomaly import Anomaly, Check, Need, Seen
 from checkers.findings import Witness
+from checkers.history.group_activity import Activity
 from checkers.history.tables import History, Partition, Process
 from checkers.history.values import AFTER_HEALING
 
@@ -90,6 +92,11 @@ IN_HISTORY: tuple[Check, ...] = tuple(check for check in CHECKS if check.find)
 
 FEW_OUTPUTS = 0.5
 """For each acknowledged input: with fewer, the checks of outputs saw little of the run."""
+LITTLE_GOT = 0.5
+"""For each record that was acknowledged where a group reads: with less, checks of groups saw little of the run."""
+FEW_CHANGES = 0.5
+"""For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
+comes of these could hardly show."""
 OWN = "squall"
 """Our own client, as a history names it."""
 LOOKED_FOR = "looked for: "
@@ -111,6 +118,8 @@ class Counted(NamedTuple):
     """Processes that ever owned one; -1: nobody counted them."""
     resumed: int = -1
     """How often a member began at a committed position; -1: nobody counted that."""
+    groups: Mapping[str, Activity] = MappingProxyType({})
+    """How much each group did, by its name; empty, too, where nobody counted that."""
 
     @classmethod
     def of(cls, history: History) -> Counted:
@@ -122,6 +131,7 @@ class Counted(NamedTuple):
             history.owned,
             len(history.owners),
             history.resumed,
+            history.activities.told(history.names),
         )
 
 
@@ -199,7 +209,9 @@ def ran_on_little(
         Need.COMMITTED_FINAL_READS: f"no final read of {', '.join(uncommitted)} at read_committed reached its end"
         if uncommitted
         else "",
-        Need.MEMBERS: _unowned(there, counted),
+        Need.RIVALS: _few_changes(counted),
+        Need.RESUMED: _few_resumed(counted),
+        Need.MEMBERS: _unowned(there, counted) or _little_got(there, counted, acked),
         Need.OUTPUTS: _few_outputs(there, counted, acked),
     }
     found = {}
@@ -217,6 +229,38 @@ def _unowned(partitions: Sequence[Partition], counted: Counted) -> str:
         each.name for each in partitions if each.topic in read and not each.added and each.part not in counted.owned
     ]
     return f"no member of a group ever owned {', '.join(left)}" if left else ""
+
+
+def _little_got(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:
+    """A group that goes on gets all that is acknowledged where it reads."""
+    for group, did in sorted(counted.groups.items()):
+        there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
+        if did.got < LITTLE_GOT * there:
+            records = f"{did.got} record{'s'[: did.got != 1]}"
+            return f"members of the group {group} got {records}, and {there} were acknowledged where they read"
+    return ""
+
+
+def _few_changes(counted: Counted) -> str:
+    """One owner for each partition is where a run begins. Two of them come of changes."""
+    return _seldom(counted, "took a partition over from each other", lambda did: did.changes)
+
+
+def _few_resumed(counted: Counted) -> str:
+    """The first one reads from the start. Only a later one goes on where somebody has committed."""
+    return _seldom(counted, "went on at a committed position", lambda did: did.resumed)
+
+
+def _seldom(counted: Counted, what: str, times: Callable[[Activity], int]) -> str:
+    """The first group of which that is said less than FEW_CHANGES times for each of its partitions."""
+    for group, did in sorted(counted.groups.items()):
+        often, many = times(did), len(did.owned)
+        if often < FEW_CHANGES * many:
+            return (
+                f"members of the group {group} {what} {often} time{'s'[: often != 1]}, "
+                f"and it reads {many} partition{'s'[: many != 1]}"
+            )
+    return ""
 
 
 def _few_outputs(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:

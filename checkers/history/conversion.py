@@ -59,6 +59,8 @@ class Conversion:
     """How often a member began at a committed position; -1: as above."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name of a group -> `group_activity.Activity`. Empty, too, where an early version converted the history."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -100,6 +102,7 @@ def convert(run_dir: Path) -> Conversion:
         owners=len(history.owners),
         resumed=history.resumed,
         apart=[[*each] for each in apart],
+        groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")

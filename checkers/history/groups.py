@@ -134,6 +134,7 @@ class Groups:
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
                 self._holds[proc, part] = _Holding(group, gen, pos, begun, t)
+                self._history.activities.given(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):
             how = REVOKED if kind == "revoked" else CRASHED if line.get("why") == "crash" else LOST

@@ -312,24 +312,14 @@ class Parser:
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
             told_before = self._watermarks.fetched((proc, part, epoch), hw, lso)
-            told = (
-                POLL if pairs else EMPTY_POLL,
-                part,
-                proc,
-                op,
-                number,
-                st,
-                isolation,
-                final,
-                epoch,
-                hw,
-                lso,
-                log_start,
-            )
+            kind = POLL if pairs else EMPTY_POLL
+            told = (kind, part, proc, op, number, st, isolation, final, epoch, hw, lso, log_start)
             self.history.told.append((*told, position, len(pairs), highest, *told_before, t0, t1))
             self._positions.moved(proc, part, whole(position), (pairs[-1][0], op) if pairs else None)
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
+            else:
+                self.history.activities.polled(proc, len(pairs))
         if final:
             self._finals.ended(proc, offsets_of(line.get("end", {})))
         if st != OK:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from checkers.history.group_activity import Activities
 from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output
 
 SCHEMA = 1
@@ -443,6 +444,7 @@ class History:
     """Processes that ever owned one."""
     resumed: int = 0
     """How often a member began at its group's committed position."""
+    activities: Activities = field(default_factory=Activities)
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
 

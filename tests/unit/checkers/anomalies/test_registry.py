@@ -23,6 +23,8 @@ from checkers.anomalies.registry import (
     not_run,
     ran_on_little,
 )
+from checkers.history.conversion import convert, read_conversion
+from checkers.history.group_activity import Activity, from_json
 from checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
 from checkers.history.tables import (
     EMPTY_POLL,
@@ -40,6 +42,7 @@ from checkers.history.tables import (
 )
 from checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
+from tests.support.histories.builder import HistoryBuilder
 
 FROM_HISTORIES = [anomaly.name for check in IN_HISTORY for anomaly in check.anomalies]
 BY_NAME = {check.name: check for check in IN_HISTORY}
@@ -317,6 +320,72 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
         ["eos-duplicate", "eos-loss"], "1 outputs name their input, and 3 inputs were acknowledged"
     )
     assert "lost-write" not in ran_on_little([replace(read, cover_t0=-1)], ["lost-write"], ENOUGH, {}), "it did not run"
+
+
+ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
+
+
+@pytest.mark.parametrize(
+    ("did", "names", "why"),
+    [
+        (ALL_DONE, set(), ""),
+        (ALL_DONE._replace(owned=(0, 1), changes=1, resumed=1), set(), ""),
+        (
+            ALL_DONE._replace(owned=(0, 1), changes=0),
+            {"dual-ownership"},
+            "members of the group h took a partition over from each other 0 times, and it reads 2 partitions",
+        ),
+        (
+            ALL_DONE._replace(owned=(0, 1, 2), changes=2, resumed=1),
+            {"commit-ahead"},
+            "members of the group h went on at a committed position 1 time, and it reads 3 partitions",
+        ),
+        (
+            ALL_DONE._replace(got=1),
+            {"dual-ownership", "commit-ahead", "stuck-group", "eos-loss"},
+            "members of the group h got 1 record, and 3 were acknowledged where they read",
+        ),
+    ],
+)
+def test_a_group_that_did_hardly_anything_is_no_whole_run(did: Activity, names: set[str], why: str) -> None:
+    read = replace(READ, cover_t0=5)
+    counted = ENOUGH._replace(outputs=3, groups={"g": ALL_DONE, "h": did})
+    assert ran_on_little([read], (), counted, {"t-0": 3}) == dict.fromkeys([n for n in FOUND if n in names], why)
+
+
+def group_of(*steps: tuple[int, str, tuple[int, ...]]) -> HistoryBuilder:
+    """Members of g are given partitions: which member, where it begins there, which partitions; then it polls."""
+    h = HistoryBuilder(2)
+    members = [h.process("reader", isolation=0, group="g") for _ in range(2)]
+    producer = h.producer()
+    values = [h.sent(producer, off) for off in range(3)]
+    for who, begins, parts in steps:
+        at = {str(part): 0 for part in parts}
+        h.event("assigned", p=members[who], g="g", gen=1, at=at, **{"from": dict.fromkeys(at, begins)})
+        h.poll(members[who], list(enumerate(values)))
+    h.poll(h.reader(), list(enumerate(values)))
+    h.final(list(enumerate(values)))
+    return h
+
+
+@pytest.mark.parametrize(
+    ("steps", "did"),
+    [
+        ([(0, "reset", (0, 1))], Activity((0, 1), changes=0, resumed=0, got=3)),
+        (
+            [(0, "reset", (0,)), (0, "committed", (0,)), (1, "committed", (0,)), (0, "reset", (0,))],
+            Activity((0,), changes=2, resumed=2, got=12),
+        ),
+    ],
+)
+def test_what_a_group_did_is_counted_in_memory_and_in_a_run_directory(
+    steps: list[tuple[int, str, tuple[int, ...]]], did: Activity, tmp_path: Path
+) -> None:
+    h = group_of(*steps)
+    assert Counted.of(h.history()).groups == {"g": did}
+    (tmp_path / "history.jsonl").write_bytes(b"".join(h.lines()))
+    convert(tmp_path)
+    assert from_json(read_conversion(tmp_path).groups) == {"g": did}
 
 
 def test_what_was_not_looked_for_says_why() -> None:

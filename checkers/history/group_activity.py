@@ -1,0 +1,63 @@
+"""How much each group did: whether a history shows a check of groups what a whole run does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Activity(NamedTuple):
+    """Of one group."""
+
+    owned: tuple[int, ...]
+    """Partitions that a member ever owned, ascending."""
+    changes: int
+    """How often one of them was given to another process than the one that had been given it before."""
+    resumed: int
+    """How often a member began to read one of them at its committed position."""
+    got: int
+    """Records that polls of its members returned, each as often as it was."""
+
+
+@dataclass(slots=True)
+class Activities:
+    """How much each group did, counted while a history is read. Groups by their index into `History.names`."""
+
+    owners: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Group -> partition -> the process that was given it last."""
+    members: dict[int, set[int]] = field(default_factory=dict)
+    """Group -> processes that were given a partition."""
+    changes: dict[int, int] = field(default_factory=dict)
+    resumed: dict[int, int] = field(default_factory=dict)
+    got: dict[int, int] = field(default_factory=dict)
+    """Process -> records that its polls returned; final reads are none."""
+
+    def given(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
+        """A member was assigned a partition. resumes: it begins at the committed position."""
+        owners = self.owners.setdefault(group, {})
+        self.changes[group] = self.changes.get(group, 0) + (owners.get(part, proc) != proc)
+        self.resumed[group] = self.resumed.get(group, 0) + resumes
+        owners[part] = proc
+        self.members.setdefault(group, set()).add(proc)
+
+    def polled(self, proc: int, records: int) -> None:
+        """A poll returned so many."""
+        self.got[proc] = self.got.get(proc, 0) + records
+
+    def told(self, names: Sequence[str]) -> dict[str, Activity]:
+        """Name of each group that ever owned a partition -> what it did. names: as `History.names`."""
+        return {
+            names[group]: Activity(
+                tuple(sorted(owners)),
+                self.changes[group],
+                self.resumed[group],
+                sum(self.got.get(proc, 0) for proc in self.members[group]),
+            )
+            for group, owners in self.owners.items()
+        }
+
+
+def from_json(stored: Mapping[str, Any]) -> dict[str, Activity]:
+    """What `Activity._asdict` made of each."""
+    return {name: Activity(**{**each, "owned": tuple(each["owned"])}) for name, each in stored.items()}
