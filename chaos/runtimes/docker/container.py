@@ -11,11 +11,14 @@ import trio
 
 from chaos.errors import HarnessError
 from chaos.runtimes.docker.watch import Death, Watch
-from chaos.toolchain.engine import ContainerSpec, Engine
+from chaos.toolchain.engine import ContainerSpec, Engine, EngineError
 
 T = TypeVar("T")
 
 POLL_S = 0.005
+CONFLICT = 409
+SETTLES_S = 2.0
+"""For so long the engine's word on a pause may be that of an event before it."""
 LAST_WORDS_BYTES = 2000
 
 
@@ -66,13 +69,37 @@ class Container:
         """Send a signal to its first process."""
         await in_thread(self._engine.kill, self._id, signal)
 
-    async def pause(self) -> None:
-        """Freeze it."""
-        await in_thread(self._engine.pause, self._id)
+    async def pause(self) -> dict[str, Any]:
+        """Freeze it. Returns its state after that."""
+        return await self._freeze(self._engine.pause, frozen=True)
 
-    async def unpause(self) -> None:
-        """Let it continue."""
-        await in_thread(self._engine.unpause, self._id)
+    async def unpause(self) -> dict[str, Any]:
+        """Let it continue. Returns its state after that."""
+        return await self._freeze(self._engine.unpause, frozen=False)
+
+    async def _freeze(self, call: Callable[[str], None], frozen: bool) -> dict[str, Any]:
+        try:
+            await in_thread(call, self._id)
+        except EngineError as error:
+            if error.status != CONFLICT:
+                raise
+            await self.settled(not frozen)
+            await in_thread(call, self._id)
+        return await self.settled(frozen)
+
+    async def settled(self, frozen: bool) -> dict[str, Any]:
+        """Its state as soon as that is as expected, or as it is after a while.
+
+        The engine takes back what it said of a pause when its late event of an earlier pause or resume arrives, and
+        is right again with the next event. Until then it also refuses to pause, because of the pause that is over.
+        """
+        state = await self.state()
+        with trio.move_on_after(SETTLES_S):
+            while state["Paused"] != frozen and state["Running"]:
+                self.check_engine()
+                await trio.sleep(POLL_S)
+                state = await self.state()
+        return state
 
     async def set_cpus(self, cpus: float) -> None:
         """Set how many CPUs it may keep busy from now on, also after restarts."""

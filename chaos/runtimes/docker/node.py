@@ -157,7 +157,7 @@ class Node:
 
     async def _kill_frozen(self) -> None:
         await self.container.signal("SIGKILL")
-        if await self.container.died(0.2) is None and (await self.container.state())["Paused"]:
+        if await self.container.died(0.2) is None and (await self.container.settled(frozen=True))["Paused"]:
             await self.container.unpause()
 
     async def stop(self, grace_s: float) -> Evidence:
@@ -189,8 +189,7 @@ class Node:
         """
         self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
-        await self.container.pause()
-        state = await self.container.state()
+        state = await self.container.pause()
         paused_ns = time.monotonic_ns()
         if not state["Paused"]:
             raise HarnessError(f"broker {self.id} ({self.container.name}) was not paused: it is {state['Status']}")
@@ -203,10 +202,10 @@ class Node:
         """As `Runtime.resume`."""
         self.must_be(NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
-        found = "T" if (await self.container.state())["Paused"] else "R"
+        state = await self.container.settled(frozen=True)
+        found = "T" if state["Paused"] else "R"
         if found == "T":
-            await self.container.unpause()
-        state = await self.container.state()
+            state = await self.container.unpause()
         if state["Paused"]:
             raise HarnessError(f"broker {self.id} ({self.container.name}) was not resumed")
         self.state = NodeState.RUNNING

@@ -200,3 +200,14 @@ def is_whole(data: bytes) -> bool:
     """Whether a batch's checksum is that of its bytes. The batch's length is at byte 8."""
     length = 12 + int.from_bytes(data[8:12], "big")
     return length <= len(data) and check_crc(memoryview(data), 0, length)
+
+
+def test_a_node_can_be_paused_again_as_soon_as_it_was_resumed(on_real_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        for _ in range(30):
+            assert (await runtime.pause(1))["state"] == "T"
+            assert (await runtime.resume(1))["found"] == "T"
+        await runtime.pause(1)
+        assert (await runtime.kill(1))["gone"]
+
+    on_real_broker(body)

@@ -53,8 +53,8 @@ async def test_an_outage_that_stays_is_waited_for_long_enough_to_be_a_finding_of
     h = HistoryBuilder()
     p = h.producer()
     h.sent(p, 0)
-    for second in range(1, int(ended_s) + 1):
-        h.now = second * 1_000_000_000
+    for tenth in range(1, int(ended_s * 10) + 1):
+        h.now = tenth * 100_000_000
         h.send(p)
     faults, _ = parse_faults([fault_line(began_ms=10, ended_ms=int(healed * 1000))])
     history = h.history()
