@@ -82,6 +82,10 @@ class Command(Scenario):
         """As `Scenario.traffic`."""
         return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, self.record_bytes)
 
+    def held_s(self) -> float:
+        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile."""
+        return self.poll_pause_ms / 1000
+
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])

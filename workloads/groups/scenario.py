@@ -55,6 +55,8 @@ MIXED_SHARE = 0.15
 """Of a swarm's seeds in which members of both protocols are in one group."""
 RECESS_SHARE = 0.25
 """Of a swarm's seeds in which all members go from time to time: the group is converted, or deleted."""
+POLLS_TO_MOVE = 3
+"""Until a partition has moved: its owner gives it up, the next one joins, and then reads."""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
 
@@ -108,6 +110,11 @@ class GroupsLoad(Scenario):
         """As `Scenario.contradictions`."""
         found = super().contradictions()
         found += self._not_of_libraries()
+        if self.poll_pause_ms >= self.max_poll_interval_ms:
+            found.append(
+                f"poll_pause_ms {self.poll_pause_ms} is not below max_poll_interval_ms {self.max_poll_interval_ms}: "
+                "after each poll a member would be thrown out of its group"
+            )
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
         if self.group_protocol == MIXED:
             if self.conversions:
@@ -135,8 +142,12 @@ class GroupsLoad(Scenario):
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing."""
-        return (self.session_timeout_ms + self.max_poll_interval_ms) / 1000
+        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing. A
+        member gives up, joins, and begins to read in polls of its own, with a pause between any two. Pauses far below a
+        second do not matter.
+        """
+        pauses_s = POLLS_TO_MOVE * self.poll_pause_ms // 1000
+        return (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

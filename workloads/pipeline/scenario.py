@@ -126,9 +126,11 @@ class InstancesLoad(Scenario):
 
     def held_s(self) -> float:
         """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing. A
-        transaction of an instance that is gone holds readers of its output back meanwhile.
+        transaction of an instance that is gone holds readers of its output back meanwhile. Then a reader takes its time
+        over a poll.
         """
-        return max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms) / 1000
+        kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
+        return kept_ms / 1000 + self.poll_pause_ms // 1000
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

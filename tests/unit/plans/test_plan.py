@@ -225,6 +225,25 @@ def test_readers_that_take_their_time_are_not_stuck_meanwhile() -> None:
     assert make_plan({}).limits.stuck_s == 15
 
 
+def test_members_that_take_their_time_over_polls_move_partitions_later() -> None:
+    """A partition is given up, asked for and read in one poll after the other."""
+    slow = make_plan({"workload": {"name": "groups", "poll_pause_ms": 3_000}})
+    assert slow.limits.stuck_s == 2 * (3 + 4 + 3 * 3)
+    with pytest.raises(PlanError, match=r"stuck_s: 15 s is below 16 s"):
+        make_plan({"workload": {"name": "groups", "poll_pause_ms": 3_000}, "limits": {"stuck_s": 15}})
+
+
+def test_members_that_are_thrown_out_after_each_poll_are_refused() -> None:
+    with pytest.raises(PlanError, match="poll_pause_ms 10000 is not below max_poll_interval_ms 4000"):
+        make_plan({"workload": {"name": "groups", "poll_pause_ms": 10_000}})
+    make_plan({"workload": {"name": "groups", "poll_pause_ms": 10_000, "max_poll_interval_ms": 20_000}})
+
+
+@pytest.mark.parametrize("workload", [{"name": "pipeline"}, {"name": "command", "command": "true"}])
+def test_the_reader_beside_other_workloads_may_take_its_time_as_well(workload: dict[str, str]) -> None:
+    assert make_plan({"workload": {**workload, "poll_pause_ms": 30_000}}).limits.stuck_s >= 60
+
+
 def test_all_mistakes_of_a_plan_are_said_at_once() -> None:
     fine = {"at_s": 1, "duration_s": 1, "action": "kill"}
     with pytest.raises(PlanError) as refused:
