@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
+from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts, simulated
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
@@ -66,6 +66,8 @@ class Case:
     """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
     doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
     """
+    seen: Sequence[str] = ()
+    """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def read_case(
     other_plan = plan.of_another_run(run) if plan else []
     landed = not any(map(fault_classes.not_landed, faults))
     troubles += [*unlike, *told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
-    troubles += [*changed.values(), *other_plan]
+    seen = simulated.read(run_dir, told.info, kept.seals)
+    troubles += [*changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
@@ -175,6 +178,7 @@ def read_case(
         expect=expect,
         not_run=unlooked,
         little=ran_on_little(partitions, unlooked, kept.counted, acked_of(metrics or {})),
+        seen=seen.wrong,
     )
 
 

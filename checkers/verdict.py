@@ -4,7 +4,7 @@
   reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
   permitted.
 - `invalid`: something was found that the configuration does not permit. That holds of a history cut short as well:
-  finders only report what a prefix proves.
+  finders only report what a prefix proves. So is a run in which a simulator saw an invariant break (`simulated`).
 - `unknown`: anything else, and it says what.
 
 `decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for
@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, guarantees
+from checkers import fault_classes, guarantees, simulated
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
@@ -103,7 +103,7 @@ def decide(case: Case) -> Verdict:
     lost = any(each.name in LOSS for each in anomalies)
     if expect == "loss" and not lost:
         lacking.append("a loss was expected, and none was found")
-    wrong = [_say(each) for each in anomalies if each.permitted is False]
+    wrong = [*case.seen, *(_say(each) for each in anomalies if each.permitted is False)]
     notes = [*case.notes]
     if wrong:
         notes += lacking
@@ -291,8 +291,11 @@ def judge(
 
 
 def give_up(run_dir: Path, trouble: str) -> Verdict:
-    """Write the verdict `unknown` for a run that could not be judged. `trouble`: why, in words."""
-    verdict = decide(Case(run=run_dir.name, troubles=[trouble]))
+    """Write the verdict of a run that could not be judged: `unknown`, or `invalid` by what a simulator saw. `trouble`:
+    why, in words.
+    """
+    seen = simulated.read(run_dir, seal.read_info(run_dir), {})
+    verdict = decide(Case(run=run_dir.name, troubles=[trouble, *seen.troubles], seen=seen.wrong))
     _write(run_dir, verdict)
     return verdict
 

@@ -49,7 +49,7 @@ def word_of(files: RunFiles) -> str:
     """valid, invalid or unknown; unknown also where verdict.json says something else, nothing, or is of another run."""
     word = files.verdict.get("verdict")
     judged, run = files.verdict.get("run"), files.run.get("run")
-    if word not in (VALID, INVALID) or (judged and run and judged != run):
+    if word not in (VALID, INVALID) or (judged and run and judged != run) or files.overlooked:
         return UNKNOWN
     return str(word)
 
@@ -61,6 +61,8 @@ def reasons_of(files: RunFiles) -> list[str]:
         reasons = ["there is no verdict that can be read: nothing was judged"]
         if files.run.get("trouble"):
             reasons.append(f"the run itself had trouble: {files.run['trouble']}")
+    elif files.overlooked:
+        reasons = [files.overlooked]
     elif word == UNKNOWN and not reasons:
         reasons = ["verdict.json gives no reason, or is not about this run"]
     return reasons

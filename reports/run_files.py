@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from checkers import first_schema
+from checkers import first_schema, simulated
 from checkers.history import seal
 from reports import kafka_log
 
@@ -81,6 +81,8 @@ class RunFiles:
     """The events of `traces` are what the cluster said when it was asked (polled.jsonl): leaders, epochs and ISRs."""
     violations: list[Json] = field(default_factory=list)
     """Of a simulation: violations.json."""
+    overlooked: str = ""
+    """As `simulated.overlooked`: then the verdict is none."""
     part_names: dict[int, str] = field(default_factory=dict)
     """Dense partition id -> TOPIC-NUMBER."""
     origin_ns: float | None = None
@@ -167,6 +169,8 @@ def read_run(path: Path) -> RunFiles:
     by_id = {fault["id"]: fault for fault in _lines(files, "nemesis.jsonl") if isinstance(fault.get("id"), int)}
     files.faults = [by_id[key] for key in sorted(by_id)]
     files.violations = _violations(files)
+    files.overlooked = simulated.overlooked(path, files.verdict)
+    files.problems += [f"{files.overlooked}."] if files.overlooked else []
     _read_traces(files)
     clock = _read_history_head(files)
     if files.foreign and not files.traces:
@@ -182,14 +186,14 @@ def read_run(path: Path) -> RunFiles:
 
 
 def _violations(files: RunFiles) -> list[Json]:
-    """violations.json, which only failing simulations have."""
-    try:
-        return objects(json.loads((files.path / "violations.json").read_text()))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, RecursionError) as error:
-        files.problems.append(f"violations.json cannot be read: {error}.")
-        return []
+    """violations.json, which only failing simulations have; where it is gone, what run.json says of it."""
+    files.problems += [f"{each}." for each in simulated.read(files.path, files.run, {}).troubles]
+    found, _ = simulated.listed(files.path)
+    told = mapping(files.run.get(simulated.KEY))
+    failure = mapping(told.get("failure"))
+    if found or failure.get("kind") != simulated.INVARIANT:
+        return found
+    return [{"name": failure.get("name"), "message": " ".join(texts(told.get("told"))[:1])}]
 
 
 def _text(files: RunFiles, name: str) -> str | None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from checkers import simulated
 from checkers.nights.facts import with_unexpected
 from checkers.nights.night import RESULTS, Night, NoNight, read_night
 from checkers.nights.results import Attempt, parse
@@ -118,6 +119,8 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
     wall_ms = number(info.get("began_wall_ms"))
     seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")
     acked = mapping(info.get("counters")).get("acked")
+    if overlooked := simulated.overlooked(path, verdict):
+        verdict = {**verdict, "verdict": "unknown", "reasons": [overlooked]}
     word = "invalid" if forbidden else verdict.get("verdict")
     return ShelvedRun(
         path.name,

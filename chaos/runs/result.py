@@ -10,13 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from chaos.plans.plan import Plan
+from checkers import simulated
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.violation import Violation
     from checkers.in_memory import Judgement
 
 Kind = Literal["invariant", "anomaly", "liveness", "deadlock", "crash"]
-VIOLATIONS, TRACEBACK, COUNTS = "violations.json", "harness-traceback.txt", "counts.json"
+VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,15 @@ class SimResult:
         """Path in a run directory -> content."""
         files = dict(self.papers())
         if self.violations:
-            files[VIOLATIONS] = _json([_violation(each) for each in self.violations])
+            files[VIOLATIONS] = _json([violation_json(each) for each in self.violations])
         if self.trouble is not None:
             files[TRACEBACK] = self.trouble.encode()
         files[COUNTS] = _json(dict(sorted(self.counts.items())))
         return files
 
 
-def _violation(v: Violation) -> dict[str, Any]:
+def violation_json(v: Violation) -> dict[str, Any]:
+    """As violations.json has it."""
     place = {"node": v.node, "topic": v.topic, "partition": v.partition}
     from chaos.runtimes.sim.invariants.table import INVARIANTS
 

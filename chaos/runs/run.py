@@ -9,7 +9,7 @@ harness or by Ctrl-C, can still be verified; its verdict is `unknown`, with the 
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -75,6 +75,9 @@ class Eyes(Protocol):
 
     def settled(self) -> None:
         """The cluster has converged and the final reads are over. It still runs, and should be in order."""
+
+    def seals(self) -> Mapping[str, int]:
+        """Of files that hold what was seen so far, for the history's last line: file -> CRC-32."""
 
 
 class Run:
@@ -213,7 +216,9 @@ class Run:
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
-            recorder.close(seals={seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)})
+            seen = self._eyes.seals() if self._eyes else {}
+            known = {seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
+            recorder.close(seals={**known, **seen})
             self.papers.close()
 
     async def _look_around(self, observer: Observer, every_s: float) -> None:

@@ -14,10 +14,12 @@ from chaos.runs.figures import says
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
 from chaos.typed import lasting
+from checkers import simulated
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.anomalies.stuck import of_the_history
 from checkers.findings import to_json as findings_json
+from checkers.history import seal
 from checkers.history.conversion import convert_once
 from checkers.in_memory import Judgement
 from checkers.verdict import FILE as VERDICT
@@ -52,8 +54,11 @@ def save(
     if result.violations and info.get("trouble"):
         # It was ended where it should be: that is no trouble of the harness.
         info.update(trouble=None, stopped="the simulation was stopped at the first broken invariant")
-    info.update(command=command if isinstance(command, str) else command(directory), simulated=_simulated(result))
-    export({**files, INFO: _text(info)}, directory)
+    export({name: content for name, content in files.items() if name != INFO}, directory)
+    seen = {simulated.STAMP: seal.stamp(directory.path / simulated.FILE)}
+    info.update(command=command if isinstance(command, str) else command(directory))
+    info[simulated.KEY] = {**_simulated(result), **seen}
+    export({INFO: _text(info)}, directory)
     if tables and find_spec("pyarrow") is not None:
         convert_once(directory.path)
     if result.judgement is not None:

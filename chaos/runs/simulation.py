@@ -23,7 +23,7 @@ from chaos.plans.plan import Plan, write_plan
 from chaos.runs import rare_paths
 from chaos.runs.papers import MemoryPapers
 from chaos.runs.progress import Nobody
-from chaos.runs.result import Failure, SimResult
+from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from chaos.runs.run import Run
 from chaos.runtimes.layout import zone_names
 from chaos.runtimes.sim.invariants.watch import Watch
@@ -36,6 +36,7 @@ from chaos.runtimes.sim.world import World
 from checkers.case import Workload
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.plan_facts import facts_of
+from checkers.simulated import seal_of
 from checkers.verdict import INVALID, UNKNOWN
 from workloads import payload
 
@@ -151,10 +152,16 @@ class _Eyes:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
         self.served = sim.watch.served
         self._final = sim.watch.final
+        self._world = sim.world
 
     def settled(self) -> None:
         """As `Eyes.settled`."""
         self._final()
+
+    def seals(self) -> Mapping[str, int]:
+        """As `Eyes.seals`."""
+        violations = self._world.violations
+        return {VIOLATIONS: seal_of([violation_json(each) for each in violations])} if violations else {}
 
 
 class _Papers(MemoryPapers):

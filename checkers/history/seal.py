@@ -40,6 +40,11 @@ def info_seal(info: Mapping[str, Any]) -> int:
     return _of({name: info.get(name) for name in TOLD})
 
 
+def value_seal(value: Any) -> int:
+    """Of any plain value, however it was written down."""
+    return _of(value)
+
+
 def _of(value: Any) -> int:
     # JSON makes texts of the keys and lists of the tuples.
     as_read = json.loads(json.dumps(value, default=str))

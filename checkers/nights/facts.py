@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes
+from checkers import fault_classes, simulated
 from checkers.guarantees import FaultClass, guarantee_for
 from checkers.history import seal
 from checkers.history.conversion import read_faults
@@ -110,7 +110,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     classes, promise, permitted = _promise(plan, faults, verdict) if path else (NOT_KNOWN, "", ())
     seed = plan.get("seed", planned.get("seed"))
     counted, doubt = _verdict(attempt, verdict)
-    other = seal.not_judged(path, verdict) if path else ""
+    other = (seal.not_judged(path, verdict) or simulated.overlooked(path, verdict)) if path else ""
     if other and counted == VALID:
         counted = UNKNOWN
     attempt, noted = with_unexpected(night, attempt, verdict)

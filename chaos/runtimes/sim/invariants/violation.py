@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,11 @@ class Violation:
     topic: str | None
     partition: int | None
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values that explain it: offsets, epochs, batches."""
+    """Plain values that explain it: offsets, epochs, batches. As JSON has them."""
+
+    def __post_init__(self) -> None:
+        # What they are taken from goes on changing; the history is sealed with what they say now.
+        object.__setattr__(self, "details", json.loads(json.dumps(dict(self.details), default=str)))
 
     def __str__(self) -> str:
         return self.at(self.t)

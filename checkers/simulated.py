@@ -1,0 +1,113 @@
+"""What a simulator saw of its run that no history shows: broken invariants, crashes, a world that stands still.
+
+The simulator writes it to run.json (`simulated`) and violations.json. The history's last line seals the violations that
+were seen before it (`seal_of`), run.json holds the size and CRC-32 of the whole file. Whoever judges the run counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkers.anomalies.registry import CATALOG
+from checkers.history import seal
+
+FILE, KEY = "violations.json", "simulated"
+STAMP = "violations"
+"""Key below `KEY`: the `seal.stamp` of violations.json; None where nothing broke. Runs of early versions lack it."""
+INVARIANT = "invariant"
+OF_A_HISTORY = "anomaly"
+"""Kind of a failure that checkers find again."""
+GONE = f"{FILE} is gone, and it told of broken invariants"
+CHANGED = f"{FILE} is not as it was when the run was over: it was changed, or is another run's"
+NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of one run. Empty for one that was not simulated, and for one in which the simulator saw nothing wrong."""
+
+    wrong: tuple[str, ...] = ()
+    """A line for each thing: whatever the history shows, the run is invalid."""
+    troubles: tuple[str, ...] = ()
+    """Why violations.json is not to be trusted, in words."""
+
+
+def seal_of(violations: Sequence[Mapping[str, Any]]) -> int:
+    """The seal of the violations that were seen so far, as violations.json has them; 0 for none."""
+    return _seals(violations)[-1]
+
+
+def _seals(violations: Sequence[Mapping[str, Any]]) -> list[int]:
+    """`seal_of` the first none, one, two and so on: some may have come after the history was closed."""
+    found = [0]
+    for each in violations:
+        found.append(seal.value_seal([found[-1], dict(each)]))
+    return found
+
+
+def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
+    """The violations in a run directory, and why they cannot be read; no violations and no word if there is no file."""
+    try:
+        found = json.loads((run_dir / FILE).read_text())
+    except FileNotFoundError:
+        return [], ""
+    except (OSError, ValueError, RecursionError) as error:
+        return [], f"{FILE} cannot be read: {type(error).__name__}: {error}"
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        return [], f"{FILE} does not list violations"
+    return found, ""
+
+
+def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Seen:
+    """What the simulator saw. Raises nothing.
+
+    `info`: run.json, as far as it can be read. `seals`: of `History`, empty if they are not known.
+    """
+    told = info.get(KEY)
+    violations, unread = listed(run_dir)
+    if not isinstance(told, Mapping):
+        told = {}
+        if violations and FILE not in seals:
+            return Seen(troubles=(NOT_OURS,))
+    failure = told.get("failure")
+    kind, name = (str(failure.get("kind")), str(failure.get("name"))) if isinstance(failure, Mapping) else ("", "")
+    changed = _changed(run_dir, told, violations, seals)
+    there = (run_dir / FILE).exists()
+    expected = FILE in seals or told.get(STAMP) is not None or kind == INVARIANT
+    troubles = [GONE] if expected and not there else [unread] if unread else [CHANGED] if changed else []
+    lines = [] if changed else [_line(each) for each in violations]
+    if kind and kind != OF_A_HISTORY and name not in CATALOG:
+        words = [str(each) for each in told.get("told") or ()] or [f"{kind} {name}"]
+        said = {str(each.get("name")) for each in violations if any(str(each.get("name")) in line for line in words)}
+        lines = [*words, *(_line(each) for each in violations if not changed and str(each.get("name")) not in said)]
+    if not lines and FILE in seals:
+        lines = ["an invariant of the simulator broke: the history was sealed with it"]
+    return Seen(tuple(dict.fromkeys(lines)), tuple(troubles))
+
+
+def _changed(
+    run_dir: Path, told: Mapping[str, Any], violations: Sequence[Mapping[str, Any]], seals: Mapping[str, int]
+) -> bool:
+    if FILE in seals and seals[FILE] not in _seals(violations):
+        return True
+    return STAMP in told and told[STAMP] != seal.stamp(run_dir / FILE)
+
+
+def _line(violation: Mapping[str, Any]) -> str:
+    place = "" if violation.get("topic") is None else f" {violation['topic']}-{violation.get('partition')}"
+    who = "" if violation.get("node") is None else f" node {violation['node']}"
+    return f"{violation.get('name')}{place}{who}: {violation.get('message')}"
+
+
+def overlooked(run_dir: Path, verdict: Mapping[str, Any]) -> str:
+    """That a verdict says valid of a run in which the simulator saw something wrong, in a sentence without its point;
+    empty if it does not. `verdict`: verdict.json. Early versions left such verdicts."""
+    if verdict.get("verdict") != "valid":
+        return ""
+    seen = read(run_dir, seal.read_info(run_dir), {})
+    said = (*seen.wrong, *seen.troubles)
+    return f"the verdict passed over what the simulator saw: {said[0]}; `squall verify` judges it again" if said else ""
