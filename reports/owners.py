@@ -35,6 +35,8 @@ class _Hold:
     how: str = ""
     proved: int = -1
     """As `checkers.history.group_tables.Hold.proved`."""
+    last_generation: int = -1
+    """As `checkers.history.group_tables.Hold.last_gen`."""
 
 
 @dataclass(slots=True)
@@ -68,11 +70,14 @@ class _Reader:
     def _event(self, process: int, t: int, kind: str, line: Json) -> None:
         if kind == "joined":
             self.joined[process] = t
+            for hold in self._of(process) if self.part in (line.get("parts") or ()) else ():
+                hold.last_generation = max(hold.last_generation, integer(line.get("gen")))
         elif kind == "assigned" and str(self.part) in mapping(line.get("at")):
             who = process, str(line.get("m") or ""), integer(line.get("gen")), str(line.get("g"))
             position = integer(mapping(line.get("at")).get(str(self.part)))
             self._end(process, t, "was assigned it anew")
-            self.holds.append(_Hold(*who, position, self.joined.get(process, -1), t))
+            hold = _Hold(*who, position, self.joined.get(process, -1), t, last_generation=integer(line.get("gen")))
+            self.holds.append(hold)
         elif kind == "revoked" and self.part in (line.get("parts") or ()):
             self._end(process, t, "gave it up", integer(line.get("beat")))
         elif kind == "lost" and self.part in (line.get("parts") or ()):
@@ -107,14 +112,28 @@ def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
 
 
 def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | None:
-    """The first two holds that are what the finding says: the second one began while the first one was proved."""
+    """The first two holds that are what the finding says: the second one began while the first one was proved, or in a
+    generation that had the partition for the first one, too.
+    """
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:
         for earlier in of[problem.other]:
             begun = earlier.told <= later.told and later.position in problem.offsets
-            if begun and min(earlier.proved, later.proved) >= later.told:
+            if begun and (_proved(earlier, later) or _shared(earlier, later) >= 0):
                 return earlier, later
     return None
+
+
+def _proved(earlier: _Hold, later: _Hold) -> bool:
+    return min(earlier.proved, later.proved) >= later.told
+
+
+def _shared(earlier: _Hold, later: _Hold) -> int:
+    """The first generation that assigned the partition to both; -1: none is known."""
+    first = max(earlier.generation, later.generation)
+    owned = earlier.ended < 0 or earlier.ended > later.told
+    known = min(earlier.generation, later.generation) >= 0
+    return first if known and owned and first <= min(earlier.last_generation, later.last_generation) else -1
 
 
 def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[str]:
@@ -136,6 +155,9 @@ def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[s
 
     yield f"{since(first)} {until(first)}"
     yield f"{since(second)} {until(second)}"
+    if not _proved(first, second):
+        yield f"Generation or member epoch {_shared(first, second)} assigned it to both, which no generation may do."
+        return
     yield (
         f"After {at(second.told)}, when both owned it, the coordinator accepted requests of both as members: "
         f"one that process {first.process} sent at {at(first.proved)}, and one that process {second.process} sent at "

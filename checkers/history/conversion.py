@@ -19,6 +19,8 @@ from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
+LAYOUT = 1
+"""Goes up with each column that a table of a history gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Conversion:
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Name of a group -> `group_activity.Activity`. Empty, too, where an early version converted the history."""
+    layout: int = 0
+    """LAYOUT of the tables; 0: an early version made them."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -102,6 +106,7 @@ def convert(run_dir: Path) -> Conversion:
         owners=len(history.owners),
         resumed=history.resumed,
         apart=[[*each] for each in apart],
+        layout=LAYOUT,
         groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
@@ -126,7 +131,9 @@ def read_conversion(run_dir: Path) -> Conversion:
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
     """Whether history.jsonl, the tables and the faults that they depend on are still those of this conversion."""
     tables = conversion.tables
-    if conversion.apart != [[*each] for each in nemesis_log.apart(read_faults(run_dir)[0])]:
+    if conversion.layout != LAYOUT or conversion.apart != [
+        [*each] for each in nemesis_log.apart(read_faults(run_dir)[0])
+    ]:
         return False
     return (
         conversion.source is not None

@@ -37,6 +37,8 @@ class Hold(NamedTuple):
     """When it sent the last request, while it owned the partition, that proves that it was a member: a commit that the
     coordinator acknowledged; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
     apart (`checkers.nemesis_log.apart`). -1 if none is known."""
+    last_gen: int
+    """The last generation or member epoch that assigned it to the member while it owned it; at least `gen`."""
 
 
 class Grant(NamedTuple):

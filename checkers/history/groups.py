@@ -34,6 +34,7 @@ class _Holding:
     pos: int
     begun: int
     t0: int
+    last_gen: int
     proved: int = -1
 
 
@@ -127,13 +128,17 @@ class Groups:
         t = whole(line["t"])
         group, gen = self._name(str(line["g"])), whole(line.get("gen", -1))
         if kind == "joined":
-            self._history.grants.append((t, proc, group, gen, len(line["parts"])))
+            parts = [whole(part) for part in line["parts"]]
+            self._history.grants.append((t, proc, group, gen, len(parts)))
+            for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
+                if hold.group == group:
+                    hold.last_gen = max(hold.last_gen, gen)
         elif kind == "assigned":
             starts = line.get("from", {})
             for part, pos in offsets_of(line["at"]).items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
-                self._holds[proc, part] = _Holding(group, gen, pos, begun, t)
+                self._holds[proc, part] = _Holding(group, gen, pos, begun, t, gen)
                 self._history.activities.given(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):
@@ -161,7 +166,7 @@ class Groups:
         if hold is not None:
             known = beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart)
             proved = max(hold.proved, beat) if known else hold.proved
-            row = (proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t, how, proved)
+            row = (proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t, how, proved, hold.last_gen)
             self._history.holds.append(row)
             self._history.owned.add(part)
             self._history.owners.add(proc)

@@ -71,6 +71,18 @@ def test_the_two_owners_are_those_of_whom_requests_prove_it(tmp_path: Path) -> N
     assert "member epoch 2" in first and "member epoch 3" in second
 
 
+def test_one_generation_that_assigned_it_to_both_is_named(tmp_path: Path) -> None:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 4)
+    h.assigned(one, {0: 0}, 4)
+    h.joined(one, [0], 6)
+    h.joined(two, [0], 6)
+    h.assigned(two, {0: 0}, 6)
+    *_, proof = told(h, tmp_path)
+    assert proof == "Generation or member epoch 6 assigned it to both, which no generation may do."
+
+
 @pytest.mark.parametrize(("began_ms", "tells"), [(6, True), (5, False)])
 def test_a_heartbeat_while_brokers_were_apart_makes_nobody_an_owner(began_ms: int, tells: bool, tmp_path: Path) -> None:
     """The one heartbeat is of 5 ms."""

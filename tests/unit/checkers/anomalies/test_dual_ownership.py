@@ -11,6 +11,7 @@ from checkers import nemesis_log
 from checkers.anomalies.registry import find_all
 from checkers.history import conversion
 from checkers.history.parser import parse
+from checkers.history.tables import FAIL
 from checkers.in_memory import judge_bytes
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
@@ -49,6 +50,101 @@ def _() -> GroupHistory:
 @CASES.case("one generation assigns a partition to two members", FOUND)
 def _() -> GroupHistory:
     return _two(gens=(1, 1))
+
+
+def _same_generation(**about: str) -> GroupHistory:
+    """One generation assigns the partition to two members; their last heartbeats are of before the second one read."""
+    h = GroupHistory()
+    one, two = h.member(**about), h.member(**about)
+    h.joined(one, [0], 3)
+    h.joined(two, [0], 3)
+    beat = h.now
+    h.assigned(one, {0: 0}, 3)
+    h.assigned(two, {0: 0}, 3)
+    h.revoked(one, [0], beat, 3)
+    h.revoked(two, [0], beat, 3)
+    return h
+
+
+@CASES.case("one generation assigns a partition to two members, of whom nobody hears any more", FOUND)
+def _() -> GroupHistory:
+    return _same_generation()
+
+
+def _kept(second_gen: int) -> GroupHistory:
+    """A member keeps a partition from generation 1 to 3; another one is assigned it."""
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    h.joined(one, [0], 3)
+    h.assigned(two, {0: 0}, second_gen)
+    return h
+
+
+@CASES.case("a generation assigns a partition to a member although another one keeps it", FOUND)
+def _() -> GroupHistory:
+    return _kept(3)
+
+
+@CASES.case("a generation after the last one that a member was told of may assign its partition")
+def _() -> GroupHistory:
+    return _kept(4)
+
+
+@CASES.case("two processes with one instance id are one member, of whom the first may not know that it is fenced")
+def _() -> GroupHistory:
+    return _same_generation(instance="i-1")
+
+
+@CASES.case("two instance ids are two members", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = h.member(instance="i-1"), h.member(instance="i-2")
+    h.assigned(one, {0: 0}, 3)
+    h.assigned(two, {0: 0}, 3)
+    return h
+
+
+@CASES.case("who gave a partition up in its generation owns it no more")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, 3)
+    h.revoked(one, [0], gen=3)
+    h.assigned(two, {0: 0}, 3)
+    return h
+
+
+@CASES.case("in a group that was deleted meanwhile, generations are counted anew")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two, admin = h.member(), h.member(), h.process("admin")
+    h.assigned(one, {0: 0})
+    h.reset(admin, "delete_group")
+    h.assigned(two, {0: 0})
+    h.lost(one, [0])
+    return h
+
+
+@CASES.case("a deletion that was refused, or came before, does not count generations anew", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two, admin = h.member(), h.member(), h.process("admin")
+    h.reset(admin, "delete_group")
+    h.assigned(one, {0: 0})
+    h.reset(admin, "delete_group").completion = {"st": FAIL}
+    h.assigned(two, {0: 0})
+    return h
+
+
+@CASES.case("who does not know its generation is told of none")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, -1)
+    h.assigned(two, {0: 0}, -1)
+    return h
 
 
 def _by_commits() -> GroupHistory:
