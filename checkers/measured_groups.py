@@ -5,18 +5,15 @@ Never a finding: a group that moves partitions keeps its promises, and costs its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
-from checkers.history.tables import History, PlayedFault, Process
+from checkers.history.tables import History, PlayedFault
+from checkers.rebalance_causes import FOREVER, MEMBERS, Generations, static_returns
 
-SOON_NS = 3_000_000_000
-"""A coordinator and its members take some time for a rebalance that has begun."""
-FOREVER = 1 << 62
-CLIENTS = ("producer", "reader", "member")
-"""Targets of faults that name processes of the load."""
 Span = tuple[int, int]
 """(begin, end), ns."""
 
@@ -24,11 +21,10 @@ Span = tuple[int, int]
 def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str, Any]:
     """By the group's name, as plain JSON; empty where nobody was a member of a group.
 
-    - `generations`: how often its partitions were assigned; `rebalances`: all but the first one. Those that members of
-      the load explain which came or went (`members` true), and the others by the faults during which, or after which
-      and before the next one, they began (`fault` null: before the first).
-    - `static`: how often a process came back with the instance id of one that had gone no longer ago than its session
-      time-out, and in how many of these cases the group had been assigned anew meanwhile.
+    - `generations`: how often its partitions were assigned; `rebalances`: all but the first one, by their causes, as
+      `checkers.rebalance_causes` has them: members of the load (`members` true), or a fault (`fault` null: none had
+      begun).
+    - `static`: as `rebalance_causes.static_returns`.
     - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
       partition and from when, and the sum over all partitions.
     - `members`: what each process of the group held from when to when, and why it held it no longer; and what it only
@@ -44,109 +40,28 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
     for group in groups:
         grants = [grant for grant in history.grants.rows() if grant.group == group]
         holds = [hold for hold in history.holds.rows() if hold.group == group]
-        began = began_by_generation(grants)
+        stills = [still for still in history.stills.rows() if still.group == group]
+        generations = Generations(grants, holds, stills, processes, faults)
+        began = generations.began
         found[history.names[group]] = {
             "generations": len(began),
-            "rebalances": list(_rebalances(grants, processes, faults)),
-            "static": _static(grants, processes),
+            "rebalances": list(_rebalances(generations, faults)),
+            "static": static_returns(generations),
             "unowned": _unowned(holds, names, history.mono_ns),
             "unfair": _unfair(grants),
             "began": [{"generation": gen, "from_s": _seconds(t, history.mono_ns)} for gen, t in began.items()],
-            "members": list(_members(holds, names, history.mono_ns, processes)),
+            "members": list(_members(holds, names, history.mono_ns, generations.session_ns)),
         }
     return found
 
 
-def began_by_generation(grants: Iterable[Grant]) -> dict[int, int]:
-    """Generation -> when its first member heard of it."""
-    found: dict[int, int] = {}
-    for grant in grants:
-        found[grant.gen] = min(grant.t, found.get(grant.gen, grant.t))
-    return found
-
-
-def _rebalances(
-    grants: Sequence[Grant], processes: Mapping[int, Process], faults: Sequence[PlayedFault]
-) -> Iterator[dict[str, Any]]:
+def _rebalances(generations: Generations, faults: Sequence[PlayedFault]) -> Iterator[dict[str, Any]]:
     """The first assignment is none: nothing had been balanced before."""
-    first, *times = sorted(began_by_generation(grants).values()) or [-1]
-    of_clients = [
-        (each.began, each.ended + SOON_NS if each.ended >= 0 else FOREVER)
-        for each in faults
-        if each.target.partition(":")[0] in CLIENTS and each.began >= 0
-    ]
-    gone = (_first_after(times, at, at + SOON_NS) for at in _departures(grants, processes, of_clients))
-    came = (at for at in _arrivals(grants) if not _within(of_clients, at))
-    explained = {*came, *gone} - {first, -1}
-    yield {"fault": None, "members": True, "count": len(explained)}
-    yield from _by_fault([t for t in times if t not in explained], faults)
-
-
-def _first_after(times: Iterable[int], begin: int, end: int) -> int:
-    """The first of these ascending times after `begin`, to `end`; -1: there is none."""
-    return next((t for t in times if begin < t <= end), -1)
-
-
-def _arrivals(grants: Iterable[Grant]) -> Iterator[int]:
-    """When a generation began that was the first one of a process."""
-    began = began_by_generation(grants)
-    first: dict[int, int] = {}
-    for grant in sorted(grants):
-        first.setdefault(grant.proc, grant.gen)
-    return (began[gen] for gen in first.values())
-
-
-def _within(spans: Iterable[Span], at: int) -> bool:
-    return any(begin <= at <= end for begin, end in spans)
-
-
-def _departures(grants: Iterable[Grant], processes: Mapping[int, Process], of_clients: Sequence[Span]) -> Iterator[int]:
-    """When a process was gone by itself, and when its session was over. What a fault did to clients is its doing."""
-    for proc in sorted({grant.proc for grant in grants} & processes.keys()):
-        gone = processes[proc].last_t
-        if gone >= 0 and not _within(of_clients, gone):
-            yield gone
-            yield gone + _session_ns(processes[proc])
-
-
-def _session_ns(process: Process | None) -> int:
-    """Its session time-out; 0: not known."""
-    timeout_ms = process.settings.get("session_timeout_ms") if process else None
-    return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
-
-
-def _static(grants: Iterable[Grant], processes: Mapping[int, Process]) -> dict[str, int]:
-    """A process whose predecessor is still at work is a second one with its id, and no return."""
-    came: dict[int, Grant] = {}
-    last: dict[int, int] = {}
-    for grant in sorted(grants):
-        came.setdefault(grant.proc, grant)
-        last[grant.proc] = grant.gen
-    of_instance: dict[str, list[Grant]] = {}
-    for proc, grant in came.items():
-        instance = processes[proc].settings.get("instance") if proc in processes else None
-        if instance:
-            of_instance.setdefault(str(instance), []).append(grant)
-    pairs = [pair for own in of_instance.values() for pair in pairwise(own)]
-    back = [
-        (before, after)
-        for before, after in pairs
-        if 0 <= after.t - processes[before.proc].last_t <= _session_ns(processes[before.proc])
-    ]
-    return {"returns": len(back), "rebalanced": sum(last[before.proc] != after.gen for before, after in back)}
-
-
-def _by_fault(times: Sequence[int], faults: Iterable[PlayedFault]) -> Iterator[dict[str, Any]]:
-    """Each rebalance belongs to the fault that began last before it."""
-    begun = sorted((fault for fault in faults if fault.began >= 0), key=lambda fault: fault.began)
-    edges = [(-1, None), *((fault.began, fault) for fault in begun)]
-    for number, (begin, fault) in enumerate(edges):
-        end = edges[number + 1][0] if number + 1 < len(edges) else None
-        count = sum(begin <= t and (end is None or t < end) for t in times)
-        if fault is None:
-            yield {"fault": None, "count": count}
-        else:
-            yield {"fault": fault.id, "action": fault.action, "count": count}
+    causes = Counter(generations.causes().values())
+    yield {"fault": None, "members": True, "count": causes[MEMBERS]}
+    yield {"fault": None, "count": causes[None]}
+    for fault in sorted((fault for fault in faults if fault.began >= 0), key=lambda fault: fault.began):
+        yield {"fault": fault.id, "action": fault.action, "count": causes[fault.id]}
 
 
 HOW = {HELD: "", REVOKED: "revoked", LOST: "lost", CRASHED: "crashed", LEFT: "left"}
@@ -158,7 +73,7 @@ def _seconds(t: int, origin_ns: int) -> float:
 
 
 def _members(
-    holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int, processes: Mapping[int, Process]
+    holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
 ) -> Iterator[dict[str, Any]]:
     """Each process, the one that held something first before the others."""
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
@@ -167,7 +82,7 @@ def _members(
         of_proc.setdefault(hold.proc, []).append(hold)
     for proc, own in of_proc.items():
         told = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
-        owned = {hold: min(t, _over(hold, holds, _session_ns(processes.get(proc)))) for hold, t in told.items()}
+        owned = {hold: min(t, _over(hold, holds, session_ns(proc))) for hold, t in told.items()}
         yield {
             "process": proc,
             "held": list(_held(own, names, origin_ns, owned)),

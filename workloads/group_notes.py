@@ -66,6 +66,12 @@ class GroupNotes:
         """It learns that these are not its own any more; or it crashed."""
         self._gone("lost", who, left_at, beat, why=why)
 
+    def still(self, who: Identity, what: str, ms: int) -> None:
+        """From now on it stands still for so long, because the load wants that. what: pause (its application) or halt
+        (its heartbeats as well).
+        """
+        self._event("still", who, what=what, ms=ms)
+
     def left(self, who: Identity, why: str, error: str) -> None:
         """It said that it goes, and this came of it."""
         self._event("left", who, why=why, **({"err": error} if error else {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workloads.section import Lane, Rows, Section, Span, Strip, Tone
@@ -30,7 +30,7 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
     if not groups:
         return None
     sentence = " ".join(_sentence(name, each) for name, each in groups.items())
-    return Section("Consumer groups", sentence, strip_of(groups), [rebalances_of(groups)])
+    return Section("Consumer groups", sentence, strip_of(groups), rebalances_of(groups))
 
 
 def _sentence(name: str, group: Mapping[str, Any]) -> str:
@@ -47,6 +47,17 @@ def _sentence(name: str, group: Mapping[str, Any]) -> str:
     if unfair["generations"]:
         said += f" In {_count(unfair['generations'], 'generation', 'generations')} one member got up to"
         said += f" {unfair['most']} partitions more than another."
+    return said + _returns(group.get("static") or {})
+
+
+def _returns(static: Mapping[str, int]) -> str:
+    """Of static members that came back in time; nothing where there were none."""
+    if not static.get("returns"):
+        return ""
+    said = f" Static members came back within their session time-out {_count(static['returns'], 'time', 'times')}; the"
+    said += f" group rebalanced for {static['rebalanced']:,} of these."
+    if unclear := static.get("unclear"):  # which earlier versions did not tell apart
+        said += f" For {unclear:,} more it did so while a fault or another member may have been the reason."
     return said
 
 
@@ -94,28 +105,24 @@ def _spans(member: Mapping[str, Any]) -> Iterator[Span]:
         yield Span(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
 
 
-def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> Rows:
-    """By what explains them: members that came or went, else the fault that began last before them."""
+def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
+    """By what explains them: members that came or went, else a fault. No table where there were none."""
     rows = [
-        (name, _fault(each), f"{each['count']:,}")
+        (name, _cause(each, group["rebalances"]), f"{each['count']:,}")
         for name, group in groups.items()
         for each in group["rebalances"]
         if each["count"] or each["fault"] is not None
     ]
-    rows += [
-        (
-            name,
-            f"static members that came back within their session time-out ({_count(back['returns'], 'time', 'times')})",
-            f"{back['rebalanced']:,}",
-        )
-        for name, group in groups.items()
-        if (back := group.get("static")) and back["returns"]
-    ]
+    if not any(each["count"] for group in groups.values() for each in group["rebalances"]):
+        return []
     title = "Rebalances after the first assignment, by members that came or went, else by the fault before them"
-    return Rows(title, ("group", "cause", ">rebalances"), rows)
+    return [Rows(title, ("group", "cause", ">rebalances"), rows)]
 
 
-def _fault(each: Mapping[str, Any]) -> str:
+def _cause(each: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
     if each.get("members"):
         return "members came or went, as the load has it"
-    return "before the first fault" if each["fault"] is None else f"{each['action']} (fault {each['fault']})"
+    if each["fault"] is not None:
+        return f"{each['action']} (fault {each['fault']})"
+    faults = any(other["fault"] is not None for other in others)
+    return "before the first fault" if faults else "no known cause"

@@ -153,6 +153,11 @@ class LibrarySubscriber:
             await self._grouped.leave()
             self._over = True
 
+    def stands_still(self, what: str, for_ms: int) -> None:
+        """As `Subscriber.stands_still`."""
+        self.notes.still(self._who, what, for_ms)
+        self._recorder.flush()
+
     def halt(self, *, still: bool) -> None:
         """As `Subscriber.halt`: all threads of the process, those of the library as well."""
         if self._grouped is not None:

@@ -179,6 +179,11 @@ class Subscriber:
         """Commit, give up everything, and go in good order."""
         await self.member.leave()
 
+    def stands_still(self, what: str, for_ms: int) -> None:
+        """The load wants it to, from now on. what: as in `GroupNotes.still`."""
+        self.notes.still(self._who(), what, for_ms)
+        self._recorder.flush()
+
     def halt(self, *, still: bool) -> None:
         """The whole process stands still, heartbeats included; or goes on."""
         self.member.halt(still=still)

@@ -1,8 +1,8 @@
 """A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
 
-`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, holds, grants, commits,
-fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`, which says what
-was read, and why not all of it if that is so.
+`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, holds, grants, stills,
+commits, fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`, which
+says what was read, and why not all of it if that is so.
 """
 
 from __future__ import annotations

@@ -41,6 +41,18 @@ class Hold(NamedTuple):
     """The last generation or member epoch that assigned it to the member while it owned it; at least `gen`."""
 
 
+class Still(NamedTuple):
+    """A member's process stood still because the load wanted that."""
+
+    t0: int
+    t1: int
+    """When it was to go on."""
+    proc: int
+    group: int
+    silent: int
+    """1: its heartbeats stopped, too; 0: only its application."""
+
+
 class Grant(NamedTuple):
     """A member was told what a generation assigns to it."""
 

@@ -19,11 +19,13 @@ from checkers.history.tables import OK, Assignment, History, Process, offsets_of
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
 ANSWERED = (*OPERATIONS, "admin")
-EVENTS = ("joined", "assigned", "revoked", "lost", "left")
+EVENTS = ("joined", "assigned", "revoked", "lost", "left", "still")
 DELETION = "delete_group"
 RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
 """What an administrator asks for after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
+HALT = "halt"
+"""What a member does that stands still with its heartbeats."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
@@ -147,6 +149,8 @@ class Groups:
             for part in [whole(part) for part in line["parts"]]:
                 self._ended(t, proc, part, how, beat)
                 self._moved(t, proc, kind, part, at.get(part, -1))
+        elif kind == "still":
+            self._history.stills.append((t, t + whole(line["ms"]) * 1_000_000, proc, group, int(line["what"] == HALT)))
         else:
             self.gone(t, proc, kind)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output
+from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
 from checkers.history.tables import (
     OF_GROUPS,
     Assignment,
@@ -65,7 +65,9 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
     return pa.schema(list(columns.items()))
 
 
-_PROCESSES = _schema(proc=_INT, role=_TEXT, client=_TEXT, version=_TEXT, zone=_TEXT, settings=_TEXT, last_t=_LONG)
+_PROCESSES = _schema(
+    proc=_INT, role=_TEXT, client=_TEXT, version=_TEXT, zone=_TEXT, settings=_TEXT, first_t=_LONG, last_t=_LONG
+)
 _FAULTS = _schema(
     id=_LONG,
     action=_TEXT,
@@ -120,6 +122,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("inits", Init),
             ("holds", Hold),
             ("grants", Grant),
+            ("stills", Still),
             ("commits", GroupCommit),
             ("fetches", Fetched),
             ("outputs", Output),

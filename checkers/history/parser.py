@@ -468,6 +468,8 @@ class Parser:
             raise Malformed(f"the lines before this one are not as they were written: their {SEAL} is another")
 
     def _active(self, proc: int, t: int) -> None:
+        if self._processes[proc].first_t < 0:
+            self._processes[proc].first_t = t
         if t > self._processes[proc].last_t:
             self._processes[proc].last_t = t
 

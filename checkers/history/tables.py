@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from checkers.history.group_activity import Activities
-from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output
+from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -31,11 +31,8 @@ NOT_A_READER = 2
 """Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
 NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 """Txn.how: what the client asked for at the end of a transaction, if it came to that."""
-
-
 PRODUCER = "producer"
 """Process.role of those that write."""
-
 LATE_END = "late end"
 """Evidence: an EndTxn of an earlier transaction of the same producer id and epoch may have ended this one, KAFKA-17754.
 With transactions V2 each transaction has an epoch of its own, so this never is the evidence."""
@@ -311,8 +308,9 @@ class Process:
     version: str
     zone: str
     settings: Mapping[str, Any]
+    first_t: int = -1
     last_t: int = -1
-    """When the history last mentions it otherwise than by a send: until then, at least, it was at work."""
+    """When the history first and last mentions it otherwise than by a send: until then, at least, it was at work."""
 
     @property
     def isolation(self) -> int:
@@ -391,7 +389,7 @@ class Table:
         del self.data[length * self.width :]
 
 
-OF_GROUPS = ("holds", "grants", "commits", "fetches", "outputs")
+OF_GROUPS = ("holds", "grants", "stills", "commits", "fetches", "outputs")
 """Tables that histories converted before there were groups lack."""
 LARGE = ("records", "told", "ops", "thrown", "txns", "members", "inits", *OF_GROUPS)
 """Every `Table` of a history."""
@@ -428,6 +426,7 @@ class History:
     inits: Table = field(default_factory=lambda: Table(Init))
     holds: Table = field(default_factory=lambda: Table(Hold))
     grants: Table = field(default_factory=lambda: Table(Grant))
+    stills: Table = field(default_factory=lambda: Table(Still))
     commits: Table = field(default_factory=lambda: Table(GroupCommit))
     fetches: Table = field(default_factory=lambda: Table(Fetched))
     outputs: Table = field(default_factory=lambda: Table(Output))

@@ -152,6 +152,7 @@ class Seat:
         """Do what is due. Whether the process lives on."""
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
+            subscriber.stands_still(act.do, act.number)
             subscriber.halt(still=act.do == HALT)
             await self._rest(for_s)
             subscriber.halt(still=False)

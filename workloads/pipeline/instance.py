@@ -131,6 +131,7 @@ class Instance:
             elif due is None and self._agenda.due_at <= now and not haunted:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
+                life.subscriber.stands_still(PAUSE, due.number)
                 await self._rest(due.number / 1000)
                 due = None
             elif due is not None and due.do == LEAVE:

@@ -151,6 +151,7 @@ class Life(ABC):
     async def _halts(self, due: Step | None) -> None:
         """Stands still where that is due, heartbeats included. Its outputs are written by now."""
         if due is not None and due.do == HALT:
+            self.subscriber.stands_still(HALT, due.number)
             self.subscriber.halt(still=True)
             await self._env.sleep(due.number / 1000)
             self.subscriber.halt(still=False)

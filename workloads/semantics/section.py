@@ -25,7 +25,7 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
     table = Rows("Inputs that were lost and doubled, by when an application commits", COLUMNS, rows)
     groups = {name: figures["groups"][name] for name in applications if name in figures["groups"]}
     sentence = " ".join(_sentence(name, each) for name, each in applications.items())
-    return Section("Delivery semantics", sentence, strip_of(groups), [table, rebalances_of(groups)])
+    return Section("Delivery semantics", sentence, strip_of(groups), [table, *rebalances_of(groups)])
 
 
 def kept(name: str, application: Mapping[str, Any]) -> bool | None:

@@ -38,6 +38,7 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNo
     notes.assigned(WHO, {("t", 0): 7, ("t", 1): 0}, {("t", 1)}, [("t", 0), ("t", 1)])
     notes.revoked(WHO, {("t", 0): 9}, Beat(5, 6))
     notes.lost(WHO, {("t", 1): 2}, Beat(), "UNKNOWN_MEMBER_ID")
+    notes.still(WHO, "halt", 1500)
     notes.left(WHO, "close", "")
     event = {"e": "x", "p": 0, **HERE}
     assert written(notes, tmp_path) == [
@@ -52,6 +53,7 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNo
             **event, "kind": "lost", "parts": [1], "at": {"1": 2}, "beat": -1, "beat_answered": -1,
             "why": "UNKNOWN_MEMBER_ID",
         },
+        {**event, "kind": "still", "what": "halt", "ms": 1500},
         {**event, "kind": "left", "why": "close"},
     ]  # fmt: skip
 

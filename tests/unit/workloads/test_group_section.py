@@ -88,8 +88,32 @@ def test_the_page_counts_the_rebalances_that_static_members_caused() -> None:
     h.revoked(other, [1])
     section = section_of(figures(h))
     assert section is not None
+    said = "Static members came back within their session time-out 1 time; the group rebalanced for 0 of these."
+    assert section.sentence.endswith(said)
+    assert section.tables == [], "there was no rebalance"
+
+
+def test_static_members_whose_return_is_not_the_only_reason_are_told_apart() -> None:
+    h = handed_over()
+    figures_of_g = figures(h)
+    figures_of_g["g"]["static"] = {"returns": 3, "rebalanced": 1, "unclear": 2}
+    section = section_of(figures_of_g)
+    assert section is not None
+    assert "3 times; the group rebalanced for 1 of these. For 2 more it did so while a fault" in section.sentence
     (table,) = section.tables
-    assert ("g", "static members that came back within their session time-out (1 time)", "0") in table.rows
+    assert list(table.rows) == [("g", "members came or went, as the load has it", "1")]
+
+
+def test_a_rebalance_without_any_fault_has_no_known_cause() -> None:
+    h = GroupHistory()
+    one = h.member()
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0})
+    h.joined(one, [0], 2)
+    section = section_of(figures(h))
+    assert section is not None
+    (table,) = section.tables
+    assert list(table.rows) == [("g", "no known cause", "1")]
 
 
 def test_a_group_of_many_processes_says_how_many_have_no_lane() -> None:

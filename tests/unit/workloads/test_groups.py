@@ -127,6 +127,8 @@ def test_an_application_that_does_not_poll_leaves_by_itself(tmp_path: Path) -> N
     lost = next(line for line in events(lines, "lost") if line["p"] == process)
     assert left["why"] == lost["why"] == "poll interval"
     assert left["t"] < lost["t"], "its application hears of it when it polls again"
+    (still,) = events(lines, "still")
+    assert (still["p"], still["what"], still["ms"]) == (process, PAUSE, 3000) and still["t"] < left["t"]
     assert set(received(lines)) == sent(lines)
 
 
@@ -135,6 +137,8 @@ def test_a_process_that_stood_still_for_too_long_learns_that_it_is_no_member_any
     (process,) = processes(lines, 1)
     lost = next(line for line in events(lines, "lost") if line["p"] == process)
     assert lost["why"] == "UNKNOWN_MEMBER_ID"
+    (still,) = events(lines, "still")
+    assert (still["p"], still["what"], still["ms"]) == (process, HALT, 3500)
     joined = [line for line in events(lines, "joined") if line["p"] == process and line["t"] > lost["t"]]
     assert joined, "it joins anew"
     assert set(received(lines)) == sent(lines)

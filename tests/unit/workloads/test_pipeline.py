@@ -78,6 +78,8 @@ def test_an_instance_that_stands_still_in_a_transaction_is_fenced_by_its_generat
     (refused,) = [line for line in lines if line["e"] == "c" and line["op"] in asked and line["st"] == 1]
     assert refused["err"] in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH")
     who = asked[refused["op"]]["p"]
+    stills = [line for line in lines if line["e"] == "x" and line["kind"] == "still"]
+    assert [(line["p"], line["what"], line["ms"]) for line in stills] == [(who, HALT, 3200)]
     given = [line["p"] for line in lines if line["e"] == "x" and line["kind"] == "txn_init"]
     assert given.index(who) in (0, 1) and len(given) == 2, "nobody has taken over its transactional id"
     assert outputs(lines) == Counter(inputs(lines))

@@ -102,7 +102,7 @@ def test_the_section_has_a_row_for_each_application() -> None:
     section = section_of({"name": "semantics", "applications": figures, "groups": {}})
     assert section is not None
     assert "At most once: 5 of 1,200 inputs lost, 0 doubled." in section.sentence
-    table, _ = section.tables
+    (table,) = section.tables
     assert [[row[0], row[4], row[5], row[-1]] for row in table.rows] == [
         [MOST, "5", "0", "yes"],
         [LEAST, "0", "12", "yes"],

@@ -93,7 +93,7 @@ def test_tables_of_another_history_are_made_again(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("how", ["apart", "layout", "with other faults"])
 def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path: Path) -> None:
-    """Which heartbeats prove ownership depends on the faults. Early versions did not say what their tables depend on."""
+    """Which heartbeats prove ownership depends on the faults. Early versions do not say what their tables depend on."""
     _, run = night(tmp_path)
     first = tables.kept(run).converted
     if how == "with other faults":

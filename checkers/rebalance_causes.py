@@ -1,0 +1,257 @@
+"""Why a group's partitions were assigned anew: what each generation belongs to.
+
+In this order. A member of the load came or went: it began or ended, or stood still for too long and came again. A fault
+of clients did that to a member. Members gave partitions up as the generation before asked them to, and joined again so
+that others get these (KIP-429): such a round belongs to what caused the one before it. Else the fault that began last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from checkers.history.group_tables import LEFT, LOST, REVOKED, Grant, Hold, Still
+from checkers.history.tables import PlayedFault, Process
+
+SOON_NS = 3_000_000_000
+"""A coordinator and its members take some time for a rebalance that has begun."""
+FOREVER = 1 << 62
+CLIENTS = ("producer", "reader", "member")
+"""Targets of faults that name processes of the load."""
+COMES, GOES = ("followed_by", "second"), ("process", "second")
+"""Evidence of such a fault that names the processes which began and ended with it."""
+CLASSIC, COOPERATIVE = "classic", "cooperative"
+MEMBERS: Literal["members"] = "members"
+Cause = Literal["members"] | int | None
+"""MEMBERS: of the load. A fault's id. None: no fault had begun."""
+
+
+class Reason(NamedTuple):
+    """A process came or went, and a generation followed."""
+
+    proc: int
+    fault: int | None
+    """The fault that did it; None: the load."""
+
+
+@dataclass(slots=True)
+class Generations:
+    """The generations of one group in order of time, and why they came."""
+
+    grants: Sequence[Grant]
+    holds: Sequence[Hold]
+    stills: Sequence[Still]
+    processes: Mapping[int, Process]
+    faults: Sequence[PlayedFault]
+    began: dict[int, int] = field(default_factory=dict)
+    """Generation -> when its first member heard of it; ascending."""
+    of_proc: dict[int, list[Grant]] = field(default_factory=dict)
+    """Process -> what it was granted, the first of each generation, ascending."""
+    reasons: dict[int, list[Reason]] = field(default_factory=dict)
+    """Generation -> who came or went."""
+
+    def __post_init__(self) -> None:
+        seen: set[tuple[int, int]] = set()
+        for grant in sorted(self.grants):
+            self.began.setdefault(grant.gen, grant.t)
+            if (grant.proc, grant.gen) not in seen:
+                self.of_proc.setdefault(grant.proc, []).append(grant)
+            seen.add((grant.proc, grant.gen))
+        for gen, reason in (*self._arrivals(), *self._returns(), *self._departures()):
+            self.reasons.setdefault(gen, []).append(reason)
+
+    def causes(self) -> dict[int, Cause]:
+        """Of each generation but the first one: before that nothing had been balanced."""
+        found: dict[int, Cause] = {}
+        for before, gen in pairwise(self.began):
+            reasons = self.reasons.get(gen, ())
+            by_faults = [each.fault for each in reasons if each.fault is not None]
+            if any(each.fault is None for each in reasons):
+                found[gen] = MEMBERS
+            elif by_faults:
+                found[gen] = by_faults[0]
+            elif self.follows_up(before, gen):
+                found[gen] = found.get(before, MEMBERS)
+            else:
+                found[gen] = self._last_fault(self.began[gen])
+        return found
+
+    def follows_up(self, before: int, gen: int) -> bool:
+        """Whether a member gave partitions up because generation `before` did not have them for it, and joined again.
+        Only classic members that keep what they have while they join do so.
+        """
+        took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
+        if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):
+            return False  # the coordinator assigns, and no round follows another
+        return any(
+            (one.gen, other.gen) == (before, gen) and self._gave_up(proc, one.t, other.t)
+            for proc in took_part
+            if COOPERATIVE in str(self._setting(proc, "assignor", ""))
+            for one, other in pairwise(self.of_proc[proc])
+        )
+
+    def came_at(self, proc: int) -> int:
+        """When its process was first heard of."""
+        process, first = self.processes.get(proc), self.of_proc[proc][0].t
+        return process.first_t if process and 0 <= process.first_t <= first else first
+
+    def session_ns(self, proc: int) -> int:
+        """Its session time-out; 0: not known."""
+        return self._ns(proc, "session_timeout_ms")
+
+    def instance(self, proc: int) -> str:
+        """Its instance id; empty: it has none."""
+        return str(self._setting(proc, "instance", "") or "")
+
+    # ------------------------------------------------------------------------------------- who came, and who went
+
+    def _arrivals(self) -> Iterator[tuple[int, Reason]]:
+        for proc, (first, *_) in self.of_proc.items():
+            at = self.came_at(proc)
+            # Who came later was let into a generation that was there: a static member that is back.
+            if at <= self.began[first.gen] or (at == first.t and not self._inherits(proc, first)):
+                yield first.gen, Reason(proc, self._blamed(proc, at, COMES))
+
+    def _inherits(self, proc: int, first: Grant) -> bool:
+        """Whether the generation was the last one of another process with its instance id."""
+        return bool(self.instance(proc)) and any(
+            each.gen == first.gen and each.t < first.t
+            for other, own in self.of_proc.items()
+            if other != proc and self.instance(other) == self.instance(proc)
+            for each in own
+        )
+
+    def _returns(self) -> Iterator[tuple[int, Reason]]:
+        """Who stood still for too long is given up, and joins again as the same process."""
+        for still in self.stills:
+            own = self.of_proc.get(still.proc, [])
+            limit = self._limit_ns(still)
+            if not own or not limit or still.t1 - still.t0 < limit * 2 // 3:
+                continue
+            # Its last heartbeat was sent before it stood still.
+            given_up = still.t0 + limit * 2 // 3
+            without = [gen for gen in self.began if all(each.gen != gen for each in own)]
+            expired = self._first_after(without, given_up, still.t0 + limit + SOON_NS)
+            back = next((each for each in own if each.t > given_up), None)
+            if expired is not None and (back is None or self.began[expired] < back.t):
+                yield expired, Reason(still.proc, None)
+            if back is not None and self.began[back.gen] > given_up and self._was_out(still, back, without):
+                yield back.gen, Reason(still.proc, None)
+
+    def _limit_ns(self, still: Still) -> int:
+        """So long it may stand still."""
+        session_ns = self.session_ns(still.proc)
+        if still.silent:
+            return session_ns
+        polls_ns = self._ns(still.proc, "max_poll_interval_ms")
+        return polls_ns + session_ns if self.instance(still.proc) else polls_ns
+
+    def _was_out(self, still: Still, back: Grant, without: Iterable[int]) -> bool:
+        ended = any(
+            hold.proc == still.proc and hold.how in (LOST, LEFT) and still.t0 <= hold.t1 <= back.t
+            for hold in self.holds
+        )
+        return ended or any(still.t0 < self.began[gen] < self.began[back.gen] for gen in without)
+
+    def _departures(self) -> Iterator[tuple[int, Reason]]:
+        """When a process was gone by itself, and when its session was over."""
+        for proc in sorted(self.of_proc.keys() & self.processes.keys()):
+            gone = self.processes[proc].last_t
+            if gone < 0:
+                continue
+            over = gone + self.session_ns(proc)
+            instants = [gone, over]
+            if self.instance(proc):  # it goes without a word, and its session is taken over by its successor
+                instants = [] if self._succeeded(proc, gone, over) else [over]
+            found = [self._first_after(self.began, at, at + SOON_NS) for at in instants]
+            # Who was missed at once had said that it goes: its session is over then.
+            if (gen := next((each for each in found if each is not None), None)) is not None:
+                yield gen, Reason(proc, self._blamed(proc, gone, GOES))
+
+    def _succeeded(self, proc: int, gone: int, over: int) -> bool:
+        return any(
+            gone <= own[0].t <= over
+            for other, own in self.of_proc.items()
+            if other != proc and self.instance(other) == self.instance(proc)
+        )
+
+    def _first_after(self, gens: Iterable[int], begin: int, end: int) -> int | None:
+        """The first of these ascending generations that began after `begin`, and not after `end`."""
+        return next((gen for gen in gens if begin < self.began[gen] <= end), None)
+
+    def _gave_up(self, proc: int, begin: int, end: int) -> bool:
+        return any(hold.proc == proc and hold.how == REVOKED and begin <= hold.t1 < end for hold in self.holds)
+
+    # --------------------------------------------------------------------------------------------------- whose doing
+
+    def _blamed(self, proc: int, at: int, names: Sequence[str]) -> int | None:
+        """The fault of clients that made it come or go at `at`; None: the load did. names: of the evidence that tells
+        it. A fault whose evidence names no process is blamed for all that come and go meanwhile.
+        """
+        for fault in sorted(self.faults, key=lambda fault: -fault.began):
+            if fault.began < 0 or fault.target.partition(":")[0] not in CLIENTS:
+                continue
+            evidence = fault.evidence or {}
+            until = fault.ended + SOON_NS if fault.ended >= 0 else FOREVER
+            if any(evidence.get(name) == proc for name in names):
+                return fault.id
+            if not any(name in evidence for name in (*COMES, *GOES)) and fault.began <= at <= until:
+                return fault.id
+        return None
+
+    def _last_fault(self, at: int) -> int | None:
+        begun = [fault for fault in self.faults if 0 <= fault.began <= at]
+        return max(begun, key=lambda fault: (fault.began, fault.id)).id if begun else None
+
+    # --------------------------------------------------------------------------------------------------------- parts
+
+    def _setting(self, proc: int, name: str, missing: object) -> object:
+        process = self.processes.get(proc)
+        return process.settings.get(name, missing) if process else missing
+
+    def _ns(self, proc: int, name: str) -> int:
+        timeout_ms = self._setting(proc, name, 0)
+        return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
+
+
+def static_returns(generations: Generations) -> dict[str, int]:
+    """How often a process came that has the instance id of one that had gone no longer ago than its session time-out;
+    after how many of these the group was assigned anew for nothing else that is known; and after how many a fault, or
+    another member, may have done that (`unclear`). A second process with the instance id of one that lives is none.
+    """
+    of_instance: dict[str, list[int]] = {}
+    for proc in sorted(generations.of_proc, key=generations.came_at):
+        if instance := generations.instance(proc):
+            of_instance.setdefault(instance, []).append(proc)
+    twins = [each for each in generations.processes.values() if each.settings.get("twin")]
+    doubles = {each.proc for each in twins}
+    counts = {"returns": 0, "rebalanced": 0, "unclear": 0}
+    for instance, procs in of_instance.items():
+        own = [each for each in twins if each.settings.get("instance") == instance]
+        for before, after in pairwise([proc for proc in procs if proc not in doubles]):
+            gone, came = generations.processes[before].last_t, generations.came_at(after)
+            contended = any(each.first_t <= came and each.last_t >= gone for each in own)
+            if contended or not 0 <= came - gone <= generations.session_ns(before):
+                continue
+            counts["returns"] += 1
+            if why := _moved(generations, before, after, gone, came):
+                counts[why] += 1
+    return counts
+
+
+def _moved(generations: Generations, before: int, after: int, gone: int, came: int) -> str:
+    """Whether the group was assigned anew because `after` came; empty where it was not."""
+    first, began = generations.of_proc[after][0], generations.began
+    if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:
+        return ""
+    order = list(began)
+    others = any(each.proc not in (before, after) for each in generations.reasons.get(first.gen, ()))
+    place = order.index(first.gen)
+    followed = place > 0 and generations.follows_up(order[place - 1], first.gen)
+    shaken = any(
+        0 <= fault.began <= began[first.gen] and (fault.ended < 0 or fault.ended + SOON_NS >= gone)
+        for fault in generations.faults
+    )
+    return "unclear" if others or followed or shaken else "rebalanced"
