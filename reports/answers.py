@@ -10,10 +10,11 @@ from typing import NamedTuple
 from checkers.anomalies.registry import CATALOG
 from reports import outputs, owners
 from reports.fault_words import FaultRow, fault_rows
+from reports.problems import Problem
 from reports.run_files import RunFiles, mapping
 from reports.stories import value_text
 from reports.story import Story
-from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Problem
+from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
 from reports.story_moments import Placed, ids
 from reports.story_reads import Polled
 
@@ -56,9 +57,12 @@ def _joined(sentences: Iterable[str]) -> str:
 
 
 def _span(facts: Facts, story: Story, about: Sequence[Placed]) -> tuple[float, float]:
-    """From shortly before the record was written until no log held it any more, else to the last that is known."""
+    """From shortly before the record was written until no log held it any more, else to the last that is known. Of a
+    broken invariant all that came before: what came later has no part in it.
+    """
+    if facts.problem.t is not None:
+        return float("-inf"), facts.problem.t
     times = [record.sent.sent for record in about]
-    times += [facts.problem.t] if facts.problem.t is not None else []
     times += [each.t for each in facts.polled if each.op == facts.problem.op] + [each.t for each in facts.thrown]
     first = min(times, default=float("-inf"))
     lost = [story.told.lost[record.name] for record in about if record.name in story.told.lost]
@@ -173,16 +177,33 @@ def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
 
 def _nobody_wrote(facts: Facts) -> Iterator[str]:
     problem = facts.problem
-    if problem.values:
+    if problem.records:
+        yield from _of_a_coordinator(facts)
+    elif problem.values:
         yield f"Nobody sent {value_text(problem.values[0])} to {problem.where}."
     else:
         yield "It is about no single record."
-    acked = [sent for sent in facts.sends if sent.state == ACKNOWLEDGED and sent.done is not None]
+    over = float("inf") if problem.t is None else problem.t
+    acked = [s for s in facts.sends if s.state == ACKNOWLEDGED and s.done is not None and s.done <= over]
     if acked:
         last = max(acked, key=lambda sent: sent.done or 0.0)
         yield f"The last record that {problem.where} acknowledged: at {last.done:.3f} s, offset {last.offset}."
-    else:
+    elif not problem.records:
         yield f"{problem.where} acknowledged nothing."
+
+
+def _of_a_coordinator(facts: Facts) -> Iterator[str]:
+    """The records that a broken invariant of a coordinator is about, and which leader appended each before it broke."""
+    problem = facts.problem
+    for offset, says in problem.records:
+        appended = [
+            f"broker {each.node} in epoch {each.int_of('epoch')} at {each.t:.3f} s"
+            for each in facts.events
+            if each.name == "appended" and each.fields.get("role") == "leader"
+            and each.int_of("from") <= offset < each.int_of("leo") and each.t <= (problem.t or 0.0)
+        ]  # fmt: skip
+        by = f" Offset {offset} was appended by {', then by '.join(appended)}." if appended else ""
+        yield f"Record {offset} of {problem.where}: {says}.{by}"
 
 
 # -------------------------------------------------------------------------------------------------------- leader, ISR
@@ -199,7 +220,11 @@ def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
             )
     if any(state is not None for _, state in told):
         return
-    terms = [m for m in story.told.moments if m.kind == "leads"]
+    if story.problem.stood:
+        yield from _stood(story.problem)
+        return
+    over = float("inf") if story.problem.t is None else story.problem.t
+    terms = [m for m in story.told.moments if m.kind == "leads" and m.t <= over]
     at = min((record.sent.sent for record in about), default=None)
     then = [m for m in terms if at is None or m.t <= at][-1:] or terms[:1]
     if at is None:
@@ -208,6 +233,21 @@ def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
         yield f"{moment.text.split('. It does not')[0].rstrip('.')} (at {moment.t:.3f} s)."
     if not then:
         yield unknown_why(files)
+
+
+def _stood(problem: Problem) -> Iterator[str]:
+    """The replicas in the moment in which an invariant broke."""
+    leaders = [each for each in problem.stood if each.leads]
+    for each in leaders:
+        yield (
+            f"At {problem.t or 0.0:.3f} s broker {each.node} led in epoch {each.epoch} (LEO {each.leo}, HW {each.hw}), "
+            f"in sync: {ids(each.isr)}."
+        )
+    if not leaders:
+        yield f"At {problem.t or 0.0:.3f} s nobody led."
+    rest = [f"broker {s.node} was in epoch {s.epoch} (LEO {s.leo}, HW {s.hw})" for s in problem.stood if not s.leads]
+    if rest:
+        yield f"{rest[0][0].upper()}{'; '.join(rest)[1:]}."
 
 
 def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
@@ -246,10 +286,15 @@ def _brokers(nodes: Sequence[int]) -> str:
 
 
 def _fault(files: RunFiles, span: tuple[float, float]) -> str:
-    """Those that were on between the write and the last that is known."""
+    """Those that were on between the write and the last that is known. Of a broken invariant the last that began."""
     near = [row for row in fault_rows(files) if row.began is not None and _overlaps(row, span)]
+    if not near and span[0] == float("-inf"):
+        return "No fault had begun." if files.faults else "There was no fault."
     if not near:
         return "None was on." if files.faults else "There was no fault."
+    if span[0] == float("-inf") and (earlier := len(near) - LISTED) > 0:
+        last = " ".join(f"{_fault_text(row)}." for row in near[-LISTED:])
+        return f"{last} {earlier} fault{'s'[: earlier > 1]} began before them."
     return " ".join(f"{_fault_text(row)}." for row in near[:LISTED]) + _more(len(near) - LISTED, "fault")
 
 
@@ -335,6 +380,7 @@ def _read(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
         elif facts.final_reads is not None:
             yield f"No final read found {name}."
     if not wanted:
-        reads = [each for each in facts.polled if each.last >= 0]
+        over = float("inf") if facts.problem.t is None else facts.problem.t
+        reads = [each for each in facts.polled if each.last >= 0 and each.t <= over]
         last = max(reads, key=lambda each: each.t, default=None)
         yield "Nobody read the partition." if last is None else f"The last read of the partition: {_poll_text(last)}"

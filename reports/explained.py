@@ -8,8 +8,8 @@ from pathlib import Path
 
 from reports import checks
 from reports.causes import Group, groups_of
+from reports.problems import problems_named
 from reports.run_files import RunFiles, read_run
-from reports.story_facts import problems_named
 from reports.telling import tellings_about
 
 NAMES_OF_ONE = 3

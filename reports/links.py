@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from reports.causes import Group
 from reports.checks import Check
+from reports.problems import Problem
 from reports.run_files import Json, integer
 from reports.stories import Line
-from reports.story_facts import Problem
 
 
 @dataclass(frozen=True, slots=True)

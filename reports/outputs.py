@@ -10,9 +10,10 @@ from typing import Any
 
 from checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
 from checkers.anomalies.eos_loss import ANOMALIES as LOST
+from reports.problems import Problem
 from reports.run_files import Json, RunFiles, integer, mapping
 from reports.stories import value_text
-from reports.story_facts import HISTORY_LIMIT, Problem, json_lines
+from reports.story_facts import HISTORY_LIMIT, json_lines
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from checkers import nemesis_log
 from checkers.anomalies.dual_ownership import ANOMALIES
 from checkers.history.conversion import read_faults
+from reports.problems import Problem
 from reports.run_files import Json, RunFiles, integer, mapping
-from reports.story_facts import HISTORY_LIMIT, Problem, json_lines
+from reports.story_facts import HISTORY_LIMIT, json_lines
 
 ABOUT = tuple(each.name for each in ANOMALIES)
 """Anomalies of which this tells."""

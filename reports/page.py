@@ -19,13 +19,13 @@ from reports.fault_words import FaultRow, fault_rows
 from reports.links import ShownGroup, shown_groups, story_anchor, witness_of
 from reports.operations import COLOURS, KEY
 from reports.operations_section import Section, anchors_of
+from reports.problems import Problem
 from reports.raw_files import raw_files
 from reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
 from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
-from reports.story_facts import Problem
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of

@@ -21,6 +21,8 @@ from reports.run_files import Json, integer, mapping, number, objects, texts
 NO_VERDICT = "no verdict"
 REASONS = 2
 """Reasons that a row names; the run's own page has all."""
+REASON_LETTERS = 200
+"""Of one reason."""
 PAGE, PLAN = "index.html", "plan.toml"
 KEPT = ("valid",)
 """Only runs of these verdicts are ever removed by age or size."""
@@ -191,7 +193,7 @@ def _findings(verdict: Json, info: Json) -> Iterable[str]:
     # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
     if verdict.get("verdict") != "invalid" or not found:
         reasons = texts(verdict.get("reasons"))
-        yield from reasons[:REASONS]
+        yield from map(_short, reasons[:REASONS])
         if len(reasons) > REASONS:
             yield f"and {len(reasons) - REASONS} more reasons"
     if not verdict:
@@ -201,6 +203,10 @@ def _findings(verdict: Json, info: Json) -> Iterable[str]:
 def _told(anomaly: Json) -> str:
     evidence = f" ({anomaly['evidence']})" if anomaly.get("evidence") else ""
     return f"{anomaly.get('name', '?')}{evidence}: {anomaly.get('count', '?')}"
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= REASON_LETTERS else f"{reason[: REASON_LETTERS - 1]}…"
 
 
 def _toml(path: Path) -> Json:

@@ -11,17 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from checkers.history.values import sequence_of
+from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
-from reports.story_facts import (
-    ACKNOWLEDGED,
-    FAILED,
-    Facts,
-    Problem,
-    Sent,
-    all_facts,
-    is_of_transactions,
-    problems_of,
-)
+from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Sent, all_facts
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
 
@@ -30,7 +22,8 @@ _KEY = (
     "Seconds count from the beginning of the load. LEO: where a log ends. HW: high watermark, as that broker knows it."
 )
 ROOM_S = 1.0
-"""Turns so long before the first and after the last moment of the record in question belong to its story."""
+"""Turns so long before the first and after the last moment of the record in question belong to its story; but what
+came after an invariant had broken does not."""
 STORIES_AT_MOST = 3
 
 
@@ -200,14 +193,16 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
     first = min(times, default=float("-inf")) - ROOM_S
     last = max(times, default=float("inf")) + ROOM_S
     begin = next((m for m in reversed(moments) if m.kind == "leads" and m.t <= first + ROOM_S), None)
+    if len(moments) <= MOMENTS_AT_MOST:
+        first, last = float("-inf"), float("inf")
+    if problem.t is not None:
+        last = max(times)
     kept: list[Moment] = []
     for least in (MUST, TURN, TURN - 1):
         wider = [
             moment
             for moment in moments
-            if moment.weight >= MUST
-            or moment is begin
-            or (moment.weight >= least and (first <= moment.t <= last or len(moments) <= MOMENTS_AT_MOST))
+            if moment.weight >= MUST or moment is begin or (moment.weight >= least and first <= moment.t <= last)
         ]
         if kept and len(wider) > MOMENTS_AT_MOST:
             break
@@ -224,7 +219,8 @@ def text_of(story: Story, width: int = 100) -> str:
     lines += _wrapped(story.summary, width)
     lines.append("")
     lines += [_legend(record) for record in story.records]
-    lines += [""] if story.records else []
+    lines += [f"Record {offset}: {says}" for offset, says in story.problem.records]
+    lines += [""] if story.records or story.problem.records else []
     digits = decimals(story.moments)
     for number, (t, text) in enumerate(sentences(story.moments), start=1):
         head = f"{number:>3}. {t:>{6 + digits}.{digits}f} s  "
@@ -234,7 +230,8 @@ def text_of(story: Story, width: int = 100) -> str:
         lines += _wrapped(end, width)
     lines += ["", *_wrapped(_KEY, width)]
     if story.left_out > 0:
-        lines.append(f"{story.left_out} moments that are not needed are left out.")
+        many, verb = ("s", "are") if story.left_out > 1 else ("", "is")
+        lines.append(f"{story.left_out} moment{many} that {verb} not needed {verb} left out.")
     return "\n".join(lines) + "\n"
 
 

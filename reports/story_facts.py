@@ -5,8 +5,7 @@ Every time is in seconds since the load began, so that it compares with the plan
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 import msgspec
 
 from broker.protocol.apis import ApiKey
-from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG
 from checkers.fault_traits import TAKES_DOWN
+from reports.problems import METADATA, Problem, load_begin
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 from reports.story_reads import THROWN, Polled, Thrown
 
@@ -24,36 +22,6 @@ HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
-METADATA = "__cluster_metadata"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What the story is about. `values` and `offsets` are those that the finding names; t None: not at a moment."""
-
-    name: str
-    text: str
-    topic: str
-    partition: int
-    values: tuple[int, ...] = ()
-    offsets: tuple[int, ...] = ()
-    t: float | None = None
-    node: int | None = None
-    also: str = ""
-    """An anomaly that the same records show."""
-    ops: tuple[int, ...] = ()
-    """Operations of the transactions that it is about."""
-    op: int = -1
-    process: int = -1
-    other: int = -1
-    """As the witness has them: see `checkers.findings.Witness`."""
-    evidence: str = ""
-    """Of the finding."""
-
-    @property
-    def where(self) -> str:
-        """TOPIC-NUMBER."""
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(slots=True)
@@ -154,7 +122,7 @@ def facts_of(files: RunFiles, problem: Problem) -> Facts:
 
 def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
     """As `facts_of`, for several problems: the history is read once for all of them."""
-    begin = _load_begin(files)
+    begin = load_begin(files)
     found = [_without_clients(files, problem, begin) for problem in problems]
     _read_history(files, found, begin)
     return found
@@ -184,12 +152,6 @@ def _read_to_the_end(files: RunFiles, problem: Problem) -> bool:
     read would have found.
     """
     return any(problem.where not in mapping(each.get("missing")) for each in objects(files.run.get("final_reads")))
-
-
-def _load_begin(files: RunFiles) -> float:
-    """The page's second in which the load with faults began."""
-    begin = files.phase("load with faults")[0]
-    return begin if begin is not None else files.phase("load")[0] or 0.0
 
 
 # ------------------------------------------------------------------------------------------------------------- traces
@@ -380,117 +342,3 @@ def _host(value: Any) -> str:
 def _api(value: Any) -> str:
     known = isinstance(value, int) and value in ApiKey.__members__.values()
     return ApiKey(value).name.title().replace("_", "") if known else str(value)
-
-
-# ----------------------------------------------------------------------------------------------------------- problems
-
-
-def problems_of(files: RunFiles) -> list[Problem]:
-    """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
-
-    One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
-    one for each transaction. A finding without a partition tells of the metadata log.
-    """
-    broken, anomalies = list(_violations(files)), sorted(_anomalies(files), key=_gravity)
-    kept: dict[tuple[object, ...], Problem] = {}
-    for problem in broken:
-        same = (each for each in anomalies if each.where == problem.where and not is_of_transactions(each.name))
-        beside = next(same, None)
-        if beside is not None:
-            problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
-        kept.setdefault((problem.where,), problem)
-    for problem in anomalies:
-        key = (problem.ops or problem.where,) if is_of_transactions(problem.name) else (problem.where,)
-        first = kept.setdefault(key, problem)
-        if first is not problem and problem.ops and not first.also:
-            kept[key] = replace(first, also=problem.name)
-    return list(kept.values())
-
-
-def is_of_transactions(name: str) -> bool:
-    """Whether an anomaly's story is that of a transaction, in all its partitions."""
-    known = CATALOG.get(name)
-    return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
-
-
-def _gravity(problem: Problem) -> int:
-    """What follows from something else comes behind it: data first, then transactions, then what readers saw."""
-    order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
-    known = CATALOG.get(problem.name)
-    return order.index(known.family) if known is not None and known.family in order else len(order)
-
-
-_OTHER_VALUE = ("inconsistent-offset",)
-_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip", "lso-violation")
-_OF_A_MARK = ("hanging-txn", "lso-violation")
-"""Of transactions, and their witnesses name a last stable offset: no transaction."""
-_OTHER_TXN = ("G1c",)
-
-
-def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[Problem]:
-    """The first witness of each finding of these names that has such evidence, permitted or not; of broken invariants
-    the first moment."""
-    broken = [each for each in _violations(files) if each.name in names]
-    found = [each for each in _anomalies(files, permitted=True) if each.name in names and each.evidence in evidence]
-    return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
-
-
-def _anomalies(files: RunFiles, permitted: bool = False) -> Iterable[Problem]:
-    for entry in objects(files.verdict.get("anomalies")):
-        if entry.get("permitted") is True and not permitted:
-            continue
-        for witness in objects(entry.get("witnesses"))[:1]:
-            name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
-            topic, _, index = name.rpartition("-")
-            if topic and index.isdigit():
-                yield _problem(entry, witness, topic, int(index))
-
-
-def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
-    name, other = str(entry.get("name")), integer(witness.get("other"))
-    values, offsets, ops = [integer(witness.get("val"))], [integer(witness.get("off"))], []
-    if name in _OTHER_VALUE:
-        values.append(other)
-    elif name in _OTHER_OFFSET:
-        offsets.append(other)
-    if is_of_transactions(name) and name not in _OF_A_MARK:
-        ops = [integer(witness.get("op")), *([other] if name in _OTHER_TXN else [])]
-    return Problem(
-        name,
-        str(entry.get("definition") or ""),
-        topic,
-        index,
-        tuple(v for v in values if v >= 0),
-        tuple(dict.fromkeys(o for o in offsets if o >= 0)),
-        ops=tuple(o for o in ops if o >= 0),
-        op=integer(witness.get("op")),
-        process=integer(witness.get("proc")),
-        other=other,
-        evidence=str(entry.get("evidence") or ""),
-    )
-
-
-_SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
-"""How an invariant names a batch."""
-OFFSETS_AT_MOST = 4
-"""Of a batch that is in question: the first ones stand for all."""
-
-
-def _violations(files: RunFiles) -> Iterable[Problem]:
-    begin = _load_begin(files)
-    for line in files.violations:
-        details = mapping(line.get("details"))
-        topic, partition = line.get("topic"), integer(line.get("partition"), 0)
-        offsets = [integer(details.get("offset"))]
-        for span in _SPAN.finditer(f"{details.get('batch')} {line.get('message')}"):
-            offsets += range(int(span[1]), min(int(span[2]), int(span[1]) + OFFSETS_AT_MOST))
-        seconds = files.simulated_seconds(line.get("t"))
-        yield Problem(
-            str(line.get("name")),
-            str(line.get("message") or ""),
-            str(topic) if topic else METADATA,
-            partition,
-            offsets=tuple(dict.fromkeys(o for o in offsets if o >= 0)),
-            t=None if seconds is None else seconds - begin,
-            node=line.get("node") if isinstance(line.get("node"), int) else None,
-        )

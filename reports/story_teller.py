@@ -320,11 +320,9 @@ class _Teller:
         else:
             replica.copy(start, end, self._logs.leader_of(event.node), epoch)
         new = [r for r in self._names_in(start, end) if replica.epoch_at(r.offset) == r.epoch]
-        if not new:
-            weight = NOISE
-        else:
-            weight = MUST if any(r.is_subject for r in new) else DETAIL
-        names = " and ".join(r.name for r in new) or f"offsets {start} to {end - 1}"
+        asked = self._facts.problem.records_in(start, end)
+        weight = MUST if asked or any(r.is_subject for r in new) else DETAIL if new else NOISE
+        names = " and ".join(r.name for r in new) or asked or f"offsets {start} to {end - 1}"
         verb = "appends" if leads else "copies"
         where = f" at offset {start}" if leads and end - start == 1 else ""
         source = self._producers.get(new[0].sent.process, "") if leads and new else str(replica.leader)
@@ -382,7 +380,9 @@ class _Teller:
         text = f"Broker {event.node} truncates its log from {start} to {to}, HW {replica.hw}: {why}."
         if gone:
             text += f" Its copy of {' and '.join(gone)} is gone."
-        weight = MUST if any(r.is_subject for r in self._records if r.name in gone) else TURN
+        if asked := self._facts.problem.records_in(to, start):
+            text += f" Its {asked} {'are' if ' and ' in asked else 'is'} gone."
+        weight = MUST if asked or any(r.is_subject for r in self._records if r.name in gone) else TURN
         moment = self._at(
             event, "truncates", text, f"truncates {start} → {to}", offsets_of(replica),
             *([f"loses {', '.join(gone)}"] if gone else []), weight=weight, grave=bool(gone), about=tuple(gone),

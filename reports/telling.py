@@ -8,8 +8,9 @@ from functools import partial
 
 from reports import spacetime, story
 from reports.answers import Answer, answers_of
+from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
-from reports.story_facts import Problem, facts_of, is_of_transactions, problems_of
+from reports.story_facts import facts_of
 from reports.transactions import picture
 from reports.transactions import story as txn_story
 from reports.transactions.facts import Transactions

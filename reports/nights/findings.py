@@ -14,9 +14,9 @@ from checkers.nights.facts import Facts
 from reports import checks
 from reports.causes import Group, groups_of
 from reports.nights.standing import BROKEN, NO_CAUSE
+from reports.problems import problems_named
 from reports.run_files import RunFiles, objects, read_run
 from reports.stories import NOT_READ, Line
-from reports.story_facts import problems_named
 from reports.telling import tellings_about
 
 Row = dict[str, Any]

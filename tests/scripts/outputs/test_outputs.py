@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reports.outputs import sentences_of
+from reports.problems import Problem
 from reports.run_files import RunFiles
-from reports.story_facts import Problem
 
 RULER = "----\n"
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))

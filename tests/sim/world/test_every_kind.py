@@ -22,8 +22,9 @@ from checkers.fault_classes import class_of, classes_of, not_landed
 from checkers.nemesis_log import parse_faults
 from reports.fault_words import fault_rows
 from reports.page import render
+from reports.problems import Problem
 from reports.run_files import read_run
-from reports.story_facts import Problem, facts_of
+from reports.story_facts import facts_of
 from workloads.registry import SCENARIOS
 
 SECONDS = 10.0

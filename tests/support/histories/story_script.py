@@ -18,8 +18,9 @@ from typing import Any
 
 from chaos.faults.kinds import KINDS
 from checkers.fault_traits import TAKES_DOWN
+from reports.problems import Problem
 from reports.story import story_of, text_of
-from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Problem, Seen, Sent
+from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Seen, Sent
 
 RULER = "----"
 _STATES = {"ok": ACKNOWLEDGED, "fail": FAILED, "info": UNKNOWN}

@@ -17,7 +17,7 @@ from reports.telling import Telling, tellings_of
 from tests.support.histories import anomaly_runs
 from tests.support.histories.anomaly_runs import NAMES
 from tests.support.histories.kafka_lines import LOSS, write_logs
-from tests.unit.reports.conftest import KILL, at
+from tests.unit.reports.conftest import KILL, TOPIC, at
 from tests.unit.reports.test_foreign_brokers import as_kafka
 
 INSIDE = ("Who led, ISR and HW then", "Who had it", "Who was elected", "What was truncated")
@@ -162,3 +162,29 @@ def test_what_came_after_the_loss_is_no_part_of_the_answers(lost_dir: Path) -> N
 def test_the_page_has_the_answers(tmp_path: Path) -> None:
     page = render(anomaly_runs.write(tmp_path / "run", "lost-write")).read_text()
     assert "<dt>Who was elected</dt>" in page and "by controller 3 (ISR 2, 3)" in page
+
+
+def test_of_a_broken_invariant_only_what_came_before_it_is_told(lost_dir: Path) -> None:
+    later = {**KILL, "id": 1, "target": {"asked": "leader", "resolved": [3]}, "began": at(9.0), "ended": at(9.5)}
+    with (lost_dir / "nemesis.jsonl").open("a") as lines:
+        lines.write(json.dumps(later) + "\n")
+    (lost_dir / "verdict.json").unlink()
+    held = {"leader_epoch": 1, "leo": 61, "hw": 60, "isr": [3, 2]}
+    replicas = {"1": {**held, "leader_epoch": 0, "leads": False}, "2": {**held, "leads": True}}
+    details = {"replicas": replicas, "records": [{"offset": 58, "says": "it says so"}]}
+    violation = {"name": "weak-isr", "message": "group g: it is so", "t": 8.5, "node": 2, "topic": TOPIC,
+                 "partition": 0, "details": details}  # fmt: skip
+    broke = [violation, {**violation, "t": 4.0, "partition": 1, "details": {}}]
+    (lost_dir / "violations.json").write_text(json.dumps(broke))
+    telling, *_ = tellings_of(read_run(lost_dir))
+    said = {answer.question: answer.text for answer in telling.answers}
+    assert said["Which fault"] == "kill of broker 1, 3.000 s to 6.000 s."
+    assert "Broker 2 in epoch 1 at" in said["Who was elected"]
+    assert said["Who led, ISR and HW then"] == (
+        "At 5.500 s broker 2 led in epoch 1 (LEO 61, HW 60), in sync: 2, 3. Broker 1 was in epoch 0 (LEO 61, HW 60)."
+    )
+    assert said["When it was written"].startswith(f"Record 58 of {TOPIC}-0: it says so.")
+    assert "Record 58: it says so" in telling.text
+    assert max(float(t.removesuffix(" s")) for t, _ in telling.lines) == 5.5
+    earlier = {answer.question: answer.text for answer in tellings_of(read_run(lost_dir))[-1].answers}
+    assert earlier["Which fault"] == "No fault had begun."

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reports.owners import sentences_of
+from reports.problems import Problem
 from reports.run_files import RunFiles
-from reports.story_facts import Problem
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import fault_line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.group_words import records_of
 from chaos.runtimes.sim.invariants.table import When, entered
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class GroupWatch:
         for step in steps:
             for each in self._of_owners:
                 if (wrong := each.check(step.before, step.after)) is not None:
-                    self._report(each, f"{step.group}: {wrong}", node, known, {})
+                    self._report(each, f"group {step.group}: {wrong}", node, known, {})
         if not names:
             return
         found = sight.group_books(machine.ledger, names)
@@ -41,7 +42,7 @@ class GroupWatch:
         replayed = journal.books(names)
         for each in self._of_groups:
             if (wrong := each.check(found, replayed)) is not None:
-                self._report(each, wrong, node, known, {})
+                self._report(each, wrong, node, known, {"records": records_of(found, replayed)})
         for each in self._of_offsets:
             if (wrong := each.check(offsets, journal.unmarked)) is not None:
                 self._report(each, wrong, node, known, {})

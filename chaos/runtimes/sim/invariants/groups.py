@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from chaos.runtimes.sim.invariants.group_words import difference
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
@@ -17,13 +18,8 @@ def group_state_is_a_replay(found: Mapping[str, Books], replayed: Mapping[str, B
     is what its partition of __consumer_offsets says, after it was loaded and after each record and marker in it."""
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
-        if has == wanted:
-            continue
-        if has is None or wanted is None:
-            return f"{name} is known as {has}, its log says {wanted}"
-        for what, one, other in zip(has._fields, has, wanted, strict=True):
-            if one != other:
-                return f"{name}: {what} known as {one}, its log says {other}"
+        if has != wanted:
+            return difference(name, has, wanted)
     return None
 
 
@@ -35,7 +31,10 @@ def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Ma
         for (topic, index), position in positions.items():
             if position.at in unmarked:
                 producer = unmarked[position.at]
-                return f"{group}: {topic}-{index} is at {position} of producer {producer}, which has no commit marker"
+                return (
+                    f"group {group}: committed offset of {topic}-{index} is {position.offset} (record {position.at}) "
+                    f"of producer id {producer}, which has no commit marker"
+                )
     return None
 
 

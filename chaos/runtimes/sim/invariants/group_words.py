@@ -1,0 +1,127 @@
+"""What two books of a group differ in, in words, and the records of the log that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Position, Positions
+
+SHORT = 40
+"""Letters of a value that are said at most."""
+NAMES = 3
+"""Other partitions that are named at most."""
+RECORDS = 4
+"""Records that are named at most: those of the first differences stand for all."""
+_OF_A_POSITION = {
+    "leader_epoch": "leader epoch",
+    "metadata": "metadata",
+    "committed_ms": "time of commit, ms",
+    "expires_ms": "time of expiry, ms",
+}
+_OF_A_GENERATION = {
+    "protocol_type": "protocol type",
+    "number": "generation",
+    "protocol": "protocol",
+    "leader": "leader",
+}
+_OF_A_MEMBER = {"instance_id": "instance id", "subscription": "subscription", "assignment": "assignment"}
+
+
+class Differs(NamedTuple):
+    """One thing that the coordinator knows and a replay of its log gives. None: it knows it not, the log has it not."""
+
+    what: str
+    known: str | None
+    replayed: str | None
+    records: tuple[tuple[int, str], ...] = ()
+    """(offset, what it says there) of the records that it comes from."""
+    place: str = ""
+    """The partition whose offset it is."""
+
+
+def difference(group: str, has: Books | None, wanted: Books | None) -> str:
+    """In a line. `has`: what the coordinator knows; `wanted`: what its log says. They differ."""
+    if wanted is None:
+        return f"group {group}: the coordinator knows it, and its log has no record of it"
+    if has is None:
+        return f"group {group}: the coordinator does not know it, and its log has records of it"
+    first, *others = _differences(has, wanted)
+    told = f"group {group}: {first.what} is {first.known or 'not known'}"
+    told += f", and a replay of the log gives {first.replayed or 'none'}"
+    if others:
+        places = list(dict.fromkeys(each.place or each.what for each in others))
+        more = f", {len(places) - NAMES} more" if len(places) > NAMES else ""
+        told += f"; {'also differ' if len(places) > 1 else 'also differs'}: {', '.join(places[:NAMES])}{more}"
+    return told
+
+
+def records_of(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> list[dict[str, Any]]:
+    """The records that the first difference and those behind it are about: plain values, for violations.json."""
+    told: dict[tuple[int, str], None] = {}
+    for group in sorted(found.keys() & replayed.keys()):
+        if found[group] != replayed[group]:
+            for each in _differences(found[group], replayed[group]):
+                told |= dict.fromkeys((at, f"{says} of group {group}") for at, says in each.records)
+    return [{"offset": at, "says": says} for at, says in list(told)[:RECORDS]]
+
+
+def record_of(place: tuple[str, int], position: Position) -> str:
+    """What the record of a committed offset says."""
+    return f"commits {position.offset} for {place[0]}-{place[1]}"
+
+
+def _differences(has: Books, wanted: Books) -> list[Differs]:
+    """All of them, what a person asks for first in front. At least one where the books differ."""
+    found = list(_of_offsets("committed offset of {place}", has.offsets, wanted.offsets))
+    for producer in sorted(has.pending.keys() | wanted.pending.keys()):
+        what = f"offset of {{place}} that waits for a transaction of producer id {producer}"
+        found += _of_offsets(what, has.pending.get(producer, {}), wanted.pending.get(producer, {}))
+    found += _of_generation(has.generation, wanted.generation)
+    return found or [Differs("offsets that wait for a marker", short(has.pending), short(wanted.pending))]
+
+
+def _of_offsets(what: str, has: Positions, wanted: Positions) -> Iterator[Differs]:
+    for place in sorted(has.keys() | wanted.keys()):
+        one, other = has.get(place), wanted.get(place)
+        if one == other:
+            continue
+        name = f"{place[0]}-{place[1]}"
+        records = [(one.at, f"as the coordinator knew it, it {record_of(place, one)}")] if one else []
+        if other and (one is None or other.at != one.at):
+            records.append((other.at, f"in the log, it {record_of(place, other)}"))
+        said, known, replayed = what.format(place=name), _position(one), _position(other)
+        if one and other and known == replayed:
+            field = next(field for field in _OF_A_POSITION if getattr(one, field) != getattr(other, field))
+            said = f"{_OF_A_POSITION[field]} of the {said}"
+            known, replayed = short(getattr(one, field)), short(getattr(other, field))
+        yield Differs(said, known, replayed, tuple(records), name)
+
+
+def _position(position: Position | None) -> str | None:
+    return None if position is None else f"{position.offset} (record {position.at})"
+
+
+def _of_generation(has: Generation | None, wanted: Generation | None) -> Iterator[Differs]:
+    if has is None or wanted is None:
+        if has != wanted:
+            yield Differs("generation", has and str(has.number), wanted and str(wanted.number))
+        return
+    for field, word in _OF_A_GENERATION.items():
+        if (one := getattr(has, field)) != (other := getattr(wanted, field)):
+            yield Differs(word, short(one), short(other))
+    mine, theirs = {m.member_id: m for m in has.members}, {m.member_id: m for m in wanted.members}
+    if list(mine) != list(theirs):
+        yield Differs("list of members", short(", ".join(mine)) or "empty", short(", ".join(theirs)) or "an empty one")
+        return
+    for name, member in mine.items():
+        for field, word in _OF_A_MEMBER.items():
+            if (one := getattr(member, field)) != (other := getattr(theirs[name], field)):
+                yield Differs(f"{word} of member {short(name)}", short(one), short(other))
+
+
+def short(value: object) -> str:
+    """A value as text, cut where it is long."""
+    text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

@@ -1,0 +1,192 @@
+"""What a run's stories are about: its broken invariants, and its anomalies that are not permitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from checkers.anomalies.anomaly import Family
+from checkers.anomalies.registry import CATALOG
+from reports.run_files import Json, RunFiles, integer, mapping, objects
+
+METADATA = "__cluster_metadata"
+
+
+class Stood(NamedTuple):
+    """A replica at one moment."""
+
+    node: int
+    leads: bool
+    epoch: int
+    leo: int
+    hw: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the story is about. `values` and `offsets` are those that the finding names; t None: not at a moment."""
+
+    name: str
+    text: str
+    topic: str
+    partition: int
+    values: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+    t: float | None = None
+    node: int | None = None
+    also: str = ""
+    """An anomaly that the same records show."""
+    ops: tuple[int, ...] = ()
+    """Operations of the transactions that it is about."""
+    op: int = -1
+    process: int = -1
+    other: int = -1
+    """As the witness has them: see `checkers.findings.Witness`."""
+    evidence: str = ""
+    """Of the finding."""
+    records: tuple[tuple[int, str], ...] = ()
+    """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
+    stood: tuple[Stood, ...] = ()
+    """The partition's replicas when an invariant broke, as its god saw them."""
+
+    @property
+    def where(self) -> str:
+        """TOPIC-NUMBER."""
+        return f"{self.topic}-{self.partition}"
+
+    def records_in(self, start: int, end: int) -> str:
+        """Those of `records` in [start, end), by offset."""
+        found = [str(offset) for offset in sorted({offset for offset, _ in self.records}) if start <= offset < end]
+        return f"record{'s'[: len(found) > 1]} {' and '.join(found)}" if found else ""
+
+
+def problems_of(files: RunFiles) -> list[Problem]:
+    """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
+
+    One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
+    one for each transaction. A finding without a partition tells of the metadata log.
+    """
+    broken, anomalies = list(_broken(files)), sorted(_anomalies(files), key=_gravity)
+    kept: dict[tuple[object, ...], Problem] = {}
+    for problem in broken:
+        same = (each for each in anomalies if each.where == problem.where and not is_of_transactions(each.name))
+        beside = next(same, None)
+        if beside is not None:
+            problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
+        kept.setdefault((problem.where,), problem)
+    for problem in anomalies:
+        key = (problem.ops or problem.where,) if is_of_transactions(problem.name) else (problem.where,)
+        first = kept.setdefault(key, problem)
+        if first is not problem and problem.ops and not first.also:
+            kept[key] = replace(first, also=problem.name)
+    return list(kept.values())
+
+
+def is_of_transactions(name: str) -> bool:
+    """Whether an anomaly's story is that of a transaction, in all its partitions."""
+    known = CATALOG.get(name)
+    return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
+
+
+def _gravity(problem: Problem) -> int:
+    """What follows from something else comes behind it: data first, then transactions, then what readers saw."""
+    order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
+    known = CATALOG.get(problem.name)
+    return order.index(known.family) if known is not None and known.family in order else len(order)
+
+
+_OTHER_VALUE = ("inconsistent-offset",)
+_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip", "lso-violation")
+_OF_A_MARK = ("hanging-txn", "lso-violation")
+"""Of transactions, and their witnesses name a last stable offset: no transaction."""
+_OTHER_TXN = ("G1c",)
+
+
+def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[Problem]:
+    """The first witness of each finding of these names that has such evidence, permitted or not; of broken invariants
+    the first moment."""
+    broken = [each for each in _broken(files) if each.name in names]
+    found = [each for each in _anomalies(files, permitted=True) if each.name in names and each.evidence in evidence]
+    return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
+
+
+def _anomalies(files: RunFiles, permitted: bool = False) -> Iterable[Problem]:
+    for entry in objects(files.verdict.get("anomalies")):
+        if entry.get("permitted") is True and not permitted:
+            continue
+        for witness in objects(entry.get("witnesses"))[:1]:
+            name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+            topic, _, index = name.rpartition("-")
+            if topic and index.isdigit():
+                yield _problem(entry, witness, topic, int(index))
+
+
+def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
+    name, other = str(entry.get("name")), integer(witness.get("other"))
+    values, offsets, ops = [integer(witness.get("val"))], [integer(witness.get("off"))], []
+    if name in _OTHER_VALUE:
+        values.append(other)
+    elif name in _OTHER_OFFSET:
+        offsets.append(other)
+    if is_of_transactions(name) and name not in _OF_A_MARK:
+        ops = [integer(witness.get("op")), *([other] if name in _OTHER_TXN else [])]
+    return Problem(
+        name,
+        str(entry.get("definition") or ""),
+        topic,
+        index,
+        tuple(v for v in values if v >= 0),
+        tuple(dict.fromkeys(o for o in offsets if o >= 0)),
+        ops=tuple(o for o in ops if o >= 0),
+        op=integer(witness.get("op")),
+        process=integer(witness.get("proc")),
+        other=other,
+        evidence=str(entry.get("evidence") or ""),
+    )
+
+
+_SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
+"""How an invariant names a batch."""
+OFFSETS_AT_MOST = 4
+"""Of a batch that is in question: the first ones stand for all."""
+
+
+def _broken(files: RunFiles) -> Iterable[Problem]:
+    begin = load_begin(files)
+    for line in files.violations:
+        details = mapping(line.get("details"))
+        topic, partition = line.get("topic"), integer(line.get("partition"), 0)
+        offsets = [integer(details.get("offset"))]
+        for span in _SPAN.finditer(f"{details.get('batch')} {line.get('message')}"):
+            offsets += range(int(span[1]), min(int(span[2]), int(span[1]) + OFFSETS_AT_MOST))
+        records = [(integer(each.get("offset")), str(each.get("says"))) for each in objects(details.get("records"))]
+        seconds = files.simulated_seconds(line.get("t"))
+        yield Problem(
+            str(line.get("name")),
+            str(line.get("message") or ""),
+            str(topic) if topic else METADATA,
+            partition,
+            offsets=tuple(dict.fromkeys(o for o in offsets if o >= 0)),
+            t=None if seconds is None else seconds - begin,
+            node=line.get("node") if isinstance(line.get("node"), int) else None,
+            records=tuple(each for each in records if each[0] >= 0),
+            stood=tuple(_stood(mapping(details.get("replicas")))),
+        )
+
+
+def _stood(replicas: Json) -> Iterable[Stood]:
+    """The replicas in the details of a broken invariant, by broker."""
+    for node in sorted((each for each in replicas if each.isdigit()), key=int):
+        told = mapping(replicas[node])
+        isr = tuple(sorted(each for each in told.get("isr") or () if isinstance(each, int)))
+        epoch, leo, hw = (integer(told.get(name)) for name in ("leader_epoch", "leo", "hw"))
+        yield Stood(int(node), told.get("leads") is True, epoch, leo, hw, isr)
+
+
+def load_begin(files: RunFiles) -> float:
+    """The page's second in which the load with faults began."""
+    begin = files.phase("load with faults")[0]
+    return begin if begin is not None else files.phase("load")[0] or 0.0

@@ -1,0 +1,37 @@
+"""A broken invariant of groups is told in plain words: which group, which field, what it is, what a replay gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from chaos.mutants import find
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from reports.run_files import read_run
+from reports.shelf import one
+from reports.telling import tellings_of
+
+SAID = re.compile(
+    r"group squall-group: committed offset of groups-0-\d is (\d+) \(record (\d+)\), "
+    r"and a replay of the log gives (\d+) \(record (\d+)\)(; also differs?: (groups-0-\d(, )?)+(, \d more)?)?"
+)
+
+
+def test_a_coordinator_that_is_not_its_log_is_told_by_its_group_its_partition_and_their_records(tmp_path: Path) -> None:
+    result = simulate(find("40").plan(0), mutant="40")
+    assert result.failure is not None
+    assert result.failure.name == "group-state-is-a-replay"
+    said = SAID.fullmatch(result.violations[0].message)
+    assert said, result.violations[0].message
+    known, replayed = int(said[2]), int(said[4])
+    run = save(result, tmp_path, "again", latest=False).path
+    (telling,) = tellings_of(read_run(run))
+    assert telling.summary == f"Group{said[0].removeprefix('group')}."
+    written = next(answer.text for answer in telling.answers if answer.question == "When it was written")
+    assert (
+        f"Record {known} of {telling.problem.where}: as the coordinator knew it, it commits {said[1]} for " in written
+    )
+    assert f"Record {replayed} of {telling.problem.where}: in the log, it commits {said[3]} for groups-0-" in written
+    assert f"Record {known}: as the coordinator knew it" in telling.text
+    assert max(map(len, one(run).findings)) <= 200
