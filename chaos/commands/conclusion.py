@@ -10,12 +10,13 @@ from chaos.runs.progress import Progress
 from chaos.screen import console
 from chaos.toolchain.extras import lacking
 from chaos.typed import here, typed
+from checkers.history import seal
 from checkers.history.conversion import convert_once
 from reports.junit import write_junit
 from reports.terminal import summary
 
 EXIT_CODES = {"valid": 0, "invalid": 1}
-UNKNOWN = 2
+UNKNOWN, INTERRUPTED = 2, 130
 
 
 def load_report() -> None:
@@ -27,11 +28,38 @@ def load_report() -> None:
 def conclude(
     directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None, always_page: bool = True
 ) -> int:
-    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict.
+    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict. 130
+    where it is interrupted: then it says what holds.
 
     progress: shows that the report is being made. always_page: render the report of a valid run, too; else what makes
     it is said.
     """
+    before = seal.stamp(directory.verdict)
+    try:
+        return _conclude(directory, keep_data=keep_data, progress=progress, always_page=always_page)
+    except KeyboardInterrupt:
+        return interrupted(directory, before, drawn=False)
+
+
+def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn: bool = True) -> int:
+    """Say in a line what holds after an interruption, and return 130.
+
+    before: the stamp of verdict.json when it began, None where there was none. drawn: its page was there then.
+    """
+    now, word = seal.stamp(directory.verdict), "unknown"
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        word = str(json.loads(directory.verdict.read_text())["verdict"])
+    if now is None:
+        said = f"there is no verdict; {typed('verify', directory.path)} judges it"
+    elif now == before and drawn:
+        said = f"the earlier verdict holds: {word}"
+    else:
+        said = f"it is judged: {word}; {typed('report', directory.path)} draws its page"
+    console(stderr=True).print(f"interrupted: {said}", markup=False, soft_wrap=True)
+    return INTERRUPTED
+
+
+def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | None, always_page: bool) -> int:
     verdict = json.loads(directory.verdict.read_text())
     out = console()
     page = always_page or verdict["verdict"] != "valid"

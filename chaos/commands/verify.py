@@ -30,7 +30,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown, 3 usage."""
+2 unknown, 3 usage, 130 interrupted: the earlier verdict holds."""
 )
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
@@ -58,17 +58,22 @@ def command(run: Path, expect: str | None, **flags: Any) -> int:
 
     With --master, executors elsewhere do the work: they must see RUN's folder under the same path.
     """
-    from chaos.commands.conclusion import conclude, load_report
+    from chaos.commands.conclusion import conclude, interrupted, load_report
     from chaos.runs.directory import RunDirectory
     from chaos.runs.judgement import judge
     from chaos.runs.progress import Progress
+    from checkers.history import seal
 
     spark = spark_of(flags)
     directory = RunDirectory.open(run)
     say = console(stderr=True)
     progress = Progress(f"squall verify  {directory.run_id}", say, then=("judge", "report"))
-    with progress.shown():
-        judge(directory, say, expect=expect, spark=spark, phase=progress.phase, beside=load_report)
+    before = seal.stamp(directory.verdict)
+    try:
+        with progress.shown():
+            judge(directory, say, expect=expect, spark=spark, phase=progress.phase, beside=load_report)
+    except KeyboardInterrupt:
+        return interrupted(directory, before)
     return conclude(directory, keep_data=True, progress=progress)
 
 

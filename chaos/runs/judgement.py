@@ -37,6 +37,8 @@ from checkers.stages import LOOK, stage_of
 from checkers.verdict import give_up, judge_run
 
 JUDGE = "judge"
+JUNIT = "junit.xml"
+"""What the commands write beside the page."""
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
 """What a JVM prints when it dies of itself."""
@@ -68,17 +70,17 @@ def judge(
 ) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
-    Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says. `phase`:
-    shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while Spark looks
-    for anomalies.
+    An earlier verdict stands, with its page and junit.xml, until the new one is written: an interruption leaves it as
+    it was. Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
+    `phase`: shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while
+    Spark looks for anomalies.
     """
-    # An earlier verdict must not outlive a judging that comes to no end.
-    directory.verdict.unlink(missing_ok=True)
     try:
         _judge(directory, say, expect, _Looking(spark, phase, ahead), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         text = "".join(traceback.format_exception(error))
         (directory.path / TRACEBACK).write_text(text)
+        _withdraw(directory)
         give_up(directory.path, f"judging stopped: {type(error).__name__}: {error} (see {TRACEBACK})")
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written
@@ -105,7 +107,14 @@ def _judge(
     directory.release()
     with how.phase(JUDGE):
         workload = of_directory(directory, troubles)
+        _withdraw(directory)
         judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
+
+
+def _withdraw(directory: RunDirectory) -> None:
+    """Remove what shows the earlier verdict, just before there is another one: no page may claim what holds no more."""
+    for shown in (directory.report, directory.path / JUNIT):
+        shown.unlink(missing_ok=True)
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:

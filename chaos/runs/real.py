@@ -77,24 +77,24 @@ def run_and_judge(
     class_archive(java(say.print), say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed, label=label)
-    directory.reserve()
-    runtime = make_runtime(directory.path)
-    command = repeat_command(directory)
-    say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
-    progress.begin(f"squall run  {directory.run_id}")
-    progress.sight.about = {
-        "run": directory.run_id,
-        "seed": str(plan.seed),
-        "target": plan.target,
-        "runtime": plan.runtime,
-        "workload": plan.workload.name,
-    }
-    papers = DirectoryPapers(directory)
-    papers.plan(write_plan(plan))
-    drivers = driver_maker(plan, directory.path)
-    run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
     ahead = None
     try:
+        directory.reserve()
+        runtime = make_runtime(directory.path)
+        command = repeat_command(directory)
+        say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
+        progress.begin(f"squall run  {directory.run_id}")
+        progress.sight.about = {
+            "run": directory.run_id,
+            "seed": str(plan.seed),
+            "target": plan.target,
+            "runtime": plan.runtime,
+            "workload": plan.workload.name,
+        }
+        papers = DirectoryPapers(directory)
+        papers.plan(write_plan(plan))
+        drivers = driver_maker(plan, directory.path)
+        run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
         ahead = start_ahead(directory, say.print)
         with progress.shown():
             try:
@@ -106,7 +106,7 @@ def run_and_judge(
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
-        say.print(f"interrupted; the cluster is gone. What was recorded: {typed('verify', directory.path)}")
+        say.print(f"interrupted; no cluster is left. What was recorded: {typed('verify', directory.path)}")
         return None
     finally:
         directory.release()

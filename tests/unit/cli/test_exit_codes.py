@@ -24,7 +24,7 @@ BREAKS = [
     (ExceptionGroup("of a nursery", [ValueError("x")]), 2, "ValueError: x"),
     (HarnessError("a link is gone"), 2, "squall: a link is gone"),
     (Refused("there is no engine"), 3, "squall: there is no engine"),
-    (KeyboardInterrupt(), 130, ""),
+    (KeyboardInterrupt(), 130, "squall: interrupted"),
 ]
 LOAD = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 20}
 NEVER = {

@@ -1,4 +1,4 @@
-"""A judging that something stops leaves the verdict unknown: no exception, and no verdict of an earlier judging."""
+"""A judging that something stops leaves the verdict unknown; one that is interrupted leaves the earlier one whole."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from chaos import cli
 from chaos.plans.plan import make_plan, write_plan
-from chaos.runs import judgement
+from chaos.runs import judgement, real
 from chaos.runs.directory import RunDirectory
 from checkers.history import conversion
+from reports import page
 from tests.support.histories.builder import HistoryBuilder
 
 
@@ -70,13 +72,63 @@ def test_whatever_stops_judging_the_verdict_is_unknown_and_the_traceback_is_kept
     assert "out of luck" in (run.path / "harness-traceback.txt").read_text()
 
 
-def test_a_judging_that_is_interrupted_leaves_no_earlier_verdict(
+SHOWN = ("verdict.json", "report.html", "junit.xml")
+
+
+def interrupt(*values: Any, **named: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_judging_that_is_interrupted_leaves_the_earlier_verdict_whole_and_says_so(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["verify", str(run.path)]) == 2
+    before = {name: (run.path / name).read_bytes() for name in SHOWN}
+    capsys.readouterr()
+    monkeypatch.setattr(judgement, "analyse", interrupt)
+    assert cli.run(["verify", str(run.path)]) == 130
+    assert {name: (run.path / name).read_bytes() for name in SHOWN} == before
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted: the earlier verdict holds: unknown"
+    run.verdict.unlink()
+    assert cli.run(["verify", str(run.path)]) == 130
+    assert "interrupted: there is no verdict; " in capsys.readouterr().err
+
+
+def test_an_interruption_before_the_page_is_drawn_leaves_no_page_of_the_earlier_verdict(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in SHOWN[1:]:
+        (run.path / name).write_text("VALID")
+    monkeypatch.setattr(page, "render", interrupt)
+    assert cli.run(["verify", str(run.path)]) == 130
+    assert not run.report.exists()
+    assert "VALID" not in (run.path / "junit.xml").read_text()
+    assert json.loads(run.verdict.read_text())["verdict"] == "unknown"
+    assert "interrupted: it is judged: unknown; " in capsys.readouterr().err
+
+
+def test_a_verdict_that_could_not_be_reached_is_shown_by_no_page_of_the_earlier_one(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*values: Any, **named: Any) -> None:
-        raise KeyboardInterrupt
+    run.report.write_text("VALID")
 
-    monkeypatch.setattr(judgement, "analyse", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        judgement.judge(run, Console(quiet=True))
-    assert not run.verdict.exists()
+    def stop(*values: Any, **named: Any) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(judgement, "judge_run", stop)
+    assert judged(run)["verdict"] == "unknown"
+    assert not run.report.exists()
+
+
+def test_a_run_that_is_interrupted_before_its_cluster_starts_says_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(real, "class_archive", lambda *_: None)
+    monkeypatch.setattr(real, "java", lambda *_: None)
+    monkeypatch.setattr(real, "repeat_command", interrupt)
+    assert cli.run(["run", "--faults", "none", "--runs", str(tmp_path / "runs")]) == 130
+    (made,) = [each for each in (tmp_path / "runs").iterdir() if not each.is_symlink()]
+    said = capsys.readouterr().err
+    assert "interrupted; no cluster is left. What was recorded: " in said.replace("\n", " ")
+    assert made.name in said
+    assert not list(made.glob(".reserve*"))
