@@ -66,6 +66,11 @@ class Double:
     told_first: str = ""
     """The error that ended the membership of the first; empty while nothing did."""
     told_second: str = ""
+    fencings_first: Sequence[str] = ()
+    """Errors by which a coordinator told it that another process has its instance id, each as often as it was told.
+    They grow while it lives.
+    """
+    fencings_second: Sequence[str] = ()
     parted: trio.Event = field(default_factory=trio.Event)
     """The second is to go."""
     over: bool = False

@@ -37,7 +37,14 @@ from workloads.libraries import (
     record,
 )
 from workloads.recorder import Recorder
-from workloads.subscriber import MANUAL, ON_REVOCATION, Moved, SubscriberSettings, about_member
+from workloads.subscriber import (
+    MANUAL,
+    ON_REVOCATION,
+    Moved,
+    SubscriberSettings,
+    about_member,
+    fencing_among,
+)
 
 GONE = "CLIENT_ENDED"
 Start = Callable[[trio.Nursery], Awaitable[Grouped]]
@@ -77,6 +84,8 @@ class LibrarySubscriber:
         self.positions: dict[Place, int] = {}
         """Where it stands in what it reads."""
         self.was_member = False
+        self.fencings: list[str] = []
+        """As `Subscriber.fencings`."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
         """As `Subscriber.declare`."""
@@ -103,6 +112,11 @@ class LibrarySubscriber:
     async def _member(self, nursery: trio.Nursery) -> Grouped:
         task = MemberTask(self._settings.member, self._settings.consumer.isolation)
         return await self._driver.member(nursery, task, self, self._recorder.flush)
+
+    @property
+    def is_member(self) -> bool:
+        """As `Subscriber.is_member`."""
+        return self.was_member and self._who.generation >= 0 and not self.out
 
     @property
     def out(self) -> str:
@@ -217,6 +231,7 @@ class LibrarySubscriber:
                 self._is(who)
             case Out(why):
                 self._out = why
+                self.fencings += fencing_among(why)
             case Read(_, _, parts):
                 record(said, self._recorder, self._counters, self.process)
                 moved = {each.place: each.position for each in parts if each.place in self.positions}
@@ -282,6 +297,7 @@ class LibrarySubscriber:
 
     def _ended(self, op: int, offsets: Mapping[Place, int], end: CommitEnd) -> None:
         self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
+        self.fencings += fencing_among(end.error)
         if end.status is Status.OK:
             self._committed |= offsets
         self._recorder.flush()

@@ -33,6 +33,7 @@ FETCH_LIMIT_S = 2.0
 """The group is asked for so long where it stands, before the application looks at its membership again."""
 IDLE_S = 0.1
 """A member that owns nothing looks so often whether that has changed."""
+FENCINGS = ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")
 AUTO, MANUAL, ON_REVOCATION, ON_CLOSE = "auto", "manual", "revoke", "close"
 
 Moved = Callable[[Mapping[Place, int]], None]
@@ -68,6 +69,8 @@ class Subscriber:
         self._asking = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         self._recorder, self._counters, self._zone = recorder, counters, zone
         self.member = member_of(self._asking, settings.member, self)
+        self.fencings: list[str] = []
+        """Errors by which it was told that another process has its instance id."""
         self.was_member = False
         """It has been one: others like it can be, too."""
         self._held: dict[Place, int] = {}
@@ -107,6 +110,11 @@ class Subscriber:
         """As whom its coordinator knows it now."""
         member = self._settings.member
         return InGroup(member.group, self.member.who.member_id, member.instance)
+
+    @property
+    def is_member(self) -> bool:
+        """It is one now, as far as it knows."""
+        return self.was_member and self.member.who.generation >= 0 and not self.member.out
 
     @property
     def out(self) -> str:
@@ -162,6 +170,7 @@ class Subscriber:
             gone=lambda: bool(self.member.out) or self.member.who != who,
         )
         self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
+        self.fencings += fencing_among(end.error)
         self._recorder.flush()
         if end.status is Status.OK:
             self._committed |= offsets
@@ -190,6 +199,7 @@ class Subscriber:
 
     def hear(self) -> None:
         """Be told of what is lost, once its membership has ended."""
+        self.fencings += fencing_among(self.member.out)
         self.member.hear()
 
     def crashed(self) -> None:
@@ -285,6 +295,7 @@ class Subscriber:
             gone=lambda: self.member.who != who or self.member.must_join,
         )
         self.notes.fetched(op, found.offsets, found.metadata, found.error)
+        self.fencings += fencing_among(found.error)
         self._recorder.flush()
         if self.member.asks_as is not None and self.member.who == who:
             self.member.heed(found.code)
@@ -297,6 +308,11 @@ class Subscriber:
     def _beat(self) -> Beat:
         sent, answered = (int(at * 1e9) if at >= 0 else -1 for at in (self.member.beat_sent, self.member.beat_answered))
         return Beat(sent, answered)
+
+
+def fencing_among(*errors: str) -> list[str]:
+    """Those that say that another process has the instance id."""
+    return [error for error in errors if error in FENCINGS]
 
 
 def about_member(settings: SubscriberSettings) -> dict[str, object]:

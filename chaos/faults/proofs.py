@@ -248,24 +248,26 @@ FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
 
 
 def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A process whose coordinator knew it beyond its end, and gave it up; and a successor."""
+    """A process whose coordinator knew it beyond its end, and then gave it up, or its place to a successor."""
     gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
     if seen.get("listed") is not True:
         return f"the coordinator did not know process {gone} any more once it was gone, as if it had left"
-    if (number(seen.get("given_up_s")) or 0.0) <= 0:
+    if max(number(seen.get(name)) or 0.0 for name in ("given_up_s", "taken_over_s")) <= 0:
         return f"the coordinator has not given process {gone} up"
     return "" if min(gone, then) >= 0 and gone != then else f"no process followed process {gone}"
 
 
 def told_of_a_twin(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Two processes with one instance id, and the coordinator's word for it to one of them.
+    """Two processes with one instance id, and the coordinator's word to one of them that the other one has it.
 
-    In a classic group the newer one takes over (KIP-345); in a consumer group the older one keeps its place (KIP-848).
+    In a classic group the newer one takes over (KIP-345). In a consumer group who has it keeps it (KIP-848): mostly the
+    older one, unless its session was over when the newer one came.
     """
     first, second = integer(seen.get("first")), integer(seen.get("second"))
     if min(first, second) < 0 or first == second or not seen.get("instance"):
         return "no second process joined with the instance id of a member"
-    if seen.get("told_first") == FENCED or seen.get("told_second") == UNRELEASED:
+    fenced = [mapping(each) for each in objects(seen.get("fenced"))]
+    if any(each.get("process") in (first, second) and each.get("told") in (FENCED, UNRELEASED) for each in fenced):
         return ""
     return f"neither was process {first} fenced nor process {second} refused"
 

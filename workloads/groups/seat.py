@@ -188,9 +188,10 @@ class Seat:
 
     def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
         """Begin a second process if one is wanted from outside, and this one has something to lose."""
-        if subscriber.was_member and subscriber.known_as.member_id and not subscriber.out:
+        if subscriber.is_member and subscriber.known_as.member_id:
             double = self._handle.doubled(process)
             if double is not None:
+                double.fencings_first = subscriber.fencings
                 self._doubles.append(double)
                 twins.start_soon(self._twin, math.inf, double)
 
@@ -202,6 +203,7 @@ class Seat:
         subscriber = self._subscriber(self._settings)
         double = double or Double()
         double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
+        double.fencings_second = subscriber.fencings
         until, born = self._env.mono() + for_s, self._recess.number
 
         async def live() -> None:

@@ -30,25 +30,34 @@ def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
     return stage.clients.members[int(number) if number else stage.rng(p, "target").choice(numbers)]
 
 
-async def listed(stage: Stage, group: str, member_id: str) -> bool | None:
-    """Whether the group's coordinator knows a member of this id; None: nobody answers that just now."""
+async def members_of(stage: Stage, group: str) -> frozenset[str] | None:
+    """Ids of the members that the group's coordinator knows; None: nobody answers that just now."""
     with trio.move_on_after(ASKED_WITHIN_S):
         try:
-            known = await admin.group_members(stage.cluster.client, group)
+            return await admin.group_members(stage.cluster.client, group)
         except (RequestFailed, UnsupportedApi):
             return None
-        return None if known is None else member_id in known
     return None
 
 
-async def settled(stage: Stage, handle: Handle) -> InGroup:
-    """As whom the client is a member, once its coordinator agrees. Raises Unresolved if that takes too long."""
+async def listed(stage: Stage, group: str, member_id: str) -> bool | None:
+    """Whether the group's coordinator knows a member of this id; None: nobody answers that just now."""
+    known = await members_of(stage, group)
+    return None if known is None else member_id in known
+
+
+async def settled(stage: Stage, handle: Handle, *, at_work: bool = False) -> InGroup:
+    """As whom the client is a member, once its coordinator agrees. at_work: and once it has begun a poll since it was
+    asked about, so that it does not stand still. Raises Unresolved if that takes too long.
+    """
     with stage.within(MEMBER_WITHIN_S):
         while True:
-            known = handle.known_as()
+            known, done = handle.known_as(), handle.done
+            while at_work and handle.done == done:
+                await stage.sleep(POLL_S)
             if handle.alive and known.member_id and await listed(stage, known.group, known.member_id):
                 # It may have gone, or have become another one, while its coordinator answered.
                 if handle.alive and handle.known_as() == known:
                     return known
             await stage.sleep(POLL_S)
-    raise Unresolved(f"{handle.name} is no member of its group just now")
+    raise Unresolved(f"{handle.name} is no member of its group{' that is at work' if at_work else ''} just now")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from chaos.errors import HarnessError
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
 from chaos.faults.link_faults import hit_by
@@ -25,6 +26,8 @@ GONE_WITHIN_S = 60.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Crash the member, and let it have a successor at the end. The proof is its coordinator's."""
+    import trio
+
     from chaos.faults.acts.members import member_of, settled
     from chaos.faults.targets import Unresolved
 
@@ -35,13 +38,20 @@ async def play(stage: Stage, p: Played) -> None:
     if gone is None:
         raise Unresolved(f"{handle.name} has no process just now")
     p.evidence = {"client": handle.name, **known._asdict(), "process": gone, "followed_by": -1}
-    try:
-        await _still_listed(stage, p, known)
-        await stage.rest(p)
-    finally:
-        handle.replace(me)
-        p.ended = stage.now_ns()
-    await _given_up(stage, p, handle, known)
+    late: HarnessError | None = None
+    async with trio.open_nursery() as watching:
+        watching.start_soon(_watch, stage, p, handle, known)
+        try:
+            await _still_listed(stage, p, known)
+            await stage.rest(p)
+        except HarnessError as trouble:
+            late = trouble
+            watching.cancel_scope.cancel()
+        finally:
+            handle.replace(me)
+            p.ended = stage.now_ns()
+    if late is not None:
+        raise late
     p.error = proofs.gone_from_group(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
@@ -60,19 +70,40 @@ async def _still_listed(stage: Stage, p: Played, known: InGroup) -> None:
     p.evidence["listed"] = answer is True
 
 
-async def _given_up(stage: Stage, p: Played, handle: Handle, known: InGroup) -> None:
-    """Wait for a successor, and until the coordinator lists the member no more."""
-    from chaos.faults.acts.members import listed
+async def _watch(stage: Stage, p: Played, handle: Handle, known: InGroup) -> None:
+    """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
+    instance id may lose its place to its successor before it is given up.
+    """
+    from chaos.faults.acts.members import members_of
 
-    with stage.within(GONE_WITHIN_S):
-        while await listed(stage, known.group, known.member_id) is not False:
+    others: frozenset[str] | None = None
+    asked_s = listed_s = 0.0
+    with stage.within(p.fault.duration_s + GONE_WITHIN_S):
+        while others is None or known.member_id in others:
             await stage.sleep(POLL_S)
-        assert p.began is not None
-        p.evidence["given_up_s"] = round((stage.now_ns() - p.began) / 1e9, 3)
-    with stage.within(FOLLOWED_WITHIN_S):
+            asked_s = _since(stage, p)
+            others = await members_of(stage, known.group)
+            if others is not None and known.member_id in others:
+                listed_s = asked_s
+        gone_s = _since(stage, p)
+    if others is None or known.member_id in others:
+        return
+    with stage.within(p.fault.duration_s + FOLLOWED_WITHIN_S):
         while handle.processes[-1] == p.evidence["process"]:
             await stage.sleep(POLL_S)
-    p.evidence["followed_by"] = handle.processes[-1]
+        p.evidence["followed_by"] = handle.processes[-1]
+    with stage.within(FOLLOWED_WITHIN_S):
+        while known.instance and not handle.known_as().member_id:
+            await stage.sleep(POLL_S)
+    successor = handle.known_as().member_id
+    taken = bool(known.instance) and successor != known.member_id and successor in others
+    p.evidence["listed_until_s"] = listed_s
+    p.evidence["taken_over_s" if taken else "given_up_s"] = gone_s
+
+
+def _since(stage: Stage, p: Played) -> float:
+    assert p.began is not None
+    return round((stage.now_ns() - p.began) / 1e9, 3)
 
 
 def refuse(params: Params, setting: Setting) -> str:
@@ -92,8 +123,12 @@ def tell(seen: Json) -> str:
     if not seen.get("listed"):
         return f"{who}: once process {process} was gone, the coordinator of {group} did not list it."
     told = f"{who}: process {process} was gone without leaving group {group}; the coordinator still listed it then"
-    if "given_up_s" in seen:
-        told += f", and no longer {seen['given_up_s']} s after that process was gone"
+    last_s = seen.get("listed_until_s")
+    since = f"between {last_s} and" if last_s is not None else "at the latest"
+    if "taken_over_s" in seen:
+        told += f", until its successor took its place {since} {seen['taken_over_s']} s after that process was gone"
+    elif "given_up_s" in seen:
+        told += f", and gave it up {since} {seen['given_up_s']} s after that process was gone"
     followed = integer(seen.get("followed_by"))
     return f"{told}. {f'Process {followed}' if followed >= 0 else 'Nobody'} followed."
 
@@ -110,7 +145,7 @@ KIND = Kind(
     draw=Draw(target=aimed, lasts_s=(1.0, 5.0)),
     play=play,
     proves=proofs.gone_from_group,
-    evidence="the coordinator still listed the member once its process was gone, and gave it up later; a successor",
+    evidence="the coordinator still listed the member once its process was gone, and later no more; a successor",
     tell=tell,
     done=hit_by("member_crash"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.pace import POLL_S
-from chaos.faults.words import Json
+from chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -26,7 +27,7 @@ async def play(stage: Stage, p: Played) -> None:
     from chaos.faults.acts.members import member_of, settled
 
     handle, me = member_of(stage, p, named=True), p.fault.id
-    known = await settled(stage, handle)
+    known = await settled(stage, handle, at_work=True)
     stage.begun(p)
     double = handle.double(me)
     try:
@@ -40,7 +41,7 @@ async def play(stage: Stage, p: Played) -> None:
         handle.part(me)
         p.ended = stage.now_ns()
     with stage.within(TOLD_WITHIN_S):
-        while double.second >= 0 and not (double.over and (double.told_first or double.told_second)):
+        while double.second >= 0 and not (double.over and (double.fencings_first or double.fencings_second)):
             await stage.sleep(POLL_S)
     p.evidence = {"client": handle.name, **known._asdict(), **_seen(double)}
     p.error = proofs.told_of_a_twin(p.evidence, p.fault.params, ()) or None
@@ -49,7 +50,13 @@ async def play(stage: Stage, p: Played) -> None:
 
 def _seen(double: Double) -> dict[str, object]:
     told = {"told_first": double.told_first, "told_second": double.told_second}
-    return {"first": double.first, "second": double.second, **told}
+    processes = ((double.first, double.fencings_first), (double.second, double.fencings_second))
+    fenced = [
+        {"process": process, "told": error, "times": times}
+        for process, fencings in processes
+        for error, times in sorted(Counter(fencings).items())
+    ]
+    return {"first": double.first, "second": double.second, **told, "fenced": fenced}
 
 
 def refuse(params: Params, setting: Setting) -> str:
@@ -70,11 +77,13 @@ def tell(seen: Json) -> str:
     """Who had the instance id, who came with it, and what each was told."""
     who = str(seen.get("client")).capitalize()
     joined = f"process {seen.get('second')} joined with the instance id of process {seen.get('first')}"
-    told = [
-        f"process {seen.get(which)} was told {seen[error]}"
-        for which, error in (("first", "told_first"), ("second", "told_second"))
-        if seen.get(error)
-    ]
+    errors: dict[object, list[str]] = {seen.get("first"): [], seen.get("second"): []}
+    for each in objects(seen.get("fenced")):
+        errors.setdefault(each.get("process"), []).append(str(each.get("told")))
+    for which, error in (("first", "told_first"), ("second", "told_second")):
+        if seen.get(error) and seen[error] not in errors[seen.get(which)]:
+            errors[seen.get(which)].append(f"{'in the end ' if errors[seen.get(which)] else ''}{seen[error]}")
+    told = [f"process {process} was told {', '.join(words)}" for process, words in errors.items() if words]
     return f"{who}: {joined}; {' and '.join(told) or 'neither was told anything'}."
 
 
@@ -90,7 +99,7 @@ KIND = Kind(
     draw=Draw(target=aimed, lasts_s=(1.0, 4.0)),
     play=play,
     proves=proofs.told_of_a_twin,
-    evidence="the coordinator fenced the member that had the instance id, or, in a consumer group, refused the second",
+    evidence="the coordinator told one of the two that the other one has the instance id: it fenced or refused it",
     tell=tell,
     done=hit_by("member_twin"),
 )

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.kinds.member_crash import KIND as MEMBER_CRASH
+from chaos.faults.kinds.member_twin import KIND as MEMBER_TWIN
+from chaos.faults.proofs import told_of_a_twin
 from chaos.plans.group_scenes import members_that_vanish
 from chaos.plans.plan import PlanError, make_plan, with_schedule
 from chaos.plans.swarm import _drawn, _staged, swarm_plan
@@ -21,8 +24,8 @@ GROUPS = {
 PIPELINE = {"name": "pipeline", "rate": 3, "partitions": 2, "instances": 2, "churn": 0, "poll_pause_ms": 200}
 
 
-def fault(at_s: float, action: str, target: str = "member") -> dict[str, Any]:
-    return {"at_s": at_s, "duration_s": 1.5, "action": action, "target": target}
+def fault(at_s: float, action: str, target: str = "member", duration_s: float = 1.5) -> dict[str, Any]:
+    return {"at_s": at_s, "duration_s": duration_s, "action": action, "target": target}
 
 
 def values_of(load: dict[str, Any], *faults: dict[str, Any]) -> dict[str, Any]:
@@ -43,20 +46,58 @@ def played(load: dict[str, Any], *faults: dict[str, Any]) -> list[dict[str, Any]
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_that_crashes_keeps_its_place_until_its_session_is_over(protocol: str) -> None:
-    (seen,) = played({**GROUPS, "group_protocol": protocol}, fault(2, "member_crash", "member:1"))
+    (seen,) = played({**GROUPS, "group_protocol": protocol}, fault(2, "member_crash", "member:1", 5))
     assert seen["client"] == "reader 1"
-    assert 1.0 <= seen["given_up_s"] <= 3.0, "its last heartbeat was up to a fifth of the session ago"
+    assert 1.0 <= seen["given_up_s"] <= 2.0, "its last heartbeat was up to a fifth of the session ago"
+    assert seen["given_up_s"] - 0.5 < seen["listed_until_s"] < seen["given_up_s"], "asked all the time"
+    assert f"gave it up between {seen['listed_until_s']} and {seen['given_up_s']} s after" in MEMBER_CRASH.tell(seen)
+
+
+def test_a_classic_member_with_an_instance_id_is_not_given_up_but_followed() -> None:
+    (seen,) = played({**GROUPS, "static_members": True}, fault(2, "member_crash", "member:1", 0.6))
+    assert "given_up_s" not in seen
+    assert 0.6 <= seen["taken_over_s"] <= 1.2 and seen["listed_until_s"] >= 0.5
+    assert "until its successor took its place between" in MEMBER_CRASH.tell(seen)
 
 
 def test_a_classic_member_whose_instance_id_is_taken_is_fenced() -> None:
     (seen,) = played({**GROUPS, "static_members": True}, fault(2, "member_twin", "member:1"))
     assert seen["told_first"] == "FENCED_INSTANCE_ID"
+    assert {"process": seen["first"], "told": "FENCED_INSTANCE_ID", "times": 1} in seen["fenced"]
 
 
 def test_a_consumer_groups_member_keeps_its_instance_id_and_the_second_is_refused() -> None:
     load = {**GROUPS, "static_members": True, "group_protocol": "consumer"}
     (seen,) = played(load, fault(2, "member_twin"))
     assert (seen["told_first"], seen["told_second"]) == ("", "UNRELEASED_INSTANCE_ID")
+    assert seen["fenced"] == [{"process": seen["second"], "told": "UNRELEASED_INSTANCE_ID", "times": 1}]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_twin_waits_for_a_member_that_stands_still_beyond_its_session(protocol: str) -> None:
+    """It would find nobody to be fenced, or take the place of one that is given up."""
+    load = {**GROUPS, "static_members": True, "group_protocol": protocol}
+    values = values_of(load, fault(3, "member_twin", "member:1"))
+    operations = [[at_s + part / 10, 0, "send", part, 200] for at_s in range(10) for part in range(3)]
+    result = simulate(make_plan({**values, "operations": sorted([*operations, [2.5, 1, "halt", 4000, 0]])}))
+    assert result.verdict == "valid", result.told
+    (*_, last) = map(json.loads, result.papers()["nemesis.jsonl"].splitlines())
+    seen = last["evidence"]
+    assert seen is not None, last["error"]
+    fenced = "first" if protocol == "classic" else "second"
+    assert seen["fenced"][0]["process"] == seen[fenced], "the same as of one that never stood still"
+
+
+def test_an_early_fencing_is_evidence_whatever_the_process_is_told_later() -> None:
+    first = {"process": 9, "told": "FENCED_INSTANCE_ID", "times": 2}
+    seen = {
+        "client": "reader 2", "instance": "i", "first": 9, "second": 11, "fenced": [first],
+        "told_first": "GROUP_ID_NOT_FOUND", "told_second": "",
+    }  # fmt: skip
+    assert told_of_a_twin(seen, {}, ()) == ""
+    assert MEMBER_TWIN.tell(seen).endswith("process 9 was told FENCED_INSTANCE_ID, in the end GROUP_ID_NOT_FOUND.")
+    assert told_of_a_twin({**seen, "fenced": []}, {}, ()) == "neither was process 9 fenced nor process 11 refused"
+    assert told_of_a_twin({**seen, "fenced": [{**first, "process": 3}]}, {}, ()), "of a stranger"
 
 
 @pytest.mark.parametrize("name", ["pipeline", "semantics"])
