@@ -107,6 +107,12 @@ class RunFiles:
         return shlex.join(str(plan.absolute()) if Path(word).name == plan.name else word for word in words)
 
     @property
+    def planted(self) -> str:
+        """Of a simulation with a known bug: which one. Empty for a broker as it is."""
+        told = mapping(self.run.get(simulated.KEY))
+        return str(told.get("planted") or told.get("mutant") or "")
+
+    @property
     def foreign(self) -> str:
         """Whose brokers they were, where they were not ours: those write no traces. Else empty."""
         planned = str(self.plan.get("target") or OURS)

@@ -10,6 +10,17 @@ import click
 REST = "Other options"
 
 
+def just_one(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """What an option with `multiple` was given; None for nothing. UsageError where it was given twice: without this,
+    the last one silently wins.
+    """
+    if len(given) > 1:
+        raise click.UsageError(
+            f"{param.opts[0]} is given {len(given)} times ({', '.join(given)}): give one of them", ctx
+        )
+    return given[0] if given else None
+
+
 class Grouped(click.Command):
     """`groups`: title -> names of parameters, in the order in which --help shows them. The rest comes last."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaos.commands import completions
+from chaos.commands.grouped import just_one
 from chaos.garbage import garbage_waits
 from chaos.screen import console
 from chaos.typed import lasting, typed
@@ -47,7 +48,13 @@ Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
 @click.option(
     "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
 )
-@click.option("--mutant", metavar="ID", help="Plant a known bug first. [default: the one of the run]")
+@click.option(
+    "--mutant",
+    multiple=True,
+    callback=just_one,
+    metavar="ID",
+    help="Plant a known bug first. [default: the one of the run]",
+)
 def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) -> int:
     """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.
 

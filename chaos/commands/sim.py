@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaos.commands import completions
-from chaos.commands.grouped import Grouped
+from chaos.commands.grouped import Grouped, just_one
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.faults.kind import FaultError
 from chaos.garbage import garbage_waits
@@ -77,7 +77,14 @@ lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage.""",
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
 @click.option("--swarm", is_flag=True, help="The seed draws everything: cluster, settings, load, kinds of faults.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Number of processes of a batch. [default: one for each CPU]")
-@click.option("--mutant", metavar="ID", shell_complete=completions.mutants, help="Plant a known bug first.")
+@click.option(
+    "--mutant",
+    multiple=True,
+    callback=just_one,
+    metavar="ID",
+    shell_complete=completions.mutants,
+    help="Plant a known bug first.",
+)
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
 @click.option("--page", is_flag=True, help="Of one seed: draw the report of a valid run, too.")
 @click.option(
@@ -182,12 +189,22 @@ def _single(
 
     say = console(stderr=True)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {plan.how_many}, {plan.time_s:g} s of load")
+    _say_planted(say, mutant)
     began = time.monotonic()
     result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
     _say_result(say, result, time.monotonic() - began)
     repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
     directory = save(result, root, repeat, label=label, tables=False)
     return end(directory.path, say)
+
+
+def _say_planted(say: Console, mutant: str | None) -> None:
+    """Name the bug that is planted, so that nobody takes what it does for the broker's own."""
+    if mutant is not None:
+        from chaos.mutants import find
+
+        planted = find(mutant)
+        say.print(f"planted: mutant {planted.title_of()}, a broker that {planted.title}", soft_wrap=True, markup=False)
 
 
 def _say_result(say: Console, result: SimResult, took_s: float) -> None:
@@ -281,6 +298,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     tally = _Tally(len(seeds))
     interrupted = False
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
+    _say_planted(say, order.mutant)
     try:
         with live_line(say, tally.rate):
             for each in run_batch(order, seeds, jobs):

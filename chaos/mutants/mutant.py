@@ -75,6 +75,10 @@ class Mutant:
     load: str = ""
     """The scenario of its plans, where its group has several."""
 
+    def title_of(self) -> str:
+        """Its id, and its name."""
+        return f"{self.id} ({self.name})"
+
     @property
     def anomalies(self) -> tuple[str, ...]:
         """What clients must see of it: those of `expected` that are neither invariants nor of the brokers' files."""

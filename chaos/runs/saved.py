@@ -73,12 +73,22 @@ def _simulated(result: SimResult) -> dict[str, Any]:
         "seed": result.plan.seed,
         "digest": result.digest,
         "mutant": result.mutant,
+        "planted": _planted(result.mutant),
         "virtual_s": round(result.sim_s, 3),
         "cpu_s": round(result.cpu_s, 3),
         "judging_cpu_s": round(result.judging_cpu_s, 3),
         "failure": None if result.failure is None else {"kind": result.failure.kind, "name": result.failure.name},
         "told": list(result.told),
     }
+
+
+def _planted(mutant: str | None) -> str | None:
+    """The id and the name of a mutant, for people. None for none."""
+    if mutant is None:
+        return None
+    from chaos.mutants import find
+
+    return find(mutant).title_of()
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:

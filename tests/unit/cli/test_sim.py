@@ -55,6 +55,35 @@ def test_an_unknown_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "there is no mutant 'nobody'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["sim", "--seed", "1"], ["shrink", "."]])
+def test_two_mutants_are_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*command, "--mutant", "40", "--mutant", "1"]) == 3
+    assert "--mutant is given 2 times (40, 1): give one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", ["1", "truncate-to-high-watermark"])
+def test_the_mutant_that_is_planted_is_named_first_and_wherever_its_run_is_shown(
+    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = ROOT / "tests/sim/plans/kip_101_loss.toml"
+    assert cli.run(["sim", "--plan", str(plan), "--mutant", named, "--runs", str(tmp_path)]) == 1
+    said, told = capsys.readouterr()
+    name = "1 (truncate-to-high-watermark)"
+    title = "truncates a new follower's log to its high watermark"
+    assert told.splitlines()[1] == f"planted: mutant {name}, a broker that {title}"
+    assert re.search(rf"^INVALID  sim-seed\d+, with mutant {re.escape(name)} planted$", said, re.MULTILINE), said
+    assert re.search(rf"^repeat: .* --mutant {named}$", said, re.MULTILINE), said
+    page = (tmp_path / "latest/report.html").read_text()
+    assert f"with mutant {name} planted</p>" in html.unescape(page)
+
+
+def test_a_batch_names_its_mutant_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_batch_of(monkeypatch, [seeded(0)], "--mutant", "40") == 0
+    assert (
+        capsys.readouterr().err.splitlines()[1].startswith("planted: mutant 40 (not-unloaded), a broker that goes on")
+    )
+
+
 def seeded(seed: int, failure: Failure | None = None, trouble: str | None = None) -> Seeded:
     counts = Counter({"log truncated": 2, "unclean election": 0})
     verdict = "invalid" if failure else "unknown" if trouble else "valid"
