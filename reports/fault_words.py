@@ -53,7 +53,7 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
         id=fault["id"],
         what=_what(fault),
         asked=str(target.get("asked", "")),
-        hit=whom(target.get("resolved")),
+        hit=whom(target.get("resolved")) or _client(mapping(fault.get("evidence") or fault.get("seen"))),
         began=began,
         length=ended - began if began is not None and ended is not None else None,
         planned_s=number(mapping(fault.get("planned")).get("duration_s")),
@@ -74,6 +74,12 @@ def whom(resolved: object) -> str:
     zones = [f"link {each.replace('->', '→')}" if "->" in each else f"zone {each}" for each in texts]
     named = [f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"] if brokers else []
     return ", ".join((*named, *zones))
+
+
+def _client(seen: Json) -> str:
+    """The client that a fault of clients hit, with its process: faults of members name no broker."""
+    process = next((seen[name] for name in ("process", "first") if isinstance(seen.get(name), int)), None)
+    return f"{seen['client']}{'' if process is None else f' (process {process})'}" if seen.get("client") else ""
 
 
 def _what(fault: Json) -> str:

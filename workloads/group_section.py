@@ -14,8 +14,9 @@ CAPTION = (
 )
 LEGEND: Sequence[tuple[Tone, str]] = (
     ("good", "holds partitions"),
-    ("neutral", "only believes to hold them; a generation begins"),
+    ("neutral", "only believes to hold them"),
     ("bad", "lost them (fenced, expired or crashed)"),
+    ("mark", "a generation begins"),
 )
 MOST_LANES = 40
 MARK_S = 0.05
@@ -90,7 +91,7 @@ def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
 def _generations(group: Mapping[str, Any]) -> Iterator[Span]:
     for each in group["began"]:
         at_s = each["from_s"]
-        yield Span(at_s, at_s + MARK_S, "neutral", f"generation {each['generation']}: {at_s:.2f} s")
+        yield Span(at_s, at_s + MARK_S, "mark", f"generation {each['generation']}: {at_s:.2f} s")
 
 
 def _spans(member: Mapping[str, Any]) -> Iterator[Span]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-Tone = Literal["good", "bad", "neutral"]
+Tone = Literal["good", "bad", "neutral", "mark"]
+"""mark: a moment, which is neither good nor bad."""
 
 
 class Span(NamedTuple):

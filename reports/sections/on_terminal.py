@@ -11,11 +11,11 @@ from rich.text import Text
 
 from workloads.section import Lane, Section, Strip, Tone
 
-STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow"}
-MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#"}
+STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow", "mark": "default"}
+MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#", "mark": "|"}
 """Letters, so that a strip says the same without colours."""
 NAME, MOST_NAME, LEAST, MOST = 24, 48, 20, 100
-GRAVITY: tuple[Tone, ...] = ("good", "neutral", "bad")
+GRAVITY: tuple[Tone, ...] = ("good", "mark", "neutral", "bad")
 
 
 def drawn(section: Section, width: int) -> Iterator[RenderableType]:

@@ -11,7 +11,7 @@ WIDTH, RIGHT, TOP = 1180, 24, 10
 LEFT, MOST_LEFT = 190, 480
 """Room for the names of lanes: as much as the longest one takes, within these."""
 LANE, AXIS = 30, 34
-HEIGHTS = {"good": 10, "bad": 24, "neutral": 16}
+HEIGHTS = {"good": 10, "bad": 24, "neutral": 16, "mark": 16}
 LETTER = 6.6
 """Width of a letter, roughly: a name beyond MOST_LEFT is cut, and stands whole in its title."""
 LEGEND = 26
@@ -20,8 +20,8 @@ STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 TICKS = 12
 LEAST = 1.5
 """What is shorter is drawn as wide as this: it happened."""
-COLOURS = {"good": "var(--good)", "bad": "var(--bad)", "neutral": "var(--open)"}
-OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85}
+COLOURS = {"good": "var(--good)", "bad": "var(--bad)", "neutral": "var(--open)", "mark": "var(--ink)"}
+OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85, "mark": 0.85}
 
 
 def strip_svg(strip: Strip) -> str:

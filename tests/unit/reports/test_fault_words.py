@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reports.fault_words import evidence_text, whom
+from reports.fault_words import evidence_text, fault_rows, whom
+from reports.run_files import RunFiles
 from tests.support.histories.nemesis_lines import spoken
 
 WHOLE, SLOW = {"ok": True, "round_trip_ms": 1.2, "error": None}, {"ok": True, "round_trip_ms": 320.4, "error": None}
@@ -68,3 +70,22 @@ def test_evidence_in_words(action: str, evidence: dict[str, Any], said: str) -> 
 )
 def test_whom_a_fault_hit_is_brokers_or_a_zone(resolved: object, said: str) -> None:
     assert whom(resolved) == said
+
+
+@pytest.mark.parametrize(
+    ("evidence", "hit"),
+    [
+        ({"client": "reader 1", "process": 7, "followed_by": 9}, "reader 1 (process 7)"),
+        ({"client": "reader 1", "first": 7, "second": 10}, "reader 1 (process 7)"),
+        ({"client": "reader 0", "before": 7}, "reader 0"),
+        ({"links": []}, ""),
+    ],
+)
+def test_a_fault_of_a_member_names_the_member_that_it_hit(evidence: dict[str, Any], hit: str, tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    files.faults = [
+        {"id": 0, "action": "member_crash", "target": {"asked": "member", "resolved": []}, "evidence": evidence},
+        {"id": 1, "action": "member_crash", "target": {"asked": "member", "resolved": []}, "seen": evidence},
+        {"id": 2, "action": "kill", "target": {"asked": "leader", "resolved": [2]}, "evidence": evidence},
+    ]
+    assert [row.hit for row in fault_rows(files)] == [hit, hit, "broker 2"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.measured_groups import measure_groups
+from reports.sections.on_terminal import GRAVITY, MARKS, STYLES, drawn
+from reports.sections.strip import COLOURS, HEIGHTS, OPACITY
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 from workloads.group_section import MARK_S, MOST_LANES, section_of
@@ -73,7 +75,19 @@ def test_a_zombie_is_told_apart_from_an_owner_and_every_mark_has_a_legend() -> N
     assert held.end_s == believed.begin_s and believed.end_s > 0.9
     (mark,) = (span for span in lane.spans if span.tone == "bad")
     assert mark.end_s == held.end_s, "there it was over"
-    assert {tone for tone, _ in section.strip.legend} == {"good", "neutral", "bad"}
+    assert {tone for tone, _ in section.strip.legend} == {"good", "neutral", "bad", "mark"}
+
+
+def test_each_letter_of_the_strip_has_one_meaning() -> None:
+    section = section_of(figures(handed_over()))
+    assert section is not None and section.strip is not None
+    shown = [str(part) for part in drawn(section, 100)]
+    first = next(line for line in shown if line.startswith("generations"))
+    assert "|" in first and "#" not in first
+    legend = next(line for line in shown if "only believes" in line)
+    assert legend.count("# ") == 1 and "# only believes to hold them," in legend and "| a generation begins" in legend
+    assert len(set(MARKS.values())) == len(MARKS)
+    assert set(MARKS) == set(COLOURS) == set(HEIGHTS) == set(OPACITY) == set(STYLES) == set(GRAVITY)
 
 
 def test_the_page_counts_the_rebalances_that_static_members_caused() -> None:
