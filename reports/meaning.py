@@ -14,11 +14,18 @@ def broken(files: RunFiles) -> list[str]:
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
     lost = sum(_count(each) for each in wrong if each.get("name") in LOSS)
     sentences = [_loss(files, lost)] if lost else []
-    others: Counter[str] = Counter()
+    others: dict[str, list[Json]] = {}
     for each in wrong:
         if each.get("name") not in LOSS:
-            others[str(each.get("name"))] += _count(each)
-    return sentences + [_other(name, count) for name, count in others.items()]
+            others.setdefault(str(each.get("name")), []).append(each)
+    return sentences + [_other(name, _counted(name, each)) for name, each in others.items()]
+
+
+def _counted(name: str, entries: Sequence[Json]) -> int:
+    """How many there are of what its meaning counts, over all kinds of evidence."""
+    counts = CATALOG[name].counts if name in CATALOG else ""
+    named = {key for each in entries for key in each.get(counts) or ()} if counts else set()
+    return len(named) or sum(map(_count, entries))
 
 
 def _loss(files: RunFiles, lost: int) -> str:

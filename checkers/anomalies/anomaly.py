@@ -83,6 +83,8 @@ class Anomaly:
     """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets"."""
     meaning_of_one: str = ""
     """The same of one witness: "record stands at two offsets"."""
+    counts: str = ""
+    """What `meaning` counts if not witnesses, of which several may be of the same one: processes, or partitions."""
     needs: tuple[Need, ...] = ()
     """A history that lacks one of these neither shows it nor rules it out."""
 

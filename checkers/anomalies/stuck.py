@@ -33,6 +33,7 @@ ANOMALIES = (
         needs=(Need.SENDS,),
         meaning="partitions acknowledged nothing for too long after all faults had ended",
         meaning_of_one="partition acknowledged nothing for too long after all faults had ended",
+        counts="partitions",
     ),
     Anomaly(
         CONSUMER,
@@ -43,6 +44,7 @@ ANOMALIES = (
         needs=(Need.READS,),
         meaning="readers got nothing for too long after all faults had ended",
         meaning_of_one="reader got nothing for too long after all faults had ended",
+        counts="processes",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

@@ -42,6 +42,17 @@ def test_a_loss_is_told_as_a_share_and_by_partition(tmp_path: Path) -> None:
     assert "Lost by partition: t-0: 10,000 of 30,000, t-1: 4,544 of 16,386." in said
 
 
+def test_readers_that_are_stuck_in_many_partitions_are_counted_once_each(tmp_path: Path) -> None:
+    """With each kind of evidence: the load's readers, and final reads."""
+    live = {**found("stuck-consumer", 8, {"t-0": 4, "t-1": 4}), "processes": [3, 4]}
+    final = {**found("stuck-consumer", 4, {"t-0": 2, "t-1": 2}), "processes": [4, 9], "evidence": "final"}
+    written = {**found("stuck-producer", 2, {"t-0": 2}), "processes": [-1]}
+    assert broken(read_run(run_of(tmp_path, live, final, written))) == [
+        "3 readers got nothing for too long after all faults had ended.",
+        "1 partition acknowledged nothing for too long after all faults had ended.",
+    ]
+
+
 def test_what_is_permitted_is_no_part_of_what_is_broken(tmp_path: Path) -> None:
     run = run_of(tmp_path, found("lost-write", 9, {"t-0": 9}, permitted=True), found("duplicate", 2, {"t-1": 2}))
     said = sentence(read_run(run))
