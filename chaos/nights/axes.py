@@ -110,6 +110,13 @@ def word(axis: str, value: Any) -> str:
     return said
 
 
+def workloads_of(axis: str) -> tuple[str, ...]:
+    """Those to which this axis means something."""
+    setting = AXES[axis].setting
+    has_it = [name for name, scenario in SCENARIOS.items() if not setting or setting in scenario.model_fields]
+    return tuple(SCENARIOS) if axis in PROMISED else tuple(has_it)
+
+
 def cell_of(named: Mapping[str, str]) -> dict[str, str]:
     """The whole configuration of a combination of values. NoSuchRun."""
     workload = named.get("workload", DEFAULT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,10 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from chaos.drivers.library import DISTRIBUTIONS
 from chaos.faults.kind import FaultError
-from chaos.nights.axes import AXES, word
+from chaos.nights.axes import AXES, word, workloads_of
 from chaos.plans.lines import with_line
 from chaos.plans.plan import toml_value
 from chaos.plans.schedule import parse_kinds
+from workloads.registry import DEFAULT, SCENARIOS
 
 FILE = "plans/nightly.toml"
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -140,6 +141,7 @@ def _mistakes(matrix: Matrix) -> list[str]:
             if mix not in matrix.faults:
                 unknown = _wrong_kinds(matrix.kinds(mix))
                 wrong += [f"runs.{number}.faults: {_no_mix(mix, line, matrix)}" for line in unknown]
+    wrong += _idle_axes(matrix.runs)
     for part in ("exclude", "expect"):
         for number, each in enumerate(getattr(matrix, part)):
             wrong += [f"{part}.{number}.where.{line}" for line in _wrong_axes(each.where)]
@@ -164,6 +166,19 @@ def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
             except ValueError as error:
                 wrong.append(str(error))
     return wrong
+
+
+def _idle_axes(parts: Iterable[Runs]) -> Iterator[str]:
+    """Axes that mean something to no workload of the parts that name them: their runs would all be the same."""
+    workloads: dict[str, set[str]] = {}
+    for runs in parts:
+        for axis in runs.axes.keys() & AXES.keys():
+            workloads.setdefault(axis, set()).update(map(str, runs.axes.get("workload", (DEFAULT,))))
+    for axis, named in sorted(workloads.items()):
+        having = workloads_of(axis)
+        if named <= {*SCENARIOS} and not named & {*having}:
+            them = " and ".join(sorted(named))
+            yield f"axis {axis} means nothing to the workload {them}: name one that has it, of {', '.join(having)}"
 
 
 def _wrong_kinds(kinds: tuple[str, ...] | None) -> list[str]:

@@ -101,6 +101,8 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
     [
         (("--vary", "akcs=1"), "did you mean 'acks'?"),
         (("--vary", "acks=2"), "one of all, 1, 0"),
+        (("--vary", "group-protocol=consumer"), "means nothing to the workload appends: name one"),
+        (("--vary", "workload=group", "--vary", "group-protocol=consumer"), "one of appends"),
         (("--vary", "acks"), "AXIS=VALUE,VALUE is wanted"),
         (("--vary", "mutant=999"), "there is no mutant '999'"),
         (("--resume", "nowhere"), "no night is there: it has no night.json"),

@@ -49,6 +49,19 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read_matrix(again) == matrix
 
 
+def test_an_axis_that_means_nothing_to_any_workload_of_its_parts_is_refused() -> None:
+    """Its runs would be those of a matrix without it."""
+
+    def runs(*axes: dict[str, object]) -> dict[str, object]:
+        return {"runs": [{"axes": each} for each in axes]}
+
+    with pytest.raises(MatrixError, match="axis static-members means nothing to the workload steady and transactions"):
+        make_matrix(runs({"workload": ["steady", "transactions"], "static-members": "on"}))
+    make_matrix(runs({"workload": ["steady", "groups"], "static-members": "on"}))
+    make_matrix(runs({"static-members": "on"}, {"workload": "groups", "static-members": "off"}))
+    make_matrix(runs({"workload": "transactions", "acks": "all"}))
+
+
 def test_the_matrix_of_this_checkout_has_every_target_runtime_and_workload_and_fits_into_an_hour() -> None:
     matrix = read_matrix(PROGRAM.parent / "plans/nightly.toml")
     planned = plan_night(matrix, first_seed=1)
