@@ -133,6 +133,9 @@ def _told(error: BaseException) -> int:
             return trouble.exit_code
         case click.Abort() | KeyboardInterrupt():
             click.echo("squall: interrupted", err=True)
+            # A signal inside exec() of a text, as in an import that makes a dataclass, ends Python by SIGINT in the end
+            # whatever code it exits with, until another text has run.
+            exec("")
             return INTERRUPTED
         case SystemExit():
             raise gravest

@@ -6,7 +6,11 @@ import errno
 import html
 import importlib
 import json
+import os
 import shlex
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -26,6 +30,7 @@ BREAKS = [
     (Refused("there is no engine"), 3, "squall: there is no engine"),
     (KeyboardInterrupt(), 130, "squall: interrupted"),
 ]
+ROOT = Path(__file__).resolve().parents[3]
 LOAD = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 20}
 NEVER = {
     "at_s": 1,
@@ -132,3 +137,16 @@ def test_every_command_that_a_run_prints_is_the_same_one_and_is_obeyed(
     again = json.loads((tmp_path / "runs/latest/run.json").read_text())
     assert again["simulated"]["digest"] == first["simulated"]["digest"]
     assert cli.run(["replay", str(path)]) == 0, "0: the same again"
+
+
+def test_an_interruption_of_an_import_is_an_exit_code_and_no_death_by_a_signal() -> None:
+    script = "from chaos import cli; cli.squall.main = lambda **_: exec('raise KeyboardInterrupt'); cli.main()"
+    # Read from a module: for `-c` and for a file Python keeps the code.
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "interrupted_import.py").write_text(script)
+        path = os.pathsep.join((folder, str(ROOT)))
+        command = [sys.executable, "-m", "interrupted_import"]
+        done = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, cwd=folder
+        )
+    assert (done.returncode, done.stderr) == (130, "squall: interrupted\n")
