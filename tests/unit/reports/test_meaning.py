@@ -95,6 +95,9 @@ def test_a_broken_invariant_is_a_check_with_definition_and_source_on_page_and_in
     )
     assert first.moments == ("3.500 s  t-0, broker 3: high watermark 2",)
     assert "1 broken invariant: weak-isr." in sentence(read_run(run))
+    # A moment is one line of text: as a row of time and text it had a word in each line.
+    assert '<ol class="story moments">\n<li>3.500 s  t-0, broker 3: high watermark 2</li>' in render(run).read_text()
+    assert "ol.story.moments li { display: block; }" in render(run).read_text()
     for page in (render(run), write_junit(run)):
         text = page.read_text()
         assert known["definition"] in text
