@@ -1,0 +1,68 @@
+"""Members of both group protocols in one group on real brokers: one of them crashes, another one has a twin."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import trio
+
+from chaos.interrupts import stoppable
+from chaos.plans.plan import Plan, make_plan, write_plan
+from chaos.runs.directory import RunDirectory
+from chaos.runs.papers import DirectoryPapers
+from chaos.runs.progress import Progress
+from chaos.runs.real import runtime_maker
+from chaos.runs.run import Run
+from checkers.in_memory import Judgement, judge_bytes
+from workloads.groups import GroupsLoad
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+LOAD = {
+    "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 3, "partitions": 6, "rate": 40,
+    "churn": 0, "session_timeout_ms": 1500, "max_poll_interval_ms": 3000,
+}  # fmt: skip
+FAULTS = [
+    {"at_s": 1, "duration_s": 4, "action": "member_crash", "target": "member:1"},
+    {"at_s": 5.5, "duration_s": 1, "action": "member_twin", "target": "member:2"},
+]
+
+
+def played(plan: Plan, root: Path) -> RunDirectory:
+    """The run, as far as the end of its last readers."""
+    directory = RunDirectory.create(root, plan.seed)
+    progress = Progress("test")
+    make_runtime, _ = runtime_maker(plan, progress.say)
+    papers = DirectoryPapers(directory)
+    papers.plan(write_plan(plan))
+    trio.run(stoppable, Run(plan, papers, make_runtime(directory.path), progress, "").go, progress.say)
+    return directory
+
+
+def judged(directory: RunDirectory) -> Judgement:
+    """By the reference, without Spark."""
+    files = {name: (directory.path / name).read_bytes() for name in ("history.jsonl", "nemesis.jsonl", "run.json")}
+    plan = tomllib.loads((directory.path / "plan.toml").read_text())
+    info = json.loads(files["run.json"])
+    return judge_bytes(directory.run_id, files["history.jsonl"], files["nemesis.jsonl"], plan, info=info)
+
+
+def test_a_group_of_both_protocols_keeps_its_promises_while_members_crash_and_have_twins(tmp_path: Path) -> None:
+    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(LOAD)}
+    cluster = {"nodes": 3, "settings": settings}
+    plan = make_plan({"seed": 6, "warmup_s": 1, "time_s": 8, "cluster": cluster, "workload": LOAD, "faults": FAULTS})
+    judgement = judged(played(plan, tmp_path))
+    assert judgement.verdict.verdict == "valid", judgement.verdict.reasons
+    crash, twin = judgement.faults
+    assert crash.evidence is not None and crash.evidence["given_up_s"] > crash.evidence["listed_until_s"] > 0
+    assert twin.evidence is not None and twin.evidence["fenced"]
+    history = judgement.history
+    spoken = {each.proc: each.settings.get("group_protocol") for each in history.processes}
+    generations: dict[int, set[object]] = {}
+    for grant in history.grants.rows():
+        generations.setdefault(grant.gen, set()).add(spoken[grant.proc])
+    assert {"classic", "consumer"} in generations.values(), "in one generation"
+    assert {"dual-ownership", "lost-position", "stuck-group"}.isdisjoint(judgement.verdict.not_run)
