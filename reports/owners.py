@@ -72,7 +72,7 @@ class _Reader:
         if kind == "joined":
             self.joined[process] = t
             for hold in self._of(process) if self.part in (line.get("parts") or ()) else ():
-                hold.last_generation = max(hold.last_generation, integer(line.get("gen")))
+                hold.last_generation = integer(line.get("gen"))
         elif kind == "assigned" and str(self.part) in mapping(line.get("at")):
             who = process, str(line.get("m") or ""), integer(line.get("gen")), str(line.get("g"))
             position = integer(mapping(line.get("at")).get(str(self.part)))
@@ -130,11 +130,9 @@ def _proved(earlier: _Hold, later: _Hold) -> bool:
 
 
 def _shared(earlier: _Hold, later: _Hold) -> int:
-    """The first generation that assigned the partition to both; -1: none is known."""
-    first = max(earlier.generation, later.generation)
+    """The last generation that assigned the partition to both; -1: none is known."""
     owned = earlier.ended < 0 or earlier.ended > later.told
-    known = min(earlier.generation, later.generation) >= 0
-    return first if known and owned and first <= min(earlier.last_generation, later.last_generation) else -1
+    return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 
 
 def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[str]:

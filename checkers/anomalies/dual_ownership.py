@@ -2,9 +2,9 @@
 
 Both members say that they own it at the same time. Then one of two things shows it.
 
-One generation, or member epoch, assigned it to both: no generation may do that, so nothing else needs to be known. Two
-processes with one instance id are one member to their coordinator. Where an administrator may have deleted the group in
-between, generations are counted anew, and those of one number may be two.
+One generation, or member epoch, assigned it to both: no generation may do that, so nothing else needs to be known. Both
+were told so within one session time-out: where all members have gone, generations may be counted anew, but nobody is
+given up sooner. Two processes with one instance id are one member to their coordinator.
 
 Or, in whatever generations they were told, after both were told so the coordinator accepted something of each of them
 that only a member may ask for (`Hold.proved`):
@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.group_positions import Place, positions_of
+from checkers.anomalies.group_positions import positions_of
 from checkers.findings import Witness
-from checkers.history.group_tables import DELETED, Hold
-from checkers.history.tables import FAIL
+from checkers.history.group_tables import Hold
+from checkers.history.tables import Process
 
 NAME = "dual-ownership"
 ANOMALIES = (
@@ -54,30 +54,28 @@ def find(seen: Seen) -> Iterator[Witness]:
     a sound coordinator has one removed or given it up before the other one got it. Whichever that is, after both were
     told it accepts nothing of its former membership.
     """
-    instances = {each.proc: each.settings.get("instance") for each in seen.history.processes}
+    processes = {each.proc: each for each in seen.history.processes}
     for place in seen.view(positions_of).places:
         for one, other in combinations(sorted(place.holds, key=lambda hold: (hold.t0, hold.proc)), 2):
             if one.proc == other.proc:
                 continue
-            namesakes = instances.get(one.proc) and instances.get(one.proc) == instances.get(other.proc)
             proved = min(one.proved, other.proved) >= other.t0
-            if proved or (not namesakes and _one_generation(one, other) and not _deleted(place, one, other)):
+            if proved or _one_generation(one, other, processes[one.proc], processes[other.proc]):
                 yield Witness(NAME, "", place.part, other.pos, -1, -1, other.proc, one.proc)
 
 
-def _one_generation(one: Hold, other: Hold) -> bool:
-    """Whether one generation assigned it to both, of which `one` had not given it up when `other` was told."""
-    first = max(one.gen, other.gen)
-    known = min(one.gen, other.gen) >= 0
-    return known and first <= min(one.last_gen, other.last_gen) and (one.t1 < 0 or one.t1 > other.t0)
+def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> bool:
+    """Whether one generation assigned it to both, of which `one` had not given it up when `other` began to own it."""
+    if first.settings.get("instance") and first.settings.get("instance") == second.settings.get("instance"):
+        return False
+    shared = one.last_gen == other.last_gen >= 0 and (one.t1 < 0 or one.t1 > other.t0)
+    sooner = first if one.told <= other.told else second
+    return shared and abs(one.told - other.told) < _session_ns(sooner)
 
 
-def _deleted(place: Place, one: Hold, other: Hold) -> bool:
-    """Whether the group may have been deleted after the first one was told, and before the second one was."""
-    return any(
-        each.off == DELETED and each.st != FAIL and each.t0 <= other.t0 and (each.t1 < 0 or each.t1 >= one.t0)
-        for each in place.commits
-    )
+def _session_ns(process: Process) -> int:
+    timeout_ms = process.settings.get("session_timeout_ms")
+    return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
 
 CHECK = Check(__name__, ANOMALIES, find)

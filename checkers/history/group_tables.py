@@ -38,7 +38,9 @@ class Hold(NamedTuple):
     coordinator acknowledged; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
     apart (`checkers.nemesis_log.apart`). -1 if none is known."""
     last_gen: int
-    """The last generation or member epoch that assigned it to the member while it owned it; at least `gen`."""
+    """The last generation or member epoch that assigned it to the member while it owned it."""
+    told: int
+    """When the member was first told so."""
 
 
 class Still(NamedTuple):

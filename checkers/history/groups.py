@@ -37,6 +37,7 @@ class _Holding:
     begun: int
     t0: int
     last_gen: int
+    told: int
     proved: int = -1
 
 
@@ -58,6 +59,8 @@ class Groups:
         self._forget = forget
         self._apart = apart
         self._holds: dict[tuple[int, int], _Holding] = {}
+        self._told: dict[tuple[int, int, int, int], int] = {}
+        """Process, partition, group and generation -> when it was first told that this one assigns it."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -133,14 +136,18 @@ class Groups:
             parts = [whole(part) for part in line["parts"]]
             self._history.grants.append((t, proc, group, gen, len(parts)))
             for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
-                if hold.group == group:
-                    hold.last_gen = max(hold.last_gen, gen)
+                if hold.group == group and hold.last_gen != gen:
+                    hold.last_gen, hold.told = gen, t
+            for part in parts:
+                self._told.setdefault((proc, part, group, gen), t)
         elif kind == "assigned":
             starts = line.get("from", {})
             for part, pos in offsets_of(line["at"]).items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
-                self._holds[proc, part] = _Holding(group, gen, pos, begun, t, gen)
+                self._holds[proc, part] = _Holding(
+                    group, gen, pos, begun, t, gen, self._told.get((proc, part, group, gen), t)
+                )
                 self._history.activities.given(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):
@@ -170,7 +177,20 @@ class Groups:
         if hold is not None:
             known = beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart)
             proved = max(hold.proved, beat) if known else hold.proved
-            row = (proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t, how, proved, hold.last_gen)
+            row = (
+                proc,
+                hold.group,
+                part,
+                hold.gen,
+                hold.pos,
+                hold.begun,
+                hold.t0,
+                t,
+                how,
+                proved,
+                hold.last_gen,
+                hold.told,
+            )
             self._history.holds.append(row)
             self._history.owned.add(part)
             self._history.owners.add(proc)

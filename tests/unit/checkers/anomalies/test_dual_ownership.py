@@ -11,7 +11,6 @@ from checkers import nemesis_log
 from checkers.anomalies.registry import find_all
 from checkers.history import conversion
 from checkers.history.parser import parse
-from checkers.history.tables import FAIL
 from checkers.in_memory import judge_bytes
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
@@ -55,7 +54,7 @@ def _() -> GroupHistory:
 def _same_generation(**about: str) -> GroupHistory:
     """One generation assigns the partition to two members; their last heartbeats are of before the second one read."""
     h = GroupHistory()
-    one, two = h.member(**about), h.member(**about)
+    one, two = (h.member(session_timeout_ms=3000, **about) for _ in range(2))
     h.joined(one, [0], 3)
     h.joined(two, [0], 3)
     beat = h.now
@@ -74,7 +73,7 @@ def _() -> GroupHistory:
 def _kept(second_gen: int) -> GroupHistory:
     """A member keeps a partition from generation 1 to 3; another one is assigned it."""
     h = GroupHistory()
-    one, two = h.member(), h.member()
+    one, two = (h.member(session_timeout_ms=3000) for _ in range(2))
     h.joined(one, [0], 1)
     h.assigned(one, {0: 0}, 1)
     h.joined(one, [0], 3)
@@ -100,7 +99,7 @@ def _() -> GroupHistory:
 @CASES.case("two instance ids are two members", FOUND)
 def _() -> GroupHistory:
     h = GroupHistory()
-    one, two = h.member(instance="i-1"), h.member(instance="i-2")
+    one, two = (h.member(instance=f"i-{n}", session_timeout_ms=3000) for n in (1, 2))
     h.assigned(one, {0: 0}, 3)
     h.assigned(two, {0: 0}, 3)
     return h
@@ -116,25 +115,32 @@ def _() -> GroupHistory:
     return h
 
 
-@CASES.case("in a group that was deleted meanwhile, generations are counted anew")
+@CASES.case("generations that are counted anew, because all had gone, have numbers that were there before")
 def _() -> GroupHistory:
     h = GroupHistory()
-    one, two, admin = h.member(), h.member(), h.process("admin")
-    h.assigned(one, {0: 0})
-    h.reset(admin, "delete_group")
-    h.assigned(two, {0: 0})
+    one, two = h.member(session_timeout_ms=3000), h.member(session_timeout_ms=3000)
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    h.now += 3_000 * MS
+    h.joined(two, [0], 1)
+    h.assigned(two, {0: 0}, 1)
     h.lost(one, [0])
     return h
 
 
-@CASES.case("a deletion that was refused, or came before, does not count generations anew", FOUND)
+@CASES.case("a number that comes again after a member has lost its partition is another generation")
 def _() -> GroupHistory:
     h = GroupHistory()
-    one, two, admin = h.member(), h.member(), h.process("admin")
-    h.reset(admin, "delete_group")
-    h.assigned(one, {0: 0})
-    h.reset(admin, "delete_group").completion = {"st": FAIL}
-    h.assigned(two, {0: 0})
+    one, two = h.member(session_timeout_ms=3000), h.member(session_timeout_ms=3000)
+    h.joined(one, [0], 3)
+    h.assigned(one, {0: 0}, 3)
+    h.now += 2_000 * MS
+    h.joined(two, [0], 1)
+    h.assigned(two, {0: 0}, 1)
+    h.now += 500 * MS
+    h.lost(one, [0])
+    h.now += 2_000 * MS
+    h.joined(two, [0], 3)
     return h
 
 

@@ -129,7 +129,7 @@ TAKEN_OUT[Need.OUTPUTS] = lambda history: history.outputs.truncate(0)
 
 def _without_proofs(history: History) -> None:
     """Nor generations: one that assigns a partition to two members shows that without a proof."""
-    _as_holds(history, proved=-1, gen=-1)
+    _as_holds(history, proved=-1, last_gen=-1)
 
 
 def _as_holds(history: History, **changed: int) -> None:
