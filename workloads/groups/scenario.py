@@ -110,10 +110,12 @@ class GroupsLoad(Scenario):
         """As `Scenario.contradictions`."""
         found = super().contradictions()
         found += self._not_of_libraries()
-        if self.poll_pause_ms >= self.max_poll_interval_ms:
+        most_ms = min(self.max_poll_interval_ms * 3 // 4, self.session_timeout_ms)
+        if self.poll_pause_ms > most_ms:
             found.append(
-                f"poll_pause_ms {self.poll_pause_ms} is not below max_poll_interval_ms {self.max_poll_interval_ms}: "
-                "after each poll a member would be thrown out of its group"
+                f"poll_pause_ms {self.poll_pause_ms} is above {most_ms}: at most session_timeout_ms "
+                f"{self.session_timeout_ms} and three quarters of max_poll_interval_ms {self.max_poll_interval_ms}, or "
+                "a sound group looks stuck"
             )
         other = "server_assignor" if self.group_protocol == "classic" else "assignor"
         if self.group_protocol == MIXED:

@@ -234,9 +234,19 @@ def test_members_that_take_their_time_over_polls_move_partitions_later() -> None
 
 
 def test_members_that_are_thrown_out_after_each_poll_are_refused() -> None:
-    with pytest.raises(PlanError, match="poll_pause_ms 10000 is not below max_poll_interval_ms 4000"):
-        make_plan({"workload": {"name": "groups", "poll_pause_ms": 10_000}})
-    make_plan({"workload": {"name": "groups", "poll_pause_ms": 10_000, "max_poll_interval_ms": 20_000}})
+    for pause_ms in (3_001, 3_900, 10_000):
+        with pytest.raises(PlanError, match=f"poll_pause_ms {pause_ms} is above 3000: .* max_poll_interval_ms 4000"):
+            make_plan({"workload": {"name": "groups", "poll_pause_ms": pause_ms}})
+    make_plan(
+        {
+            "workload": {
+                "name": "groups",
+                "poll_pause_ms": 9_000,
+                "max_poll_interval_ms": 20_000,
+                "session_timeout_ms": 9_000,
+            }
+        }
+    )
 
 
 @pytest.mark.parametrize("workload", [{"name": "pipeline"}, {"name": "command", "command": "true"}])
