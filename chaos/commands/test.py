@@ -33,7 +33,8 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
     tests and containers in one, in the other everything else, the fast tests first. At the end, a line for each
     reason why tests were skipped: how many, what they need, how to get it.
 
-    Further arguments go to pytest, which has one lane then, and leave the linters out.
+    Further arguments go to pytest, which has one lane then, and leave the linters out. A few tests that take minutes
+    are left out without them: -m night runs these.
 
     With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
@@ -43,6 +44,7 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
       squall test tests/unit -x
       squall test --only lint
       squall test --all                  fails where something was skipped
+      squall test -m night               each night: the few that take minutes
       squall test --rules R4 C2.0
     """
     if rules:
@@ -60,7 +62,7 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
-    words = list(pytest_arguments) or (LANES if (os.cpu_count() or 1) > 1 else [])
+    words = list(pytest_arguments) or ["-m", "not night", *(LANES if (os.cpu_count() or 1) > 1 else [])]
     words += ["--all", "--durations=25"] if nothing_skipped else []
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
 

@@ -36,6 +36,7 @@ def table_of(night: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.timeout(900)
 def test_a_night_that_was_killed_and_resumed_has_the_table_of_its_twin(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -124,9 +124,10 @@ def test_more_edges_than_the_driver_can_search_end_the_analysis(
 
 
 def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path: Path) -> None:
-    histories = [generate(seed) for seed in range(len(PLANTS))]
-    for name, planted in zip(PLANTS, histories, strict=True):
-        PLANTS[name](planted)
+    plants = list(PLANTS.values())[1::2]
+    histories = [generate(seed) for seed in range(len(plants))]
+    for plant, planted in zip(plants, histories, strict=True):
+        plant(planted)
     text = b"".join(merged(histories))
     compared(spark, tmp_path, [text[: int(len(text) * 0.6)]], NEMESIS)
 

@@ -57,12 +57,17 @@ def test_the_leader_brings_what_everybody_gets_and_followers_bring_nothing() -> 
     assert follower.sync_request(generation(1, "m-2"), {}).assignments == []
 
 
-def test_a_static_leader_that_came_back_need_not_assign() -> None:
+def test_a_static_leader_that_came_back_assigns_nothing_until_there_are_more_partitions() -> None:
     one = Membership(settings(instance="i-1"))
     answer = generation(1, "m-1")
     answer.skip_assignment = True
     one.joined(answer)
     assert one.sync_request(answer, {T: 3}).assignments == []
+    one.synced(SyncGroupResponse())
+    one.recounted({T: 3})
+    assert not one.rejoin, "a return within the session is no rebalance"
+    one.recounted({T: 4})
+    assert one.rejoin == "partitions"
 
 
 def test_only_a_cooperative_member_says_what_it_has_and_of_which_generation() -> None:

@@ -134,11 +134,16 @@ class Membership:
         )
 
     def sync_request(self, answer: JoinGroupResponse, counts: Counts) -> SyncGroupRequest:
-        """SyncGroup of the generation that `answer` began. The leader brings what it assigns by these counts."""
+        """SyncGroup of the generation that `answer` began. The leader brings what it assigns by these counts.
+
+        A static leader that comes back assigns nothing anew, and goes on watching from these counts (KIP-814). So it
+        does not see what was added while it was away.
+        """
         shares = []
+        if self.leads:
+            self.counted = dict(counts)
         if self.leads and not answer.skip_assignment:
             members = [applicant(each.member_id, each.group_instance_id, each.metadata) for each in answer.members]
-            self.counted = dict(counts)
             found = ASSIGNORS[self.protocol].assign(members, counts)
             shares = [SyncGroupRequestAssignment(member_id, assignment(places)) for member_id, places in found.items()]
         return SyncGroupRequest(
