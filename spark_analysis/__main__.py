@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from checkers.stages import line_of
-from spark_analysis.jobs import analyse
+from spark_analysis.jobs import START_LIMIT_S, NoStart, analyse
 from spark_analysis.session import LOCAL
 
 
@@ -47,6 +49,13 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="start Spark before there is a history, and wait for a line on standard input; without one, end",
     )
+    parser.add_argument(
+        "--start-limit",
+        type=float,
+        default=START_LIMIT_S,
+        metavar="SECONDS",
+        help="how long Spark may take to start once the history is there (default: %(default)s)",
+    )
     given = parser.parse_args(arguments)
     if not given.run_dir.is_dir():
         parser.error(f"{given.run_dir}: there is no such run directory")
@@ -62,11 +71,26 @@ def main(arguments: list[str] | None = None) -> int:
             conf=dict(given.conf),
             stage=_say,
             ahead=_wait if given.ahead else None,
+            start_limit_s=given.start_limit,
         )
+    except NoStart as error:
+        sys.stderr.write(f"{error}\n")
+        _end_children()
+        sys.stderr.flush()
+        os._exit(1)  # PySpark still waits in a thread
     except _NotWanted:
         # Not `return`: Spark's threads would be waited for.
         os._exit(0)
     return 0
+
+
+def _end_children(process: str = "self") -> None:
+    """End the Java that does not start, and the shells that started it: they would outlive the one that waits."""
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # it has ended meanwhile
+            for child in children.read_text().split():
+                _end_children(child)
+                os.kill(int(child), signal.SIGKILL)
 
 
 class _NotWanted(Exception):

@@ -50,6 +50,14 @@ SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "st
 Result = TypeVar("Result")
 
 
+START_LIMIT_S = 300
+"""How long Spark may take to start, once there is a history: PySpark waits for its Java without an end."""
+
+
+class NoStart(Exception):
+    """Spark has not started in the time that it had."""
+
+
 class TooLarge(Exception):
     """The history is too large for the session that was started before there was a history."""
 
@@ -75,6 +83,7 @@ def analyse(
     limits: Limits | None = None,
     stage: Callable[[str], None] = lambda _: None,
     ahead: Callable[[], None] | None = None,
+    start_limit_s: float = START_LIMIT_S,
 ) -> Analysis:
     """Analyse a run and write what was found into `out` (`run_dir` where None).
 
@@ -86,6 +95,9 @@ def analyse(
     `ahead`: there is no history yet. This call returns when there is one; meanwhile Spark starts, and every statement
     runs once over a history of a few records, so that its code is compiled. What it raises ends the analysis at once,
     and the process with it should end. TooLarge if the history then asks for a larger session.
+
+    NoStart where Spark has not started `start_limit_s` seconds after the history was converted. What was started may
+    still run then: the process should end, and its children with it.
     """
     out = out or run_dir
     for name in (FINDINGS, METRICS, SERIES):
@@ -121,7 +133,7 @@ def analyse(
             converted = conversion.convert(run_dir)
         finally:
             stage(START)
-            running = starting.result()
+            running = _started(starting, start_limit_s)
         try:
             stage(LOOK)
             return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
@@ -133,6 +145,15 @@ def _rows(run_dir: Path) -> int:
     """Of the history, roughly; 0 where there is none yet."""
     file = run_dir / FILE
     return file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
+
+
+def _started(starting: Future[SparkSession], limit_s: float) -> SparkSession:
+    try:
+        return starting.result(limit_s)
+    except TimeoutError:
+        if starting.done():
+            raise  # of its own
+        raise NoStart(f"Spark has not started within {limit_s:g} s: its Java may have died as it began") from None
 
 
 def _beside(work: Callable[[], Result]) -> Future[Result]:

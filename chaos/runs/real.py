@@ -101,6 +101,10 @@ def run_and_judge(
                 trio.run(stoppable, run.go, progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
+            if run.info["trouble"] and ahead is not None:
+                # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
+                ahead.end()
+                ahead = None
             verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
             progress.sight.verdict = verdict["verdict"]
     except BaseException as error:

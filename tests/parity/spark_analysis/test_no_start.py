@@ -1,0 +1,35 @@
+"""A Java that never gets to the point where Spark answers is not waited for without an end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.histories.builder import HistoryBuilder
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_a_java_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:
+    h = HistoryBuilder()
+    h.final([(0, h.sent(h.producer(), 0))])
+    (tmp_path / "history.jsonl").write_bytes(b"".join(h.lines()))
+    program = tmp_path / "java/bin/java"
+    program.parent.mkdir(parents=True)
+    # As one that could not write down where it listens, on a disk that was full for a moment.
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    program.chmod(0o755)
+    command = [sys.executable, "-P", "-m", "spark_analysis", str(tmp_path), "--java-home", str(tmp_path / "java")]
+    said = subprocess.run(
+        [*command, "--start-limit", "3"], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert said.returncode == 1
+    assert "Spark has not started within 3 s" in said.stderr
+    assert "Traceback" not in said.stderr
+    left = int((tmp_path / "pid").read_text())
+    assert not Path(f"/proc/{left}").exists() or "\nState:\tZ" in Path(f"/proc/{left}/status").read_text()
