@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.toolchain.java import java
 from tests.support.histories.builder import HistoryBuilder
 
 ROOT = Path(__file__).resolve().parents[3]
