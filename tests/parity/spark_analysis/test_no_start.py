@@ -23,7 +23,13 @@ def test_a_java_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:
     program = tmp_path / "java/bin/java"
     program.parent.mkdir(parents=True)
     # As one that could not write down where it listens, on a disk that was full for a moment.
-    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in *org.apache.spark.launcher.Main*) exec {java(print).home}/bin/java "$@";; esac
+echo $$ > {tmp_path}/pid
+exec sleep 600
+"""
+    )
     program.chmod(0o755)
     command = [sys.executable, "-P", "-m", "spark_analysis", str(tmp_path), "--java-home", str(tmp_path / "java")]
     said = subprocess.run(
