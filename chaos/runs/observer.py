@@ -29,6 +29,8 @@ SETTINGS = ClientSettings(
     connect_timeout_ms=ASK_TIMEOUT_MS,
     control_timeout_ms=ASK_TIMEOUT_MS,
 )
+OF_ONE = replace(SETTINGS, only_bootstrap=True)
+"""Of a client that asks one broker, to the end: metadata would lead it to the others."""
 _PAUSE_S = 0.1
 
 
@@ -108,7 +110,7 @@ class Observer:
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
         """As `chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
         async with trio.open_nursery() as nursery:
-            clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
+            clients = [Client(self._env, [server], OF_ONE) for server in self._bootstrap]
             for client in clients:
                 await nursery.start(client.run)
             again_s = SOON_S if any(self._described) else AGAIN_S
@@ -119,7 +121,7 @@ class Observer:
     async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
         """As `chaos.runs.polled.keep_polled`, of all bootstrap servers."""
         async with trio.open_nursery() as nursery:
-            clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
+            clients = [Client(self._env, [server], OF_ONE) for server in self._bootstrap]
             for client in clients:
                 await nursery.start(client.run)
             await keep_polled([partial(self._ask, client) for client in clients], now_s, tell)
@@ -174,13 +176,18 @@ class Observer:
                 replicas[name] = tuple(p.replica_nodes)
         return ClusterView(self._nodes, answer.controller_id, leaders, isr, replicas, places=self._places)
 
-    async def converged(self, topics: Sequence[str], timeout_s: float) -> dict[str, Any]:
-        """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks."""
+    async def converged(
+        self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterView]] | None = None
+    ) -> dict[str, Any]:
+        """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks.
+
+        `seen`: a lookout's view, which no single broker deceives that was cut off until now; None: any broker is asked.
+        """
         began = trio.current_time()
         lacking: dict[str, str] = {"cluster": "no answer"}
         with trio.move_on_after(timeout_s):
             while lacking:
-                view = await self.view()
+                view = await (seen or self.view)()
                 lacking = _lacking(view, topics)
                 if lacking:
                     await trio.sleep(_PAUSE_S)

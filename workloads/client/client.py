@@ -267,6 +267,8 @@ class Client:
         return connection
 
     def _candidates(self) -> list[Address]:
+        if self.settings.only_bootstrap:
+            return list(self._bootstrap)
         nodes = [self.view.nodes[node_id] for node_id in sorted(self.view.nodes)]
         return list(dict.fromkeys((*nodes, *self._bootstrap)))
 

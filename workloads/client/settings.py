@@ -29,6 +29,9 @@ class ClientSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 30_000
+    only_bootstrap: bool = False
+    """Metadata and admin requests go to bootstrap servers alone, whatever nodes the cluster names: for who wants to
+    know what each broker sees, not what any of them does."""
     max_response_bytes: int = 64 * 1024 * 1024
     """A response announced larger than this ends its connection."""
     max_unsent_bytes: int = 4 * 1024 * 1024
