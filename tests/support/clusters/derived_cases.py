@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.decisions import Contents
 from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
 from chaos.runtimes.sim.invariants.known import Belief, Known, Lost
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
@@ -48,7 +49,10 @@ def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
 
 
 DERIVED: dict[str, list[Case]] = {
-    "image-is-a-replay": [("it is", ((1, "a"), (1, "b")), ((1, "a"), (1, "a")))],
+    "image-is-a-replay": [
+        ("a feature", (Contents(features=(("f", 1),)), Contents(features=(("f", 2),))), (Contents(), Contents())),
+        ("an epoch", (Contents(epoch=3), Contents(epoch=4)), (Contents(epoch=4), Contents(epoch=4))),
+    ],
     "reassignment-ends-in-sync": [
         (
             "an added replica is not in sync",

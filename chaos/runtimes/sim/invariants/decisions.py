@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from chaos.runtimes.sim.invariants.state_words import of_image
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.cluster.image import PartitionImage
+    from broker.cluster.image import Broker, PartitionImage
     from chaos.runtimes.sim.invariants.known import Known
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
+
+
+class Contents(NamedTuple):
+    """A cluster as a value: equal for equal images. All in order."""
+
+    brokers: tuple[Broker, ...] = ()
+    topics: tuple[tuple[bytes, str, tuple[tuple[int, PartitionImage], ...]], ...] = ()
+    """(id, name, its partitions by index)."""
+    settings: tuple[tuple[tuple[int, str], tuple[tuple[str, str], ...]], ...] = ()
+    """((resource type, resource name), its settings)."""
+    features: tuple[tuple[str, int], ...] = ()
+    next_producer_id: int = 0
+    epoch: int = -1
 
 
 @invariant("valid-decision", When.DECISION, STATE)
@@ -79,7 +93,7 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 
 
 @invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
-def image_is_a_replay(image: object, replayed: object) -> str | None:
+def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
     any more, it is as the image that was seen there first.)"""
-    return None if image == replayed else f"{image!r} is not {replayed!r}"
+    return None if image == replayed else of_image(image, replayed)

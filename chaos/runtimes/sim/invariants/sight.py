@@ -19,6 +19,7 @@ from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
 from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
+from chaos.runtimes.sim.invariants.decisions import Contents
 from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
 from chaos.runtimes.sim.invariants.journal import Entry
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
@@ -261,10 +262,10 @@ def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:
     return None
 
 
-def canonical(image: ClusterImage | DecisionLog) -> object:
-    """The cluster as a value: equal for equal images."""
+def canonical(image: ClusterImage | DecisionLog) -> Contents:
+    """The cluster as a value."""
     topics = sorted(image.topics_by_id.items())
-    return (
+    return Contents(
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),
         tuple((topic_id, topic.name, tuple(sorted(topic.partitions.items()))) for topic_id, topic in topics),
         tuple((key, tuple(sorted(values.items()))) for key, values in sorted(image.configs.items())),

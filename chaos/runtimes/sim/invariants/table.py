@@ -52,7 +52,7 @@ class When(StrEnum):
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"
-    """A node's image has moved: check(image: object, replayed: object), canonical, at one offset."""
+    """A node's image has moved: check(image: Contents, replayed: Contents), at one offset."""
     ACK = "ack"
     """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
     READ = "read"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender
+from chaos.runtimes.sim.invariants.state_words import of_id, of_open, of_producer
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str |
     for producer_id, wanted in replayed.senders.items():
         has = found.senders.get(producer_id)
         if wanted is None and has is not None and not replayed.start:
-            return f"producer {producer_id} is known as {has}, and no batch is of it"
+            return of_producer(producer_id, has, None)
         if wanted is not None and (has is None or _differs(has, wanted, replayed.start)):
-            return f"producer {producer_id} is known as {has}, by its batches it is {wanted}"
+            return of_producer(producer_id, has, wanted)
     deleted = {first for first, _ in found.open if first < replayed.start}
     if not deleted and found.open != replayed.open:
-        return f"open are {list(found.open)}, by the batches {list(replayed.open)}"
+        return of_open(found.open, replayed.open)
     return None
 
 
@@ -202,5 +203,5 @@ def coordinator_state_is_a_replay(
         if has is not None and wanted is not None and wanted.tagged is None:
             has = has._replace(tagged=None)
         if has != wanted:
-            return f"{name} is known as {has}, its log says {wanted}"
+            return of_id(name, has, wanted)
     return None
