@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.decisions import Contents
+from chaos.runtimes.sim.invariants.contents import Contents
 from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
 from chaos.runtimes.sim.invariants.known import Belief, Known, Lost
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from chaos.runtimes.sim.invariants.state_words import of_image
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, PartitionImage
+    from broker.cluster.image import PartitionImage
+    from chaos.runtimes.sim.invariants.contents import Contents
     from chaos.runtimes.sim.invariants.known import Known
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
-
-
-class Contents(NamedTuple):
-    """A cluster as a value: equal for equal images. All in order."""
-
-    brokers: tuple[Broker, ...] = ()
-    topics: tuple[tuple[bytes, str, tuple[tuple[int, PartitionImage], ...]], ...] = ()
-    """(id, name, its partitions by index)."""
-    settings: tuple[tuple[tuple[int, str], tuple[tuple[str, str], ...]], ...] = ()
-    """((resource type, resource name), its settings)."""
-    features: tuple[tuple[str, int], ...] = ()
-    next_producer_id: int = 0
-    epoch: int = -1
 
 
 @invariant("valid-decision", When.DECISION, STATE)

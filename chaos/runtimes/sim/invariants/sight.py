@@ -19,7 +19,7 @@ from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
 from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
-from chaos.runtimes.sim.invariants.decisions import Contents
+from chaos.runtimes.sim.invariants.contents import Contents
 from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
 from chaos.runtimes.sim.invariants.journal import Entry
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View

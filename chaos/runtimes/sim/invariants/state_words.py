@@ -11,7 +11,7 @@ from chaos.runtimes.sim.invariants.group_words import NAMES, short
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
-    from chaos.runtimes.sim.invariants.decisions import Contents
+    from chaos.runtimes.sim.invariants.contents import Contents
     from chaos.runtimes.sim.invariants.journal import Entry, Place
     from chaos.runtimes.sim.invariants.log_replay import Sender, Sent
 
@@ -39,7 +39,7 @@ def of_producer(producer_id: int, has: Sender | None, wanted: Sender | None) -> 
 
 def of_open(has: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> str:
     """As `Remembered.open`."""
-    return _told([("list of open transactions", _open(has), _open(wanted))])
+    return _told([("list of what is open", _open(has), _open(wanted))])
 
 
 def of_image(has: Contents, wanted: Contents) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from broker.cluster.image import Broker, PartitionImage
-from chaos.runtimes.sim.invariants.decisions import Contents, image_is_a_replay
+from chaos.runtimes.sim.invariants.contents import Contents
+from chaos.runtimes.sim.invariants.decisions import image_is_a_replay
 from chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, Entry
 from chaos.runtimes.sim.invariants.log_replay import Sender, Sent
 from chaos.runtimes.sim.invariants.state_words import of_id, of_image, of_open, of_producer
@@ -62,7 +63,7 @@ def test_of_a_producer(has: Sender | None, words: str) -> None:
 
 
 def test_of_what_is_open() -> None:
-    assert of_open([(5, 8)], []) == f"list of open transactions is of producer id 8 from offset 5 on, {GIVES} none"
+    assert of_open([(5, 8)], []) == f"list of what is open is of producer id 8 from offset 5 on, {GIVES} none"
 
 
 @pytest.mark.parametrize(

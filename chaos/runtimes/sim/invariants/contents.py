@@ -1,0 +1,21 @@
+"""What an image of the cluster has, as a value that can be compared and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.cluster.image import Broker, PartitionImage
+
+
+class Contents(NamedTuple):
+    """A cluster as a value: equal for equal images. All in order."""
+
+    brokers: tuple[Broker, ...] = ()
+    topics: tuple[tuple[bytes, str, tuple[tuple[int, PartitionImage], ...]], ...] = ()
+    """(id, name, its partitions by index)."""
+    settings: tuple[tuple[tuple[int, str], tuple[tuple[str, str], ...]], ...] = ()
+    """((resource type, resource name), its settings)."""
+    features: tuple[tuple[str, int], ...] = ()
+    next_producer_id: int = 0
+    epoch: int = -1
