@@ -13,7 +13,7 @@ import trio
 from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
-from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, lookout
+from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
 from chaos.runs.polled import Tell, keep_polled
 from workloads.client import admin
 from workloads.client.client import Client
@@ -110,22 +110,27 @@ class Observer:
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
         """As `chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
         async with trio.open_nursery() as nursery:
-            clients = [Client(self._env, [server], OF_ONE) for server in self._bootstrap]
-            for client in clients:
-                await nursery.start(client.run)
+            asks = await self._asks(nursery)
             again_s = SOON_S if any(self._described) else AGAIN_S
-            async with lookout([partial(self._ask, client) for client in clients], again_s) as view:
+            async with lookout(asks, again_s) as view:
                 yield view
             nursery.cancel_scope.cancel()
 
     async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
         """As `chaos.runs.polled.keep_polled`, of all bootstrap servers."""
         async with trio.open_nursery() as nursery:
-            clients = [Client(self._env, [server], OF_ONE) for server in self._bootstrap]
-            for client in clients:
-                await nursery.start(client.run)
-            await keep_polled([partial(self._ask, client) for client in clients], now_s, tell)
+            await keep_polled(await self._asks(nursery), now_s, tell)
         raise AssertionError("it never returns")
+
+    async def _asks(self, nursery: trio.Nursery) -> list[Ask]:
+        """For each bootstrap server a client of its own, which asks no other. Where only one server is known, its
+        client learns of the others from it, and asks them when it is gone.
+        """
+        settings = OF_ONE if len(self._bootstrap) > 1 else SETTINGS
+        clients = [Client(self._env, [server], settings) for server in self._bootstrap]
+        for client in clients:
+            await nursery.start(client.run)
+        return [partial(self._ask, client) for client in clients]
 
     async def _ask(self, client: Client) -> Answer | None:
         """What the one broker of a client says. None if it does not answer."""

@@ -21,25 +21,34 @@ LIVED_S = ClientSettings().metadata_max_age_ms / 1000 + 1
 
 
 @asynccontextmanager
-async def looking_at(cluster: FakeCluster) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+async def observing(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Observer]:
+    """An observer that was told of the first `known` brokers."""
     cluster.topic("t", [1, 2, 3])
-    addresses = [cluster.address(node) for node in cluster.node_ids]
+    addresses = [cluster.address(node) for node in cluster.node_ids][:known]
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
-        observer = Observer(FakeEnv(cluster, 1), addresses, cluster.node_ids)
-        async with observer.lookout() as view:
-            yield view
+        yield Observer(FakeEnv(cluster, 1), addresses, cluster.node_ids)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def looking_at(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+    async with observing(cluster, known) as observer, observer.lookout() as view:
+        yield view
+
+
+async def asked_within(cluster: FakeCluster, seconds: float) -> set[int]:
+    """Who is asked for metadata from now on."""
+    before = len(cluster.requests(ApiKey.METADATA))
+    await trio.sleep(seconds)
+    return {seen.node for seen in cluster.requests(ApiKey.METADATA)[before:]}
 
 
 async def test_a_lookout_asks_every_broker_also_after_it_has_learned_of_all(autojump_clock: MockClock) -> None:
     cluster = FakeCluster()
     async with looking_at(cluster):
         await trio.sleep(LIVED_S)
-        before = len(cluster.requests(ApiKey.METADATA))
-        await trio.sleep(1)
-        asked = {seen.node for seen in cluster.requests(ApiKey.METADATA)[before:]}
-    assert asked == {1, 2, 3}
+        assert await asked_within(cluster, 1) == {1, 2, 3}
 
 
 @pytest.mark.parametrize("cut_off", [1, 2, 3])
@@ -57,11 +66,29 @@ async def test_a_broker_that_is_cut_off_deceives_no_lookout(cut_off: int, autoju
 async def test_a_broker_that_was_silent_is_asked_again(autojump_clock: MockClock) -> None:
     cluster = FakeCluster()
     async with looking_at(cluster):
+        await trio.sleep(LIVED_S)
         cluster.script.append(lambda seen: Withhold() if seen.node == 2 else None)
         await trio.sleep(5)
         cluster.script.clear()
         await trio.sleep(5)
-        before = len(cluster.requests(ApiKey.METADATA))
-        await trio.sleep(1)
-        asked = {seen.node for seen in cluster.requests(ApiKey.METADATA)[before:]}
-    assert asked == {1, 2, 3}
+        assert await asked_within(cluster, 1) == {1, 2, 3}
+
+
+async def test_of_a_single_bootstrap_server_the_others_are_learned(autojump_clock: MockClock) -> None:
+    cluster = FakeCluster()
+    async with looking_at(cluster, known=1) as view:
+        await trio.sleep(LIVED_S)
+        cluster.script.append(lambda seen: Withhold() if seen.node == 1 else None)
+        cluster.move("t", 0, 2)
+        await trio.sleep(10)
+        with trio.fail_after(10):
+            assert (await view()).leaders["t-0"] == 2
+
+
+async def test_who_keeps_what_was_polled_asks_every_broker_to_the_end(autojump_clock: MockClock) -> None:
+    cluster = FakeCluster()
+    async with observing(cluster) as observer, trio.open_nursery() as nursery:
+        nursery.start_soon(observer.keep_polled, trio.current_time, lambda _: None)
+        await trio.sleep(LIVED_S)
+        assert await asked_within(cluster, 3) == {1, 2, 3}
+        nursery.cancel_scope.cancel()
