@@ -7,9 +7,11 @@ from chaos.runtimes.contract import (
     Cut,
     Latency,
     LimitData,
+    Link,
     LinkFault,
     Manner,
     ResetPeer,
+    Runtime,
     Slicer,
     SlowClose,
     Stream,
@@ -34,3 +36,11 @@ SLOW: list[tuple[LinkFault, float]] = [
 """Everything passes, and the least that a round trip takes, in ms."""
 WORSE: list[LinkFault] = [Bandwidth(1), SlowClose(100)]
 """A probe is too small to notice."""
+
+
+async def becomes_quicker(runtime: Runtime, link: Link, than_ms: float, tries: int = 50) -> bool:
+    """Whether one of some probes takes less than `than_ms`: a single one may meet a moment when the machine is busy."""
+    for _ in range(tries):
+        if (await runtime.probe(link)).round_trip_ms < than_ms:
+            return True
+    return False
