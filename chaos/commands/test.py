@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -19,6 +21,11 @@ CHECKS: dict[str, list[str]] = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
 
+OF_PROCESSES = ("tests/live/", "tests/interop/")
+AGAIN_AT_MOST = 3
+SKIPPED = "squall/skipped"
+"""In pytest's cache, if --all fails because tests were skipped: tests/support/lacks.py."""
+
 LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Contract tests and those of containers mostly wait: one lane is theirs, the other everything else's."""
 
@@ -26,15 +33,22 @@ LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or pytest only.")
 @click.option("--all", "nothing_skipped", is_flag=True, help="Fail if a test was skipped.")
+@click.option("--again", is_flag=True, help="Run a few failed tests of real processes once more, and tell it.")
 @click.option("--rules", is_flag=True, help="Take each rule of the broker out in turn: its tests must fail.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_arguments: tuple[str, ...]) -> int:
+def command(
+    only: str | None, nothing_skipped: bool, again: bool, rules: bool, pytest_arguments: tuple[str, ...]
+) -> int:
     """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: contract
     tests and containers in one, in the other everything else, the fast tests first. At the end, a line for each
     reason why tests were skipped: how many, what they need, how to get it.
 
     Further arguments go to pytest, which has one lane then, and leave the linters out. A few tests that take minutes
     are left out without them: -m night runs these.
+
+    --again is for machines that stop for seconds now and then. Where at most three tests failed, and all of them run
+    real processes (tests/live, tests/interop), these run once more when everything else is done. Those that pass then
+    are told as FLAKY: each is a bug that is not found yet.
 
     With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
@@ -44,6 +58,7 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
       squall test tests/unit -x
       squall test --only lint
       squall test --all                  fails where something was skipped
+      squall test --all --again          what CI runs
       squall test -m night               each night: the few that take minutes
       squall test --rules R4 C2.0
     """
@@ -63,8 +78,40 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
     words = list(pytest_arguments) or ["-m", "not night", *(LANES if (os.cpu_count() or 1) > 1 else [])]
-    words += ["--all", "--durations=25"] if nothing_skipped else []
+    every = ["--all"] if nothing_skipped else []
+    words += [*every, "--durations=25"] if every else []
+    return _twice(words, every) if again else _pytest(words)
+
+
+def _pytest(words: list[str]) -> int:
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
+
+
+def _twice(words: list[str], every: list[str]) -> int:
+    """The exit code of pytest, or of its second try where `worth_again` says so."""
+    with TemporaryDirectory() as cache:
+        code = _pytest([*words, "-o", f"cache_dir={cache}"])
+        failed = worth_again(code, Path(cache))
+    if not failed:
+        return code
+    click.echo(f"squall: once more, alone: {', '.join(failed)}")
+    if (code := _pytest([*failed, *every])) == 0:
+        for each in failed:
+            click.echo(f"squall: FLAKY: it failed above and passed when it was run again alone: {each}")
+    return code
+
+
+def worth_again(code: int, cache: Path) -> list[str]:
+    """The failed tests of a session of pytest, from its cache, if they are to be tried again; else nothing.
+
+    Only real processes, real clocks and a busy machine make a test fail that is not to blame: what fails in the
+    simulation, and what fails often, fails for a reason. So does the whole if --all found a test that was skipped.
+    """
+    known = cache / "v/cache/lastfailed"
+    if code != 1 or not known.exists() or (cache / "v" / SKIPPED).exists():
+        return []
+    failed = sorted(json.loads(known.read_text(encoding="utf-8")))
+    return failed if len(failed) <= AGAIN_AT_MOST and all(each.startswith(OF_PROCESSES) for each in failed) else []
 
 
 def _passes(name: str, arguments: list[str]) -> bool:
