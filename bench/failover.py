@@ -144,9 +144,12 @@ def _wait_in_sync(cluster: Cluster, topic: str) -> None:
 def _wait(cluster: Cluster, topic: str, holds: Callable[[Any], bool]) -> None:
     asked = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     deadline = time.monotonic() + PATIENCE_S
+    seen = "is not known"
     while time.monotonic() < deadline:
-        found = asked.list_topics(topic, timeout=10).topics[topic]
-        if 0 in found.partitions and holds(found.partitions[0]):
-            return
+        found = asked.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
+        if found is not None:
+            if holds(found):
+                return
+            seen = f"has leader {found.leader} and ISR {sorted(found.isrs)}"
         time.sleep(0.1)
-    raise RuntimeError(f"{topic} is not as it should be after {PATIENCE_S:g} s")
+    raise RuntimeError(f"after {PATIENCE_S:g} s {topic}-0 {seen}")

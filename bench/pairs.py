@@ -76,6 +76,10 @@ def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[flo
     return ordered[cut], ordered[n - 1 - cut]
 
 
+SIDES = {"now": "this checkout", "then": "the one to compare with", "peer": "the peer"}
+"""Whose cluster did not do what it was asked for."""
+
+
 def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: int) -> dict[str, Row]:
     """Rows by figure. RuntimeError or KafkaException where a side does not do what it is asked for."""
     rows: dict[str, Row] = {}
@@ -86,7 +90,10 @@ def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: 
     for number in range(pairs):
         found: dict[str, Figures] = {}
         for side, place in sides if number % 2 == 0 else reversed(sides):
-            found[place] = each.take(side)
+            try:
+                found[place] = each.take(side)
+            except (RuntimeError, KafkaException) as error:
+                raise RuntimeError(f"pair {number + 1}, {SIDES[place]}: {error}") from error
         # A step of a failover that was too quick to be seen has no figure in that pair.
         for figure in (figure for figure in found["now"] if all(figure in figures for figures in found.values())):
             row = rows.setdefault(f"{each.name}, {figure}", Row())

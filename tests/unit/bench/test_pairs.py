@@ -52,11 +52,16 @@ def test_few_pairs_have_no_interval_and_nothing_is_worse_by_them() -> None:
     assert not rows["a load, s"].is_worse("a load, s")
 
 
-def test_what_fails_has_no_figures_and_the_rest_is_measured() -> None:
+def test_what_fails_has_no_figures_whose_it_was_is_told_and_the_rest_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def fails(side: str) -> Figures:
-        raise RuntimeError("no leader")
+        if side == "then":
+            raise RuntimeError("no leader")
+        return {"s": 1.0}
 
     rows = measured([Slice("bad", fails), Slice("good", lambda _: {"s": 1.0})], "now", "then", None, 2)
+    assert "bad: no figures, pair 1, the one to compare with: no leader" in capsys.readouterr().err
     assert "bad     no figures" in table(rows, "")
     assert rows["good, s"].ratios == [1.0, 1.0]
 
