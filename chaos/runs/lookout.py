@@ -77,6 +77,9 @@ def merged(answers: Sequence[Answer]) -> ClusterView:
         knowing = [answer for answer in answers if place in answer.view.leaders]
         newest = max(answer.epochs.get(place, -1) for answer in knowing)
         told = [answer.view for answer in knowing if answer.epochs.get(place, -1) == newest]
+        # An epoch has one leader at most. A broker to which that one's address is not known yet names none (Kafka's
+        # LEADER_NOT_AVAILABLE), and tells nothing by it.
+        told = [view for view in told if view.leaders[place] >= 0] or told
         said = Counter((view.leaders[place], view.isr[place], view.replicas[place]) for view in told)
         leaders[place], isr[place], replicas[place] = said.most_common(1)[0][0]
     term = max(answer.term for answer in answers)

@@ -12,10 +12,10 @@ from broker.coordinators.partitions import partition_of
 from broker.real_env import RealEnv
 from chaos.drivers.host import LibraryDriver
 from checkers.anomalies.registry import find_all
-from checkers.history.group_tables import CRASHED, LOST, REVOKED
+from checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
 from checkers.history.parser import parse
 from checkers.history.tables import OK
-from workloads.control import Controls
+from workloads.control import Controls, Handle
 from workloads.counters import Counters
 from workloads.groups import GroupsLoad
 from workloads.groups.scenario import GROUP
@@ -70,12 +70,24 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
             while counters.read < goal:
                 await trio.sleep(0.05)
 
+    async def until_held(handle: Handle) -> None:
+        """By a process of this member: one that has nothing yet loses nothing."""
+        with trio.fail_after(60):
+            while True:
+                recorder.flush()
+                with path.open("rb") as lines:
+                    holds = parse(lines).holds.rows()
+                if any(hold.proc == handle.processes[-1] and hold.how == HELD for hold in holds):
+                    return
+                await trio.sleep(0.2)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scenario.run, around)
         await until_read(200)
         coordinator = coordinator_of(bootstrap)
         brokers.kill(coordinator)
         await until_read(200)
+        await until_held(controls.readers[1])
         controls.readers[1].crash(0)
         brokers.start(coordinator)
         await until_read(200)

@@ -86,3 +86,10 @@ def test_a_coordinator_is_whom_most_brokers_name_and_only_it_knows_the_state() -
     view = merged([deposed, coordinated(3), coordinated(3, x="CompleteAbort")])
     assert (view.coordinators, view.states) == ({"x": 3, "y": -1}, {"x": "CompleteAbort"})
     assert merged([deposed, coordinated(3), coordinated(3)]).states == {}
+
+
+def test_of_an_epoch_whoever_names_its_leader_is_believed() -> None:
+    """The others have not heard where that leader can be reached: Kafka's LEADER_NOT_AVAILABLE."""
+    unheard, heard = answer(-1, (1, 2, 3), 4), answer(2, (1, 2, 3), 4)
+    assert merged([unheard, heard, unheard]).leaders == {"t-0": 2}
+    assert merged([unheard, answer(2, (1, 2, 3), 3)]).leaders == {"t-0": -1}, "in the newest epoch nobody leads"
