@@ -118,7 +118,9 @@ def believed_end_is_shared(known: Known) -> str | None:
     if (leader, believed.leader_epoch) != (truth.leader, truth.leader_epoch) or view.leader_epoch != truth.leader_epoch:
         return None
     for follower, end in believed.ends:
-        if end <= 0 or known.share(leader, follower, end) or not known.cluster.damaged.isdisjoint((leader, follower)):
+        if end <= 0 or known.share(leader, follower, end):
+            continue
+        if not known.cluster.damaged.isdisjoint((leader, follower)):
             continue
         lost = known.lost.get(follower)
         if lost is None or lost.upto < end or known.always_durable:

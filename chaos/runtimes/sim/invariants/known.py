@@ -200,8 +200,13 @@ class Known:
 
     def share(self, one: int, other: int, end: int) -> bool:
         """Whether the logs of two nodes are one and the same before `end`, as far as it has not been deleted."""
+        if end <= self.ledger.low:
+            return True
         mine, its = self.copies.get(one), self.copies.get(other)
-        return end <= self.ledger.low or (mine is not None and its is not None and are_alike(mine, its, end))
+        if mine is None or its is None:
+            return False
+        # Most often both hold the same of what is committed.
+        return (end <= mine.matched and end <= its.matched) or are_alike(mine, its, end)
 
     def held_once(self, node: int, end: int) -> bool:
         """As `holds`, or it did and a power loss took it, or bits that rot may have."""

@@ -53,7 +53,7 @@ def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str |
         has = found.senders.get(producer_id)
         if wanted is None and has is not None and not replayed.start:
             return of_producer(producer_id, has, None)
-        if wanted is not None and (has is None or _differs(has, wanted, replayed.start)):
+        if wanted is not None and has != wanted and (has is None or _differs(has, wanted, replayed.start)):
             return of_producer(producer_id, has, wanted)
     deleted = {first for first, _ in found.open if first < replayed.start}
     if not deleted and found.open != replayed.open:

@@ -117,6 +117,8 @@ class TransactionWatch:
                 self.take_decisions(known)
             elif known.replay.opened:
                 began.append(known)
+        if not self._news and not began:
+            return
         news, self._news = self._news, {}
         for (node, known), copy in news.items():
             if isinstance(copy.journal, Journal) and copy.journal.news:

@@ -28,23 +28,17 @@ from chaos.runtimes.sim.invariants.stuck import what_lacks
 from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from chaos.runtimes.sim.invariants.violation import Violation
+from chaos.runtimes.sim.invariants.watched import NOTHING_SEEN, Glance, Node, Place, Replica
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
-    from broker.replicas.hosted import Hosted
     from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
     from chaos.runtimes.sim.invariants.known import View
     from chaos.runtimes.sim.invariants.promise import Promise
 
-Place = tuple[bytes, int]
 LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
-
-Glance = tuple[Any, int, int, list[tuple[Any, ...]], list[list[int]]]
-"""A node's seat in the quorum (`QuorumSnapshot`), its image's offset, how many topics it hosts, its replicas, and where
-those that lead believe that their followers' logs end."""
-NOTHING_SEEN: Glance = (), -1, -1, [], []
 
 
 class Kernel(Protocol):
@@ -71,102 +65,6 @@ class WatchedWorld(Protocol):
         """Where broken promises are put."""
 
 
-class _Replica:
-    """One hosted replica as it was last seen."""
-
-    __slots__ = ("before", "copy", "hosted", "known", "log", "recovery_point", "shard", "state", "view")
-
-    def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
-        self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
-        self.known, self.copy = known, copy
-        self.before: tuple[Any, ...] = ()
-        """What the last glance saw of it."""
-        self.recovery_point = -1, -1
-        """With the generation of the log, as seen last."""
-        self.view: View | None = None
-        self.shard: Any = None
-        """The coordinator's shard on it that was seen last."""
-
-
-class _Node:
-    """One node as it was last seen."""
-
-    __slots__ = (
-        "before",
-        "broker",
-        "by_id",
-        "due",
-        "id",
-        "image",
-        "incarnation",
-        "inspect",
-        "loading",
-        "looked_at",
-        "places",
-        "quorum",
-        "replicas",
-        "shards",
-        "sim",
-    )
-
-    def __init__(self, sim: sight.SimNode) -> None:
-        self.sim, self.id = sim, sim.id
-        self.broker: Any = None
-        self.incarnation = -1
-        self.image: Any = None
-        self.host(())
-        self.places: dict[Place, _Replica] = {}
-        self.before = NOTHING_SEEN
-        """What the last glance saw."""
-        self.due = inf
-        """When the seat of one that leads is looked at again, whatever happens."""
-        self.shards: Mapping[type, Mapping[int, Any]] = {}
-        """The coordinators' shards on it, by the kind of their log's journal and by partition."""
-        self.loading: list[_Replica] = []
-        """Replicas whose shard is being loaded."""
-
-    def host(self, replicas: Iterable[_Replica]) -> None:
-        """These are its replicas now. What is looked at of them after every event is at hand."""
-        self.replicas = list(replicas)
-        self.looked_at = [(each.state, each.log) for each in self.replicas]
-
-    def now_runs(self, broker: Any) -> None:
-        """Keep at hand what is looked at after every event."""
-        self.image, self.by_id = broker.feed.image, broker.replicas.by_id
-        self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
-        self.shards = {Journal: broker.transactions.shards, GroupJournal: broker.groups.shards}
-        self.loading = []
-        self.before = NOTHING_SEEN
-
-    def glance(self) -> Glance:
-        """What changes where anything changes that is to be looked at."""
-        replicas, believed = [], []
-        for state, log in self.looked_at:
-            leads = state.is_leader
-            # Each by its name: `attrgetter` takes twice as long.
-            seen = (
-                state.high_watermark,
-                state.log_end_offset,
-                state.partition_epoch,
-                state.maximal_isr,
-                state.isr,
-                leads,
-                log.log_end_offset,
-                log.generation,
-                log.log_start_offset,
-            )
-            replicas.append(seen)
-            if leads:
-                believed.append([follower.log_end_offset for follower in state.followers.values()])
-        return (
-            self.inspect(),
-            self.image.offset,
-            len(self.by_id),
-            replicas,
-            believed,
-        )
-
-
 class Watch:
     """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
 
@@ -180,14 +78,14 @@ class Watch:
         self._judge = Judge(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
         self._of: dict[type, Any] = {Journal: self._txns, GroupJournal: GroupWatch(self._report)}
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, Node] = {}
         """By name."""
         self._by_name: dict[tuple[str, int], Known] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
         """Of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
-        self._believers: list[_Replica] = []
+        self._believers: list[Replica] = []
         """Leaders that have heard, in this event, where a follower's log ends."""
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -195,9 +93,9 @@ class Watch:
     def look(self, stirred: Set[str] | None = None) -> None:
         """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
         have changed, where not any."""
-        changed: list[tuple[_Node, _Replica]] = []
-        images: list[_Node] = []
-        loading: list[_Node] = []
+        changed: list[tuple[Node, Replica]] = []
+        images: list[Node] = []
+        loading: list[Node] = []
         if stirred is None:
             nodes = self._all_nodes()
         else:  # Most often there is one: to sort it costs as much as to glance at it.
@@ -218,15 +116,13 @@ class Watch:
         for seen in loading:
             self._coordinators_loaded(seen)
 
-    def _all_nodes(self) -> Iterable[_Node]:
+    def _all_nodes(self) -> Iterable[Node]:
         for sim in self._world.nodes.values():
             if sim.name not in self._nodes:
-                self._nodes[sim.name] = _Node(sim)
+                self._nodes[sim.name] = Node(sim)
         return self._nodes.values()
 
-    def _look_closer(
-        self, seen: _Node, glance: Glance, changed: list[tuple[_Node, _Replica]], images: list[_Node]
-    ) -> None:
+    def _look_closer(self, seen: Node, glance: Glance, changed: list[tuple[Node, Replica]], images: list[Node]) -> None:
         """Add the replicas that have changed, and the node where its image has."""
         now, before = self._kernel.now, seen.before
         seat, offset, topics, replicas, believed = glance
@@ -241,14 +137,14 @@ class Watch:
             *_, replicas, believed = glance
         seen.before = glance
         if believed != before[4]:
-            self._believers += [replica for replica in seen.replicas if replica.state.is_leader]
+            self._believers += [replica for replica in seen.replicas if replica.believes_anew()]
         if replicas != before[3]:
             for replica, now_seen in zip(seen.replicas, replicas, strict=True):
                 if now_seen != replica.before:
                     replica.before = now_seen
                     changed.append((seen, replica))
 
-    def _take_in(self, changed: list[tuple[_Node, _Replica]], images: list[_Node]) -> None:
+    def _take_in(self, changed: list[tuple[Node, Replica]], images: list[Node]) -> None:
         touched: dict[Known, list[Change]] = {}
         for seen, replica in changed:
             known = replica.known
@@ -260,7 +156,7 @@ class Watch:
         for seen in images:
             self._image_moved(seen, touched)
         believers, self._believers = self._believers, []
-        news = dict.fromkeys(replica.known for replica in believers if replica.known.believes(replica.state))
+        news = [replica.known for replica in believers if replica.known.believes(replica.state)] if believers else ()
         for known, changes in touched.items():
             self._judge.settle(known, changes)
         for known in news:
@@ -271,7 +167,7 @@ class Watch:
             if replica.copy.journal is not None:
                 self._coordinator_changed(seen, replica)
 
-    def _coordinator_changed(self, seen: _Node, replica: _Replica) -> None:
+    def _coordinator_changed(self, seen: Node, replica: Replica) -> None:
         journal = replica.copy.journal
         shard = seen.shards[type(journal)].get(replica.known.partition)
         if shard is not replica.shard:
@@ -281,7 +177,7 @@ class Watch:
         if shard is not None and shard.serves and replica not in seen.loading:
             self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
-    def _coordinators_loaded(self, seen: _Node) -> None:
+    def _coordinators_loaded(self, seen: Node) -> None:
         """Compare each shard that has begun to serve with all of its log."""
         for replica in list(seen.loading):
             journal = replica.copy.journal
@@ -292,7 +188,7 @@ class Watch:
                 seen.loading.remove(replica)
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
-    def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
+    def _read(self, seen: Node, replica: Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
         point = log.durability.recovery_point, log.generation
         if point != replica.recovery_point:
@@ -323,7 +219,7 @@ class Watch:
 
     # ---------------------------------------------------------------------------------------------- what is decided
 
-    def _image_moved(self, seen: _Node, touched: dict[Known, list[Change]]) -> None:
+    def _image_moved(self, seen: Node, touched: dict[Known, list[Change]]) -> None:
         image: ClusterImage = seen.image
         offset = image.offset
         if offset < 0:
@@ -363,7 +259,7 @@ class Watch:
 
     # -------------------------------------------------------------------------------------------------- life and death
 
-    def _life_changed(self, seen: _Node) -> None:
+    def _life_changed(self, seen: Node) -> None:
         if seen.broker is not None:
             self._died(seen)
         seen.broker, seen.incarnation = seen.sim.node, seen.sim.incarnation
@@ -374,7 +270,7 @@ class Watch:
                 if known is not None:
                     self._loaded(seen, known, log)
 
-    def _loaded(self, seen: _Node, known: Known, log: Any) -> None:
+    def _loaded(self, seen: Node, known: Known, log: Any) -> None:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = Copy(log.segments[0].base_offset, journal=journal_of(known))
@@ -386,7 +282,7 @@ class Watch:
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
 
-    def _died(self, seen: _Node) -> None:
+    def _died(self, seen: Node) -> None:
         """The last that is seen of an incarnation, and what its disk has left."""
         # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
@@ -410,7 +306,7 @@ class Watch:
                 self._judge.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
         self.quorum.died(seen.id, seen.broker, disk)
 
-    def _hosting_changed(self, seen: _Node) -> None:
+    def _hosting_changed(self, seen: Node) -> None:
         """Which replicas there are follows from the image."""
         places = {}
         for hosted in seen.broker.replicas.hosted():
@@ -423,7 +319,7 @@ class Watch:
                 if copy is None or (replica is not None and replica.hosted is not hosted):
                     base = hosted.log.segments[0].base_offset
                     copy = known.copies[seen.id] = Copy(base, journal=journal_of(known))
-                replica = _Replica(hosted, known, copy)
+                replica = Replica(hosted, known, copy)
             places[place] = replica
         for place, replica in seen.places.items():
             if place not in places:
