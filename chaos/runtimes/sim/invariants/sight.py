@@ -151,7 +151,7 @@ def aborted_in(log: Log, disk: Disk) -> tuple[Ended, ...]:
     found: list[Ended] = []
     for segment in log.segments:
         path = f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
-        found += (Ended(*row[1:]) for row in entries_of(segment.aborted, path, disk))
+        found += [_new(Ended, row[1:]) for row in entries_of(segment.aborted, path, disk)]
     return tuple(found)
 
 

@@ -85,7 +85,7 @@ class TransactionWatch:
         replayed = Remembered(
             {producer_id: replay.sender(producer_id) for producer_id in ids},
             tuple(replay.open.items()),
-            tuple(each for each in replay.aborted if each.last >= base) if index else (),
+            tuple([each for each in replay.aborted if each.last >= base]) if index else (),
             replay.start,
         )
         for each in self._of_log:
@@ -201,7 +201,7 @@ class TransactionWatch:
         """Where a transaction of this id is open, as far as it is committed."""
         found: dict[Place, Owner] = {}
         for known in self._partitions.values():
-            for producer_id in known.replay.open.values():
+            for producer_id in known.replay.open.values() if known.replay.open else ():
                 sender = known.replay.sender(producer_id)
                 if self._owners.get(producer_id) == name and sender is not None and _is_whole(known):
                     found[known.topic, known.partition] = Owner(producer_id, sender.epoch)

@@ -137,7 +137,7 @@ class Watch:
             *_, replicas, believed = glance
         seen.before = glance
         if believed != before[4]:
-            self._believers += [replica for replica in seen.replicas if replica.believes_anew()]
+            self._believers += seen.believers(before, glance)
         if replicas != before[3]:
             for replica, now_seen in zip(seen.replicas, replicas, strict=True):
                 if now_seen != replica.before:

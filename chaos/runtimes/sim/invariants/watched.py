@@ -20,13 +20,15 @@ Place = tuple[bytes, int]
 Glance = tuple[Any, int, int, list[tuple[Any, ...]], list[int]]
 """A node's seat in the quorum (`QuorumSnapshot`), its image's offset, how many topics it hosts, its replicas, and where
 those that lead believe that their followers' logs end."""
+LEADS = 5
+"""Where it stands in what is seen of a replica whether it leads."""
 NOTHING_SEEN: Glance = (), -1, -1, [], []
 
 
 class Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("before", "believed", "copy", "hosted", "known", "log", "recovery_point", "shard", "state", "view")
+    __slots__ = ("before", "copy", "hosted", "known", "log", "recovery_point", "shard", "state", "view")
 
     def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
@@ -38,17 +40,6 @@ class Replica:
         self.view: View | None = None
         self.shard: Any = None
         """The coordinator's shard on it that was seen last."""
-        self.believed: tuple[int, ...] = ()
-        """As a leader: its epoch, and where it believed that its followers' logs end."""
-
-    def believes_anew(self) -> bool:
-        """Whether it leads and believes something else of its followers than when this was last asked."""
-        state = self.state
-        if not state.is_leader:
-            return False
-        now = state.leader_epoch, *[each.log_end_offset for each in state.followers.values()]
-        before, self.believed = self.believed, now
-        return now != before
 
 
 class Node:
@@ -123,3 +114,15 @@ class Node:
             each.log_end_offset for state, _ in looked_at if state.is_leader for each in state.followers.values()
         ]
         return self.inspect(), self.image.offset, len(self.by_id), replicas, believed
+
+    def believers(self, before: Glance, now: Glance) -> list[Replica]:
+        """Replicas that lead and believe something else of their followers' logs than before; more where others lead
+        than before.
+        """
+        leaders = [replica for replica in self.replicas if replica.state.is_leader for _ in replica.state.followers]
+        *_, seen_before, believed_before = before
+        *_, seen_now, believed_now = now
+        if len(believed_now) != len(believed_before) or [s[LEADS] for s in seen_now] != [s[LEADS] for s in seen_before]:
+            return leaders
+        beliefs = zip(leaders, believed_before, believed_now, strict=True)
+        return [replica for replica, earlier, later in beliefs if earlier != later]
