@@ -138,7 +138,7 @@ class Known:
     """Nodes whose high watermark may be from before a permitted loss."""
     lost: dict[int, Lost] = field(default_factory=dict)
     believed: Belief | None = None
-    """Of the leader that has heard from a follower last."""
+    """Of the leader that has heard from a follower last, among those of the newest epoch that any of them knew."""
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
     replay: LogReplay = field(default_factory=LogReplay)
@@ -192,7 +192,11 @@ class Known:
         return lacking
 
     def believes(self, leader: Partition) -> bool:
-        """Note where a leader believes that its followers' logs end. True if that is news."""
+        """Note where a leader believes that its followers' logs end. True if that is news. What a leader believes whom
+        another one has followed is none: it must not hide what that one believes.
+        """
+        if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
+            return False
         ends = tuple([(replica.broker_id, replica.log_end_offset) for replica in leader.followers.values()])
         now = Belief(leader.local_id, leader.leader_epoch, ends)
         before, self.believed = self.believed, now
