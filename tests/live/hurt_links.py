@@ -38,9 +38,9 @@ WORSE: list[LinkFault] = [Bandwidth(1), SlowClose(100)]
 """A probe is too small to notice."""
 
 
-async def becomes_quicker(runtime: Runtime, link: Link, than_ms: float, tries: int = 50) -> bool:
-    """Whether one of some probes takes less than `than_ms`: a single one may meet a moment when the machine is busy."""
+async def is_quick_again(runtime: Runtime, link: Link, least_ms: float, tries: int = 10) -> bool:
+    """Whether one of some probes takes less than any can while the link is slow: a single one may meet a busy machine."""
     for _ in range(tries):
-        if (await runtime.probe(link)).round_trip_ms < than_ms:
+        if (await runtime.probe(link)).round_trip_ms < least_ms:
             return True
     return False
