@@ -21,10 +21,8 @@ CHECKS: dict[str, list[str]] = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
 
-OF_PROCESSES = ("tests/live/", "tests/interop/")
 AGAIN_AT_MOST = 3
-SKIPPED = "squall/skipped"
-"""In pytest's cache, if --all fails because tests were skipped: tests/support/lacks.py."""
+"""More failures than that have a reason that they share."""
 
 LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Contract tests and those of containers mostly wait: one lane is theirs, the other everything else's."""
@@ -33,7 +31,7 @@ LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or pytest only.")
 @click.option("--all", "nothing_skipped", is_flag=True, help="Fail if a test was skipped.")
-@click.option("--again", is_flag=True, help="Run a few failed tests of real processes once more, and tell it.")
+@click.option("--again", is_flag=True, help="Run a few failed tests once more, alone, to tell flaky ones.")
 @click.option("--rules", is_flag=True, help="Take each rule of the broker out in turn: its tests must fail.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -46,9 +44,8 @@ def command(
     Further arguments go to pytest, which has one lane then, and leave the linters out. A few tests that take minutes
     are left out without them: -m night runs these.
 
-    --again is for machines that stop for seconds now and then. Where at most three tests failed, and all of them run
-    real processes (tests/live, tests/interop), these run once more when everything else is done. Those that pass then
-    are told as FLAKY: each is a bug that is not found yet.
+    With --again, where at most three tests failed, these run once more when everything else is done, each time alone.
+    Those that pass then are told as FLAKY. That says where to look, and excuses nothing: the exit code stays 1.
 
     With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
@@ -78,40 +75,31 @@ def command(
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
     words = list(pytest_arguments) or ["-m", "not night", *(LANES if (os.cpu_count() or 1) > 1 else [])]
-    every = ["--all"] if nothing_skipped else []
-    words += [*every, "--durations=25"] if every else []
-    return _twice(words, every) if again else _pytest(words)
+    words += ["--all", "--durations=25"] if nothing_skipped else []
+    return _twice(words) if again else _pytest(words)
 
 
 def _pytest(words: list[str]) -> int:
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
 
 
-def _twice(words: list[str], every: list[str]) -> int:
-    """The exit code of pytest, or of its second try where `worth_again` says so."""
+def _twice(words: list[str]) -> int:
+    """The exit code of pytest, which a second try of a few failed tests does not change: it tells which are flaky."""
     with TemporaryDirectory() as cache:
         code = _pytest([*words, "-o", f"cache_dir={cache}"])
-        failed = worth_again(code, Path(cache))
-    if not failed:
-        return code
-    click.echo(f"squall: once more, alone: {', '.join(failed)}")
-    if (code := _pytest([*failed, *every])) == 0:
+        failed = failed_in(Path(cache))
+    if code == 1 and 0 < len(failed) <= AGAIN_AT_MOST:
         for each in failed:
-            click.echo(f"squall: FLAKY: it failed above and passed when it was run again alone: {each}")
+            click.echo(f"squall: once more, alone: {each}")
+            told = "FLAKY, it passes alone" if _pytest([each]) == 0 else "fails alone, too"
+            click.echo(f"squall: {told}: {each}")
     return code
 
 
-def worth_again(code: int, cache: Path) -> list[str]:
-    """The failed tests of a session of pytest, from its cache, if they are to be tried again; else nothing.
-
-    Only real processes, real clocks and a busy machine make a test fail that is not to blame: what fails in the
-    simulation, and what fails often, fails for a reason. So does the whole if --all found a test that was skipped.
-    """
+def failed_in(cache: Path) -> list[str]:
+    """The failed tests of a session of pytest, from its cache."""
     known = cache / "v/cache/lastfailed"
-    if code != 1 or not known.exists() or (cache / "v" / SKIPPED).exists():
-        return []
-    failed = sorted(json.loads(known.read_text(encoding="utf-8")))
-    return failed if len(failed) <= AGAIN_AT_MOST and all(each.startswith(OF_PROCESSES) for each in failed) else []
+    return sorted(json.loads(known.read_text(encoding="utf-8"))) if known.exists() else []
 
 
 def _passes(name: str, arguments: list[str]) -> bool:

@@ -12,8 +12,6 @@ from typing import NoReturn
 import pytest
 
 GET = "; get it: "
-SKIPPED = "squall/skipped"
-"""In pytest's cache: why tests were skipped, where that fails the whole."""
 
 
 def without(need: str, get: str) -> str:
@@ -48,13 +46,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With --all a test that was skipped fails the whole. That some were is kept beside what failed, in the cache."""
+    """With --all a test that was skipped fails the whole."""
     in_lane = hasattr(session.config, "workerinput")
-    if in_lane or not session.config.getoption("--all") or not (reasons := _reasons(session.config)):
-        return
-    if (cache := session.config.cache) is not None:
-        cache.set(SKIPPED, reasons)
-    if exitstatus == 0:
+    if not in_lane and exitstatus == 0 and session.config.getoption("--all") and _reasons(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
