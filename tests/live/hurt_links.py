@@ -39,7 +39,7 @@ WORSE: list[LinkFault] = [Bandwidth(1), SlowClose(100)]
 
 
 async def is_quick_again(runtime: Runtime, link: Link, least_ms: float, tries: int = 10) -> bool:
-    """Whether one of some probes takes less than any can while the link is slow: a single one may meet a busy machine."""
+    """Whether one of some probes takes less than any can while the link is slow: one may meet a busy machine."""
     for _ in range(tries):
         if (await runtime.probe(link)).round_trip_ms < least_ms:
             return True
