@@ -1,12 +1,13 @@
 """The god that looks at everything after every event, and says when a promise is broken.
 
-What did not change costs a comparison: a tuple of each replica's offsets, epochs and ISR, of each seat in the quorum,
-and the offset of each image. What did change goes to the `Judge`, and from there to the invariants that it concerns.
+What did not change costs nothing, or a comparison: of replicas' offsets, epochs and ISRs those are compared to which
+somebody wrote (`writes`), and every seat in the quorum and every image's offset. What did change goes to the `Judge`,
+and from there to the invariants that it concerns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +29,7 @@ from chaos.runtimes.sim.invariants.stuck import what_lacks
 from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from chaos.runtimes.sim.invariants.violation import Violation
-from chaos.runtimes.sim.invariants.watched import NOTHING_SEEN, Glance, Node, Place, Replica
+from chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, Replicas
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.known import View
     from chaos.runtimes.sim.invariants.promise import Promise
 
+WHOLE_EVERY = 64
+"""Looks between two that compare every replica, whether somebody wrote to it or not."""
 LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 
@@ -68,8 +71,12 @@ class WatchedWorld(Protocol):
 class Watch:
     """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
 
-    def __init__(self, world: WatchedWorld, promise: Promise | None = None) -> None:
-        """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
+    def __init__(
+        self, world: WatchedWorld, promise: Promise | None = None, written: dict[Any, None] | None = None
+    ) -> None:
+        """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration.
+        `written`: what `writes.noted` gives; without it, every look compares every replica.
+        """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, Promises()
         self.partitions: dict[Place, Known] = {}
@@ -80,21 +87,20 @@ class Watch:
         self._of: dict[type, Any] = {Journal: self._txns, GroupJournal: GroupWatch(self._report)}
         self._nodes: dict[str, Node] = {}
         """By name."""
+        self._replicas, self._looks = Replicas(written), 0
         self._by_name: dict[tuple[str, int], Known] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
         """Of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
-        self._believers: list[Replica] = []
-        """Leaders that have heard, in this event, where a follower's log ends."""
 
     # ------------------------------------------------------------------------------------------------------- looking
 
     def look(self, stirred: Set[str] | None = None) -> None:
         """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
         have changed, where not any."""
-        changed: list[tuple[Node, Replica]] = []
         images: list[Node] = []
+        alive: list[Node] = []
         loading: list[Node] = []
         if stirred is None:
             nodes = self._all_nodes()
@@ -108,24 +114,28 @@ class Watch:
                     continue
             glance = seen.glance()
             if glance != seen.before or self._kernel.now >= seen.due:
-                self._look_closer(seen, glance, changed, images)
+                self._look_closer(seen, glance, images)
+            alive.append(seen)
             if seen.loading:
                 loading.append(seen)
-        if changed or images or self._believers:
-            self._take_in(changed, images)
+        self._looks += 1
+        whole = not self._looks % WHOLE_EVERY
+        changed, believers = self._replicas.changed(images, alive, whole=whole)
+        if changed or images or believers:
+            self._take_in(changed, images, believers)
         for seen in loading:
             self._coordinators_loaded(seen)
 
     def _all_nodes(self) -> Iterable[Node]:
         for sim in self._world.nodes.values():
             if sim.name not in self._nodes:
-                self._nodes[sim.name] = Node(sim)
+                self._nodes[sim.name] = Node(sim, len(self._nodes))
         return self._nodes.values()
 
-    def _look_closer(self, seen: Node, glance: Glance, changed: list[tuple[Node, Replica]], images: list[Node]) -> None:
-        """Add the replicas that have changed, and the node where its image has."""
+    def _look_closer(self, seen: Node, glance: Glance, images: list[Node]) -> None:
+        """Take in the seat, and add the node where its image has changed."""
         now, before = self._kernel.now, seen.before
-        seat, offset, topics, replicas, believed = glance
+        seat, offset, topics = seen.before = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
             seen.due = now + seen.quorum.leader_patience_ms / 1000 / LOOKS if seat.leads else inf
@@ -133,21 +143,11 @@ class Watch:
         if offset != before[1] or topics != before[2]:
             self._hosting_changed(seen)
             images.append(seen)
-            before, glance = NOTHING_SEEN, seen.glance()
-            *_, replicas, believed = glance
-        seen.before = glance
-        if believed != before[4]:
-            self._believers += seen.believers(before, glance)
-        if replicas != before[3]:
-            for replica, now_seen in zip(seen.replicas, replicas, strict=True):
-                if now_seen != replica.before:
-                    replica.before = now_seen
-                    changed.append((seen, replica))
 
-    def _take_in(self, changed: list[tuple[Node, Replica]], images: list[Node]) -> None:
+    def _take_in(self, changed: Sequence[Replica], images: list[Node], believers: Sequence[Replica]) -> None:
         touched: dict[Known, list[Change]] = {}
-        for seen, replica in changed:
-            known = replica.known
+        for replica in changed:
+            known, seen = replica.known, replica.node
             before, now = replica.view, sight.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
             replica.view = now
             known.views[seen.id] = now
@@ -155,7 +155,6 @@ class Watch:
             touched.setdefault(known, []).append((before, now))
         for seen in images:
             self._image_moved(seen, touched)
-        believers, self._believers = self._believers, []
         news = [replica.known for replica in believers if replica.known.believes(replica.state)] if believers else ()
         for known, changes in touched.items():
             self._judge.settle(known, changes)
@@ -163,9 +162,9 @@ class Watch:
             if known not in touched:
                 self._judge.believed(known)
         self._txns.settle(touched)
-        for seen, replica in changed:
+        for replica in changed:
             if replica.copy.journal is not None:
-                self._coordinator_changed(seen, replica)
+                self._coordinator_changed(replica.node, replica)
 
     def _coordinator_changed(self, seen: Node, replica: Replica) -> None:
         journal = replica.copy.journal
@@ -295,7 +294,7 @@ class Watch:
                 if replica.known.topic == COORDINATORS_LOG:
                     self._txns.take_decisions(replica.known)
         seen.places = {}
-        seen.host(())
+        self._replicas.host(seen, ())
         disk = seen.sim.disk
         points = recovery_points(disk, seen.broker.logs.log_dir)
         for log in seen.broker.logs.logs.values():
@@ -319,15 +318,16 @@ class Watch:
                 if copy is None or (replica is not None and replica.hosted is not hosted):
                     base = hosted.log.segments[0].base_offset
                     copy = known.copies[seen.id] = Copy(base, journal=journal_of(known))
-                replica = Replica(hosted, known, copy)
+                replica = Replica(seen, hosted, known, copy)
             places[place] = replica
         for place, replica in seen.places.items():
             if place not in places:
                 replica.known.copies.pop(seen.id, None)
                 replica.known.views.pop(seen.id, None)
                 replica.known.lost.pop(seen.id, None)
-        seen.places = places
-        seen.host(places.values())
+        if places != seen.places:
+            self._replicas.host(seen, places.values())
+            seen.places = places
 
     # -------------------------------------------------------------------------------------------------- reporting
 

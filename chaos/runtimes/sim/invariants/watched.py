@@ -1,8 +1,8 @@
-"""Nodes and their replicas as they were last seen, and the glance that tells whether anything has changed."""
+"""Nodes and their replicas as they were last seen, and what tells whether anything has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +17,68 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.known import View
 
 Place = tuple[bytes, int]
-Glance = tuple[Any, int, int, list[tuple[Any, ...]], list[int]]
-"""A node's seat in the quorum (`QuorumSnapshot`), its image's offset, how many topics it hosts, its replicas, and where
-those that lead believe that their followers' logs end."""
-LEADS = 5
-"""Where it stands in what is seen of a replica whether it leads."""
-NOTHING_SEEN: Glance = (), -1, -1, [], []
+Glance = tuple[Any, int, int]
+"""A node's seat in the quorum (`QuorumSnapshot`), its image's offset, and how many topics it hosts."""
+NOTHING_SEEN: Glance = (), -1, -1
 
 
 class Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("before", "copy", "hosted", "known", "log", "recovery_point", "shard", "state", "view")
+    __slots__ = (
+        "copy",
+        "ends",
+        "followers",
+        "hosted",
+        "known",
+        "log",
+        "node",
+        "numbers",
+        "rank",
+        "recovery_point",
+        "shard",
+        "state",
+        "view",
+    )
 
-    def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
+    def __init__(self, node: Node, hosted: Hosted, known: Known, copy: Copy) -> None:
+        self.node, self.rank = node, -1
+        """Its place among the node's replicas."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.known, self.copy = known, copy
-        self.before: tuple[Any, ...] = ()
-        """What the last glance saw of it."""
+        self.numbers: tuple[Any, ...] = ()
+        """What changes where anything of it changes that is to be looked at, as seen last."""
+        self.ends: tuple[int, ...] = ()
+        """Where it believes, as a leader, that its followers' logs end, as seen last."""
+        self.followers: Any = None
+        """Those that it had as a leader when its owner was looked up last."""
         self.recovery_point = -1, -1
         """With the generation of the log, as seen last."""
         self.view: View | None = None
         self.shard: Any = None
         """The coordinator's shard on it that was seen last."""
+
+    def numbers_now(self) -> tuple[Any, ...]:
+        """See `numbers`."""
+        # Each attribute by its name: `attrgetter` takes twice as long.
+        state, log = self.state, self.log
+        return (
+            state.high_watermark,
+            state.log_end_offset,
+            state.partition_epoch,
+            state.maximal_isr,
+            state.isr,
+            state.is_leader,
+            log.log_end_offset,
+            log.generation,
+            log.log_start_offset,
+        )
+
+    def ends_now(self) -> tuple[int, ...]:
+        """See `ends`."""
+        if not self.state.is_leader:
+            return ()
+        return tuple([follower.log_end_offset for follower in self.state.followers.values()])
 
 
 class Node:
@@ -55,20 +94,21 @@ class Node:
         "incarnation",
         "inspect",
         "loading",
-        "looked_at",
         "places",
         "quorum",
+        "rank",
         "replicas",
         "shards",
         "sim",
     )
 
-    def __init__(self, sim: sight.SimNode) -> None:
-        self.sim, self.id = sim, sim.id
+    def __init__(self, sim: sight.SimNode, rank: int) -> None:
+        """`rank`: its place among the nodes."""
+        self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None
         self.incarnation = -1
         self.image: Any = None
-        self.host(())
+        self.replicas: list[Replica] = []
         self.places: dict[Place, Replica] = {}
         self.before = NOTHING_SEEN
         """What the last glance saw."""
@@ -79,11 +119,6 @@ class Node:
         self.loading: list[Replica] = []
         """Replicas whose shard is being loaded."""
 
-    def host(self, replicas: Iterable[Replica]) -> None:
-        """These are its replicas now. What is looked at of them after every event is at hand."""
-        self.replicas = list(replicas)
-        self.looked_at = [(each.state, each.log) for each in self.replicas]
-
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
@@ -93,36 +128,84 @@ class Node:
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
-        """What changes where anything changes that is to be looked at."""
-        # Each attribute by its name, and no call for each replica: `attrgetter` and `append` take twice as long.
-        looked_at = self.looked_at
-        replicas = [
-            (
-                state.high_watermark,
-                state.log_end_offset,
-                state.partition_epoch,
-                state.maximal_isr,
-                state.isr,
-                state.is_leader,
-                log.log_end_offset,
-                log.generation,
-                log.log_start_offset,
-            )
-            for state, log in looked_at
-        ]
-        believed = [
-            each.log_end_offset for state, _ in looked_at if state.is_leader for each in state.followers.values()
-        ]
-        return self.inspect(), self.image.offset, len(self.by_id), replicas, believed
+        """What changes where anything changes that is to be looked at, apart from replicas."""
+        return self.inspect(), self.image.offset, len(self.by_id)
 
-    def believers(self, before: Glance, now: Glance) -> list[Replica]:
-        """Replicas that lead and believe something else of their followers' logs than before; more where others lead
-        than before.
+
+News = tuple[Sequence[Replica], Sequence[Replica]]
+NOTHING_NEW: News = (), ()
+
+
+class Replicas:
+    """The replicas of all nodes, and which of them have changed."""
+
+    def __init__(self, written: dict[Any, None] | None) -> None:
+        """`written`: what `writes.noted` gives; None: nobody notes writes, so all replicas are compared each time."""
+        self._written = written
+        self._owners: dict[Any, Replica] = {}
+        """The replica whose state machine, log or follower something is. Followers that a leader has replaced stay
+        here: nobody writes to them any more."""
+
+    def host(self, node: Node, replicas: Iterable[Replica]) -> None:
+        """These are a node's replicas now."""
+        for replica in node.replicas:
+            self._owners.pop(replica.state, None)
+            self._owners.pop(replica.log, None)
+        node.replicas = list(replicas)
+        for rank, replica in enumerate(node.replicas):
+            replica.rank = rank
+            self._owners[replica.state] = self._owners[replica.log] = replica
+            self._owns_followers(replica)
+
+    def _owns_followers(self, replica: Replica) -> None:
+        followers = replica.state.followers
+        if followers is not replica.followers:
+            replica.followers = followers
+            self._owners.update(dict.fromkeys(followers.values(), replica))
+
+    def changed(self, anew: Collection[Node], alive: Collection[Node], *, whole: bool) -> News:
+        """Replicas whose numbers have changed since this was last asked, and replicas that lead and believe something
+        else of their followers' logs; both in their order.
+
+        anew: nodes whose replicas are all compared. alive: nodes whose replicas have changed only if somebody wrote to
+        them, which is tried where this look is a whole one. AssertionError if one has changed all the same: then looks
+        were blind.
         """
-        leaders = [replica for replica in self.replicas if replica.state.is_leader for _ in replica.state.followers]
-        *_, seen_before, believed_before = before
-        *_, seen_now, believed_now = now
-        if len(believed_now) != len(believed_before) or [s[LEADS] for s in seen_now] != [s[LEADS] for s in seen_before]:
-            return leaders
-        beliefs = zip(leaders, believed_before, believed_now, strict=True)
-        return [replica for replica, earlier, later in beliefs if earlier != later]
+        written = self._written
+        if written is None:
+            return self._moved([replica for node in alive for replica in node.replicas])
+        if not (written or anew or whole):
+            return NOTHING_NEW
+        suspects = {replica: None for node in anew for replica in node.replicas} if anew else {}
+        for one in written:
+            replica = self._owners.get(one)
+            if replica is None or replica.node.sim.node is not replica.node.broker:
+                continue
+            suspects[replica] = None
+            if one is replica.state:
+                self._owns_followers(replica)
+        written.clear()
+        news = self._moved(sorted(suspects, key=_place) if len(suspects) > 1 else suspects)
+        if whole:
+            unseen = self._moved([replica for node in alive for replica in node.replicas])
+            assert not any(unseen), f"{unseen} changed, and no write to it was seen"
+        return news
+
+    @staticmethod
+    def _moved(replicas: Iterable[Replica]) -> News:
+        changed: list[Replica] = []
+        believers: list[Replica] = []
+        for replica in replicas:
+            numbers, ends = replica.numbers_now(), replica.ends_now()
+            if numbers != replica.numbers:
+                replica.numbers = numbers
+                changed.append(replica)
+            if ends != replica.ends:
+                replica.ends = ends
+                if ends:
+                    believers.append(replica)
+        return changed, believers
+
+
+def _place(replica: Replica) -> tuple[int, int]:
+    return replica.node.rank, replica.rank

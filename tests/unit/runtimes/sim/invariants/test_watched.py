@@ -1,73 +1,175 @@
-"""Whose beliefs are asked about: each leader whose followers moved, and nobody's that another one has followed."""
+"""Which replicas are compared after an event: each to which somebody wrote; and a write that nobody saw is found."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.log.log import Log
+from broker.replication.partition import Partition
+from broker.replication.replica import Replica as Follower
+from broker.replication.values import ReplicationSettings
+from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.known import Belief
-from chaos.runtimes.sim.invariants.watched import NOTHING_SEEN, Glance, Node
+from chaos.runtimes.sim.invariants.watched import Node, Replica, Replicas
+from chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
 from tests.support.clusters.known_partitions import known
 
 
-def replica(name: str, ends: dict[int, int], epoch: int = 1, *, leads: bool = True) -> Any:
-    """One of node 1. `ends`: where it believes, as a leader, that its followers' logs end."""
-    followers = {node: SimpleNamespace(broker_id=node, log_end_offset=end) for node, end in ends.items()}
-    state = SimpleNamespace(
-        is_leader=leads,
-        followers=followers if leads else {},
-        local_id=1,
-        leader_epoch=epoch,
-        high_watermark=0,
-        log_end_offset=9,
-        partition_epoch=1,
-        maximal_isr=(),
-        isr=(),
-    )
-    log = SimpleNamespace(log_end_offset=9, generation=0, log_start_offset=0)
-    return SimpleNamespace(name=name, state=state, log=log)
+class Seen:
+    """A node with replicas of three partitions: it leads a and c."""
+
+    def __init__(self, written: dict[Any, None] | None) -> None:
+        broker = object()
+        self.node = Node(SimpleNamespace(id=1, name="node-1", node=broker), 0)  # type: ignore[arg-type]
+        self.node.broker = broker
+        self.states = {name: state(name, leads=name != "b") for name in "abc"}
+        self.logs = {name: log() for name in "abc"}
+        hosted = [SimpleNamespace(state=self.states[name], log=self.logs[name]) for name in "abc"]
+        self.replicas = Replicas(written)
+        self.replicas.host(self.node, [Replica(self.node, each, known(), Copy()) for each in hosted])  # type: ignore[arg-type]
+        self.replicas.changed([self.node], [self.node], whole=False)
+
+    def changed(self, *, anew: bool = False, whole: bool = False) -> tuple[list[str], list[str]]:
+        """The topics of what has changed, and of who believes something else."""
+        changed, believers = self.replicas.changed([self.node] if anew else [], [self.node], whole=whole)
+        return [each.state.topic for each in changed], [each.state.topic for each in believers]
 
 
-def seen_of(node: Node) -> Glance:
-    node.inspect, node.image, node.by_id = (lambda: ()), SimpleNamespace(offset=1), {}
-    return node.glance()
-
-
-def names(found: list[Any]) -> list[str]:
-    return [each.name for each in found]
-
-
-@pytest.fixture
-def node() -> Node:
-    found = Node(SimpleNamespace(id=1, name="node-1"))  # type: ignore[arg-type]
-    found.host([replica("a", {2: 5, 3: 5}), replica("b", {2: 5, 3: 5}, leads=False), replica("c", {2: 5, 3: 5})])
+def state(topic: str, *, leads: bool) -> Partition:
+    found = Partition(topic, 0, bytes(16), 1, ReplicationSettings())
+    found.is_leader = leads
+    if leads:
+        found.followers = {node: follower(node, 5) for node in (2, 3)}
     return found
 
 
-def test_only_the_leader_whose_follower_moved_is_asked(node: Node) -> None:
-    before = seen_of(node)
-    node.replicas[2].state.followers[3].log_end_offset = 6
-    assert names(node.believers(before, seen_of(node))) == ["c"]
+def follower(node: int, end: int) -> Follower:
+    found = Follower(node)
+    found.log_end_offset = end
+    return found
 
 
-def test_where_another_replica_leads_than_before_all_leaders_are_asked_though_some_numbers_are_the_same(
-    node: Node,
-) -> None:
-    before = seen_of(node)
-    node.host([replica("a", {2: 5, 3: 5}, leads=False), replica("b", {2: 5, 3: 5}), replica("c", {2: 5, 3: 6})])
-    assert set(names(node.believers(before, seen_of(node)))) == {"b", "c"}
+def log() -> Log:
+    found = Log.__new__(Log)
+    found.log_end_offset, found.generation, found.log_start_offset = 9, 0, 0
+    return found
 
 
-def test_of_a_node_that_was_not_seen_before_all_leaders_are_asked(node: Node) -> None:
-    assert set(names(node.believers(NOTHING_SEEN, seen_of(node)))) == {"a", "c"}
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    with noted() as written:
+        yield Seen(written)
+
+
+def test_what_nobody_wrote_to_is_not_looked_at(seen: Seen) -> None:
+    assert seen.changed() == ([], [])
+
+
+@pytest.mark.parametrize("name", sorted(OF_STATE))
+def test_each_number_of_a_state_machine_that_changes_is_seen(seen: Seen, name: str) -> None:
+    before = getattr(seen.states["b"], name)
+    setattr(seen.states["b"], name, not before if isinstance(before, bool) else (1,) if before == () else before + 1)
+    assert seen.changed() == (["b"], [])
+    assert seen.changed() == ([], []), "it is told once"
+
+
+@pytest.mark.parametrize("name", sorted(OF_LOG))
+def test_each_number_of_a_log_that_changes_is_seen(seen: Seen, name: str) -> None:
+    setattr(seen.logs["c"], name, 7)
+    assert seen.changed() == (["c"], [])
+
+
+def test_only_the_leader_whose_follower_moved_is_asked(seen: Seen) -> None:
+    seen.states["c"].followers[3].log_end_offset = 6
+    assert seen.changed() == ([], ["c"])
+
+
+def test_followers_of_another_epoch_are_as_well_known(seen: Seen) -> None:
+    seen.states["a"].followers = {2: follower(2, 5), 3: follower(3, 5)}
+    seen.states["a"].partition_epoch += 1
+    assert seen.changed() == (["a"], [])
+    seen.states["a"].followers[2].log_end_offset = 8
+    assert seen.changed() == ([], ["a"])
+
+
+def test_what_was_written_and_taken_back_is_no_change(seen: Seen) -> None:
+    seen.states["a"].high_watermark = 3
+    seen.states["a"].high_watermark = 0
+    assert seen.changed() == ([], [])
+
+
+def test_many_are_told_in_their_order(seen: Seen) -> None:
+    for name in "cab":
+        seen.states[name].high_watermark = 2
+    assert seen.changed() == (["a", "b", "c"], [])
+
+
+def test_of_a_node_that_is_looked_at_anew_all_replicas_are_compared(seen: Seen) -> None:
+    behind_its_back(seen.states["a"], "high_watermark", 4)
+    assert seen.changed() == ([], [])
+    assert seen.changed(anew=True) == (["a"], [])
+
+
+def test_a_change_that_no_write_made_is_found_by_a_whole_look(seen: Seen) -> None:
+    behind_its_back(seen.states["a"], "high_watermark", 4)
+    with pytest.raises(AssertionError, match="no write to it was seen"):
+        seen.changed(whole=True)
+
+
+def test_so_is_a_belief(seen: Seen) -> None:
+    behind_its_back(seen.states["a"].followers[2], BELIEVED, 4)
+    with pytest.raises(AssertionError, match="no write to it was seen"):
+        seen.changed(whole=True)
+
+
+def test_where_nobody_notes_writes_every_look_compares_all() -> None:
+    seen = Seen(None)
+    seen.states["a"].high_watermark = 4
+    seen.states["c"].followers[3].log_end_offset = 6
+    assert seen.changed() == (["a"], ["c"])
+
+
+def test_what_a_dead_incarnation_wrote_last_is_nobodys(seen: Seen) -> None:
+    seen.states["a"].high_watermark = 4
+    seen.node.sim.node = None  # type: ignore[misc]
+    assert seen.changed() == ([], [])
+
+
+def test_afterwards_the_brokers_classes_are_as_they_were() -> None:
+    before = [dict(vars(owner)) for owner in (Partition, Log, Follower)]
+    with noted():
+        assert vars(Follower)[BELIEVED] is not before[2][BELIEVED]
+    assert [dict(vars(owner)) for owner in (Partition, Log, Follower)] == before
 
 
 def test_what_a_leader_of_the_past_believes_hides_nothing() -> None:
     about = known()
-    assert about.believes(replica("new", {2: 7}, epoch=2).state)
-    assert not about.believes(replica("old", {2: 3}, epoch=1).state)
+
+    def leader(end: int, epoch: int) -> Partition:
+        found = state("t", leads=True)
+        found.leader_epoch, found.followers = epoch, {2: follower(2, end)}
+        return found
+
+    assert about.believes(leader(7, epoch=2))
+    assert not about.believes(leader(3, epoch=1))
     assert about.believed == Belief(1, 2, ((2, 7),))
-    assert not about.believes(replica("new", {2: 7}, epoch=2).state), "that is no news"
-    assert about.believes(replica("new", {2: 8}, epoch=2).state)
+    assert not about.believes(leader(7, epoch=2)), "that is no news"
+    assert about.believes(leader(8, epoch=2))
+
+
+def behind_its_back(one: Any, name: str, value: int) -> None:
+    """Write to a slot as no assignment does."""
+    descriptor = vars(Follower)[name] if isinstance(one, Follower) else getattr(type(one), name)
+    if isinstance(descriptor, property):
+        descriptor = slot_of(descriptor)
+    descriptor.__set__(one, value)
+
+
+def slot_of(hook: property) -> Any:
+    return hook.fget.__self__  # type: ignore[union-attr]
+
+

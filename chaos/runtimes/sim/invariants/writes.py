@@ -1,0 +1,70 @@
+"""Which replicas were written to, so that all others need not be compared after every event.
+
+The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that somebody could
+forget to make. What goes around it (a container that is changed in place, `object.__setattr__`) the
+watch finds, because now and then it compares every replica: `Watch.look`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from types import MemberDescriptorType
+from typing import Any, Final
+
+from broker.log.log import Log
+from broker.replication.partition import Partition
+from broker.replication.replica import Replica
+
+OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
+"""What is watched of a replica's state machine."""
+OF_LOG: Final = frozenset({"log_end_offset", "generation", "log_start_offset"})
+BELIEVED: Final = "log_end_offset"
+"""What is watched of a leader's follower."""
+
+Written = dict[Any, None]
+"""State machines, logs and leaders' followers of which something that is watched has another value now, in the order
+in which they were written to. An ordered set: whoever has looked clears it."""
+
+
+@contextmanager
+def noted() -> Iterator[Written]:
+    """Inside, the simulation's writes are noted in what is given. Not to be nested."""
+    written: Written = {}
+    slot = vars(Replica)[BELIEVED]
+    assert isinstance(slot, MemberDescriptorType), "there is a hook already"
+    Partition.__setattr__ = _hook(OF_STATE, written)  # type: ignore[method-assign]
+    Log.__setattr__ = _hook(OF_LOG, written)  # type: ignore[method-assign]
+    # Its other attributes are written five times as often, and this one is seldom read.
+    setattr(Replica, BELIEVED, property(slot.__get__, _setter(slot, written)))
+    try:
+        yield written
+    finally:
+        del Partition.__setattr__, Log.__setattr__
+        setattr(Replica, BELIEVED, slot)
+
+
+def _hook(names: Set[str], written: Written) -> Callable[[Any, str, Any], None]:
+    write, nothing = object.__setattr__, object()
+
+    def set_and_note(self: Any, name: str, value: Any) -> None:
+        if name in names and getattr(self, name, nothing) != value:
+            written[self] = None
+        write(self, name, value)
+
+    return set_and_note
+
+
+def _setter(slot: MemberDescriptorType, written: Written) -> Callable[[Any, Any], None]:
+    read, write = slot.__get__, slot.__set__
+
+    def set_and_note(self: Any, value: Any) -> None:
+        try:
+            if read(self) == value:
+                return
+        except AttributeError:  # it has none yet
+            pass
+        written[self] = None
+        write(self, value)
+
+    return set_and_note
