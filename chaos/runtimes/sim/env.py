@@ -8,7 +8,6 @@ SIGSTOP does, between two system calls.
 from __future__ import annotations
 
 import types
-import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from math import inf
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_SCOPES = 32
+"""Of time-outs that an Env keeps without a look at which of them are over."""
 FSYNC_S = 0.0004
 FSYNC_MEAN_S = 0.0006
 """An fsync takes this long, and an exponentially distributed time with this mean more."""
@@ -124,8 +125,10 @@ class SimEnv:
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
         self._naps: list[_Nap] = []
-        self._scopes: dict[int, weakref.ref[trio.CancelScope]] = {}
-        self._scope_serial = 0
+        self._scopes: list[trio.CancelScope] = []
+        """Time-outs that run, in the order in which they were made, and some that are over."""
+        self._most_scopes = MOST_SCOPES
+        """Before those that are over are left out."""
         self._stopped_scopes: list[tuple[trio.CancelScope, float]] = []
         self.wall_ms: Callable[[], int] = self.clock.wall_ms
         self.mono: Callable[[], float] = self.clock.mono
@@ -194,9 +197,11 @@ class SimEnv:
     def timeout(self, seconds: float) -> trio.CancelScope:
         """As `Env.timeout`. Stands still while the node is paused."""
         scope = trio.CancelScope(deadline=self._kernel.now + (seconds / self.clock.rate if seconds > 0.0 else 0.0))
-        self._scope_serial = serial = self._scope_serial + 1
-        scopes = self._scopes
-        scopes[serial] = weakref.ref(scope, lambda _: scopes.pop(serial, None))
+        if len(self._scopes) >= self._most_scopes:
+            # Weak references that call back when a scope is gone take longer than all else that a time-out does.
+            self._scopes = [each for each in self._scopes if each._cancel_status or not each._has_been_entered]
+            self._most_scopes = MOST_SCOPES + 2 * len(self._scopes)
+        self._scopes.append(scope)
         return scope
 
     def signal(self) -> SimSignal:
@@ -206,9 +211,8 @@ class SimEnv:
     def pause(self) -> None:
         """Hold every wait and every deadline, as SIGSTOP does."""
         self.paused = True
-        for ref in list(self._scopes.values()):
-            scope = ref()
-            if scope is not None and scope.deadline != inf:
+        for scope in self._scopes:
+            if scope.deadline != inf:
                 self._stopped_scopes.append((scope, scope.deadline))
                 scope.deadline = inf
 
