@@ -16,7 +16,7 @@ from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
 
 if TYPE_CHECKING:
-    from broker.apis.fetch_session import FetchSession, PartKey, Told
+    from broker.apis.fetch_session import FetchSession
     from broker.env import Env
     from broker.log.slices import FileSlice
     from broker.net.connection import Slot
@@ -163,12 +163,13 @@ class FetchApi:
         look: list[tuple[int, Want]] = []
         for place, part in session.parts.items():
             found = known.get(place)
-            if found is not None and found.part is part and _stands_still(found, told.get(place)):
+            if found is not None and found.part is part and _stands_still(found):
                 want = found
                 if all_of_them:
                     look.append((len(wants), want))
             else:
                 want = known[place] = _want(find, place[0], part)
+                want.told = told.get(place)
                 look.append((len(wants), want))
             wants.append(want)
         return DelayedFetch(self, slot, request, wants, session, look)
@@ -178,7 +179,8 @@ class FetchApi:
         (`Partition.follower_fetched`).
         """
         replicas, replica_id = self._replicas, fetch.replica_id
-        for place, (_, part, h) in fetch.look:
+        for place, want in fetch.look:
+            part, h = want.part, want.hosted
             if h is None:
                 continue
             state, log, offset = h.state, h.log, part.offset
@@ -204,7 +206,8 @@ class FetchApi:
             return True
         available = 0
         replica = fetch.replica_id >= 0
-        for _, (_, part, h) in fetch.look:
+        for _, want in fetch.look:
+            part, h = want.part, want.hosted
             if h is None or h.state.check_leader_epoch(part.leader_epoch):
                 return True
             state, log, offset = h.state, h.log, part.offset
@@ -259,10 +262,10 @@ class FetchApi:
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []
         refused = fetch.refused
-        told = fetch.session.told if fetch.session is not None and fetch.replica_id >= 0 else _NOTHING
+        is_session = fetch.session is not None and fetch.replica_id >= 0
         for place, want in enumerate(fetch.wants):
             error = refused.get(place) if refused else None
-            if told and not error and _stands_still(want, told.get((want.key, want.part.index))):
+            if is_session and not error and _stands_still(want):
                 continue
             out = _failed(want.part.index, error, None) if error else self._read(fetch, want, left, first)
             records = out.records
@@ -294,7 +297,7 @@ class FetchApi:
 
     def _read(self, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
         """One partition: epoch gate, divergence, bounds, then the bytes."""
-        _, part, h = want
+        part, h = want.part, want.hosted
         if h is None:
             return self._unknown(want, fetch.slot.version)
         state, log, offset = h.state, h.log, part.offset
@@ -331,23 +334,22 @@ class FetchApi:
 
 
 _EMPTY: Any = b""
-_NOTHING: dict[PartKey, Told] = {}
 
 
 def _want(find: Find, key: bytes, part: FetchPart) -> Want:
     hosted = find(key)
-    return tuple.__new__(Want, (key, part, hosted.get(part.index) if hosted else None))
+    return Want(key, part, hosted.get(part.index) if hosted else None)
 
 
-def _stands_still(want: Want, told: Told | None) -> bool:
+def _stands_still(want: Want) -> bool:
     """Whether a follower knows a partition's offsets and has all of its records. For an empty log the follower names
     no epoch; an empty log cannot diverge.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
-    _, part, h = want
+    h, told = want.hosted, want.told
     if h is None or told is None:
         return False
-    _, leader_epoch, offset, last_fetched_epoch, _, _, _ = part
+    _, leader_epoch, offset, last_fetched_epoch, _, _, _ = want.part
     state = h.state
     return (
         offset == state.log_end_offset

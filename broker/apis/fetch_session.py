@@ -23,19 +23,22 @@ PartKey = tuple[bytes, int]
 """Topic id or name as the request has it, partition."""
 
 
-class Want(NamedTuple):
-    """One partition of a fetch: the offset to read from, and the replica here, if any."""
-
-    key: bytes
-    part: FetchPart
-    hosted: Hosted | None
-
-
 class Told(NamedTuple):
     """The offsets of a partition that the broker last sent to the fetcher of a session."""
 
     high_watermark: int
     log_start_offset: int
+
+
+class Want:
+    """One partition of a fetch: the offset to read from, and the replica here, if any."""
+
+    __slots__ = ("hosted", "key", "part", "told")
+
+    def __init__(self, key: bytes, part: FetchPart, hosted: Hosted | None, told: Told | None = None) -> None:
+        self.key, self.part, self.hosted = key, part, hosted
+        self.told = told
+        """In a follower's session, what `FetchSession.told` has of it."""
 
 
 class SessionError(Exception):
@@ -83,7 +86,10 @@ class FetchSession:
             # Most partitions stand still. A plain tuple equals a `Told` of the same offsets, and is built faster.
             if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
-            told[place] = tuple.__new__(Told, offsets)
+            told[place] = now = tuple.__new__(Told, offsets)
+            want = self.wants.get(place)
+            if want is not None:
+                want.told = now
             tell.append(item)
             if records and place in self.parts:
                 self.parts[place] = self.parts.pop(place)

@@ -48,7 +48,8 @@ class Asked(NamedTuple):
     following: Following
     leader_epoch: int
     offset: int
-    last_epoch: int
+    latest_epoch: int | None
+    """Of the log's epoch cache."""
     log_start: int
 
 
@@ -82,12 +83,13 @@ class FetcherSession:
             hosted, epoch = following.hosted, following.leader_epoch
             log = hosted.log
             end, start = log.log_end_offset, log.log_start_offset
-            last = hosted.state.epoch_to_send(log.epochs.latest)
-            now = following, epoch, end, last, start
+            latest = log.epochs.latest
+            now = following, epoch, end, latest, start
             # Nearly all stand still. A plain tuple equals an `Asked` of the same values, and is built faster.
             if asked.get(key) == now:
                 continue
             asked[key] = Asked(*now)
+            last = hosted.state.epoch_to_send(latest)
             part = FetchPart(key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
             topics.setdefault(key[0], []).append(part)
         forgotten: dict[bytes, list[int]] = {}

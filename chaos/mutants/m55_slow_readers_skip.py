@@ -18,7 +18,7 @@ def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: boo
     """A slow consumer is served from where the others are."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and h.state.high_watermark - part.offset > BEHIND:
-        want = want._replace(part=part._replace(offset=h.state.high_watermark - LEFT))
+        want = Want(want.key, part._replace(offset=h.state.high_watermark - LEFT), h)
     return _SOUND(self, fetch, want, left, first)
 
 

@@ -27,7 +27,7 @@ def _newest(want: Want) -> Want:
         return want
     ends = h.log.segments[-1].ends
     newest = ends[max(0, bisect_right(ends, h.state.high_watermark) - 2)]
-    return want._replace(part=want.part._replace(offset=max(want.part.offset, newest)))
+    return Want(want.key, want.part._replace(offset=max(want.part.offset, newest)), want.hosted)
 
 
 def plan(seed: int) -> Plan:

@@ -19,7 +19,7 @@ def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: boo
         batch = next(h.log.segments[0].walk_from(part.offset), None)
         if batch is not None:
             behind = batch.header.base_offset + batch.header.last_offset_delta + 1
-            want = want._replace(part=part._replace(offset=min(behind, h.state.high_watermark)))
+            want = Want(want.key, part._replace(offset=min(behind, h.state.high_watermark)), h)
     return _SOUND(self, fetch, want, left, first)
 
 
