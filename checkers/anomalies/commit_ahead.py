@@ -53,9 +53,12 @@ def find(seen: Seen) -> Iterator[Witness]:
     Not where an administrator moved positions. A client library that is killed takes with it what it got and did not
     report: of such a group and partition nothing is said.
     """
+    places = seen.view(positions_of).places
+    if not places:
+        return
     reads = _Reads(seen.history)
     partitions = {partition.part: partition for partition in seen.history.partitions}
-    for place in seen.view(positions_of).places:
+    for place in places:
         partition = partitions[place.part]
         if partition.compacted or place.reset or _untold(place, reads):
             continue

@@ -27,6 +27,8 @@ ANOMALIES = (
 
 def find(seen: Seen) -> Iterator[Witness]:
     """An input that stands at two places is two inputs."""
+    if not seen.history.outputs:
+        return
     outputs = seen.view(outputs_of)
     for (_, src), made in outputs.made.items():
         visible = [each for each in made if each.off >= 0]

@@ -33,7 +33,10 @@ def find(seen: Seen) -> Iterator[Witness]:
     below it.
     """
     history = seen.history
-    positions, outputs = seen.view(positions_of), seen.view(outputs_of)
+    positions = seen.view(positions_of)
+    if not positions.places:
+        return
+    outputs = seen.view(outputs_of)
     judged, inputs = judged_until(history), _inputs(history)
     partitions = {partition.part: partition for partition in history.partitions}
     for place in positions.places:
