@@ -52,19 +52,19 @@ async def test_an_example_program_gets_through_a_leaders_death(brokers: Brokers,
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = ProgramDriver(bootstrap, scenario.needs(), scenario.topic_names(), tmp_path / "clients.log")
 
-    async def until_acked(more: int) -> None:
+    async def until_acked_and_read(more: int) -> None:
         goal = counters.acked + more
         with trio.fail_after(90):
-            while counters.acked < goal:
+            while counters.acked < goal or not counters.read:
                 await trio.sleep(0.05)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive, env, [Zone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
-        await until_acked(100)
+        await until_acked_and_read(100)
         brokers.kill(1)
-        await until_acked(100)
+        await until_acked_and_read(100)
         brokers.start(1)
-        await until_acked(100)
+        await until_acked_and_read(100)
         stop.set()
     await final_reads(env, brokers.bootstrap, scenario.places(), recorder, rounds=1)
     recorder.close()
