@@ -56,7 +56,7 @@ class Lanes(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
-    """Of `--numprocesses 2`: see `squall test`."""
+    """Of `--numprocesses`: see `squall test`."""
     return Lanes(config, log)
 
 
@@ -64,7 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it.
 
-    Where there are two lanes the longest part comes first: it fills one of them, and everything else the other.
+    Where there are lanes the longest part comes first: it has one of them for itself.
     """
     lanes = bool(getattr(config.option, "numprocesses", None)) or hasattr(config, "workerinput")
     items.sort(key=lambda item: -1 if lanes and item.nodeid.startswith(LONGEST) else _stage(item))

@@ -24,8 +24,9 @@ CHECKS: dict[str, list[str]] = {
 AGAIN_AT_MOST = 3
 """More failures than that have a reason that they share."""
 
-LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-"""Contract tests and those of containers mostly wait: one lane is theirs, the other everything else's."""
+LANES = ["--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+"""With two CPUs: in two lanes tests left both idle for two thirds of the time, because those of real processes and of
+containers mostly wait. The longest part has a lane of its own, see `tests/conftest.py`."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -37,8 +38,8 @@ LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 def command(
     only: str | None, nothing_skipped: bool, again: bool, rules: bool, pytest_arguments: tuple[str, ...]
 ) -> int:
-    """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: contract
-    tests and containers in one, in the other everything else, the fast tests first. At the end, a line for each
+    """Run every test that CI runs: ruff, layers, mypy, then pytest, in three lanes where there are two CPUs: contract
+    tests and containers in one, in the others everything else, the fast tests first. At the end, a line for each
     reason why tests were skipped: how many, what they need, how to get it.
 
     Further arguments go to pytest, which has one lane then, and leave the linters out. A few tests that take minutes
