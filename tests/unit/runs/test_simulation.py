@@ -25,6 +25,7 @@ from chaos.runs.observer import Observer
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
+from chaos.runtimes.sim.invariants import writes
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.runtime import SimRuntime
@@ -120,6 +121,13 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     going_on = simulate(small(), stop_at_first=False)
     assert going_on.failure == Failure("invariant", "made-up")
     assert json.loads(going_on.files["run.json"])["final_reads"]
+
+
+def test_looks_that_miss_what_is_written_are_trouble_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "_hook", lambda *_: object.__setattr__)
+    result = simulate(small())
+    assert (result.verdict, result.failure) == ("unknown", None)
+    assert "no write to it was seen" in (result.trouble or ""), result.told
 
 
 def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invariant(
