@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.promise import Promise
 
 WHOLE_EVERY = 64
-"""Looks between two that compare every replica, whether somebody wrote to it or not."""
+"""Looks between two after which every replica is compared, whether somebody wrote to it or not."""
 LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 
@@ -118,9 +118,10 @@ class Watch:
             alive.append(seen)
             if seen.loading:
                 loading.append(seen)
+        changed, believers = self._replicas.changed(images, alive)
         self._looks += 1
-        whole = not self._looks % WHOLE_EVERY
-        changed, believers = self._replicas.changed(images, alive, whole=whole)
+        if not self._looks % WHOLE_EVERY:
+            self._replicas.check(alive)
         if changed or images or believers:
             self._take_in(changed, images, believers)
         for seen in loading:
@@ -376,6 +377,7 @@ class Watch:
         mark = (broken.name, topic, partition)
         if mark in self._reported:
             return
+        self._replicas.check(self._nodes.values())  # What is missed is trouble of ours, and says nothing of a broker.
         self._reported.add(mark)
         if known is not None:
             details = {**details, **_situation(known)}

@@ -1,8 +1,8 @@
 """Which replicas were written to, so that all others need not be compared after every event.
 
 The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that somebody could
-forget to make. What goes around it (a container that is changed in place, `object.__setattr__`) the
-watch finds, because now and then it compares every replica: `Watch.look`.
+forget to make. What goes around it (a container that is changed in place, `object.__setattr__`) is found all the same,
+because now and then every replica is compared: `Replicas.check`.
 """
 
 from __future__ import annotations

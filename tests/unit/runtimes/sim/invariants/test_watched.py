@@ -31,11 +31,11 @@ class Seen:
         hosted = [SimpleNamespace(state=self.states[name], log=self.logs[name]) for name in "abc"]
         self.replicas = Replicas(written)
         self.replicas.host(self.node, [Replica(self.node, each, known(), Copy()) for each in hosted])  # type: ignore[arg-type]
-        self.replicas.changed([self.node], [self.node], whole=False)
+        self.replicas.changed([self.node], [self.node])
 
-    def changed(self, *, anew: bool = False, whole: bool = False) -> tuple[list[str], list[str]]:
+    def changed(self, *, anew: bool = False) -> tuple[list[str], list[str]]:
         """The topics of what has changed, and of who believes something else."""
-        changed, believers = self.replicas.changed([self.node] if anew else [], [self.node], whole=whole)
+        changed, believers = self.replicas.changed([self.node] if anew else [], [self.node])
         return [each.state.topic for each in changed], [each.state.topic for each in believers]
 
 
@@ -114,16 +114,23 @@ def test_of_a_node_that_is_looked_at_anew_all_replicas_are_compared(seen: Seen) 
     assert seen.changed(anew=True) == (["a"], [])
 
 
-def test_a_change_that_no_write_made_is_found_by_a_whole_look(seen: Seen) -> None:
+def test_a_change_that_no_write_made_is_found(seen: Seen) -> None:
+    seen.replicas.check([seen.node])
     behind_its_back(seen.states["a"], "high_watermark", 4)
     with pytest.raises(AssertionError, match="no write to it was seen"):
-        seen.changed(whole=True)
+        seen.replicas.check([seen.node])
 
 
 def test_so_is_a_belief(seen: Seen) -> None:
     behind_its_back(seen.states["a"].followers[2], BELIEVED, 4)
     with pytest.raises(AssertionError, match="no write to it was seen"):
-        seen.changed(whole=True)
+        seen.replicas.check([seen.node])
+
+
+def test_what_was_written_and_not_looked_at_yet_is_no_such_change(seen: Seen) -> None:
+    seen.states["a"].high_watermark = 4
+    seen.states["c"].followers[2].log_end_offset = 6
+    seen.replicas.check([seen.node])
 
 
 def test_where_nobody_notes_writes_every_look_compares_all() -> None:
