@@ -192,7 +192,7 @@ class Replicas:
         return news
 
     def check(self, nodes: Iterable[Node]) -> None:
-        """AssertionError if a replica of a node that runs has changed, and no write to it was noted: looks are blind."""
+        """AssertionError if a replica of a running node has changed, and no write to it was noted: looks are blind."""
         if self._written is None:
             return
         pending = {self._owners.get(one) for one in self._written}
