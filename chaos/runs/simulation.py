@@ -140,7 +140,7 @@ class _Sim:
             if self.over:
                 return  # nothing is left to happen
             self.deadlock = str(dead)
-        elif self.world.violations:
+        elif self.world.violations and self.stop_at_first:
             return  # what was cut short may say anything
         elif isinstance(trouble := trouble_of(error), HarnessError):
             self.cut = str(trouble)

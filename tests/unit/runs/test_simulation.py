@@ -123,6 +123,25 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     assert json.loads(going_on.files["run.json"])["final_reads"]
 
 
+def test_trouble_of_ours_behind_a_broken_invariant_is_told_where_the_run_was_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = Watch.look
+
+    def look(self: Watch, *stirred: Any) -> None:
+        looked(self, *stirred)
+        if self._world.violations:
+            raise RuntimeError("a look failed")
+        if self._world.kernel.now > 2:
+            self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {}))
+
+    monkeypatch.setattr(Watch, "look", look)
+    assert simulate(small()).trouble is None
+    going_on = simulate(small(), stop_at_first=False)
+    assert going_on.failure == Failure("invariant", "made-up")
+    assert "a look failed" in (going_on.trouble or "")
+
+
 def test_looks_that_miss_what_is_written_are_trouble_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writes, "_hook", lambda *_: object.__setattr__)
     result = simulate(small())

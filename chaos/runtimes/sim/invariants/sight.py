@@ -17,7 +17,7 @@ from broker.log.checkpoints import LEADER_EPOCHS
 from broker.log.segment import ABORTED_INDEX, LOG, file_name
 from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
-from broker.quorum.state import QuorumState
+from broker.quorum.state import DamagedQuorumState, QuorumState
 from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
 from chaos.runtimes.sim.invariants.contents import Contents
 from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
@@ -258,11 +258,15 @@ def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:
 
 
 def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:
-    """(epoch, vote, leader) of a quorum-state file as a power loss would leave it; None where there would be none."""
+    """(epoch, vote, leader) of a quorum-state file as a power loss would leave it; None where there would be
+    none, or none that can be read."""
     path = path.strip("/")
     for name, found in disk.names.durable_files():
         if name == path:
-            state = QuorumState.from_json(found.content.durable().decode())
+            try:
+                state = QuorumState.from_json(found.content.durable().decode())
+            except (DamagedQuorumState, UnicodeDecodeError):  # It was never synced, or bits rot.
+                return None
             return state.epoch, state.voted_id, state.leader_id
     return None
 

@@ -27,6 +27,7 @@ class Replica:
 
     __slots__ = (
         "copy",
+        "durability",
         "ends",
         "followers",
         "hosted",
@@ -45,6 +46,7 @@ class Replica:
         self.node, self.rank = node, -1
         """Its place among the node's replicas."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
+        self.durability = hosted.log.durability
         self.known, self.copy = known, copy
         self.numbers: tuple[Any, ...] = ()
         """What changes where anything of it changes that is to be looked at, as seen last."""
@@ -72,6 +74,7 @@ class Replica:
             log.log_end_offset,
             log.generation,
             log.log_start_offset,
+            self.durability.recovery_point,
         )
 
     def ends_now(self) -> tuple[int, ...]:
@@ -149,12 +152,12 @@ class Replicas:
     def host(self, node: Node, replicas: Iterable[Replica]) -> None:
         """These are a node's replicas now."""
         for replica in node.replicas:
-            self._owners.pop(replica.state, None)
-            self._owners.pop(replica.log, None)
+            for one in (replica.state, replica.log, replica.durability):
+                self._owners.pop(one, None)
         node.replicas = list(replicas)
         for rank, replica in enumerate(node.replicas):
             replica.rank = rank
-            self._owners[replica.state] = self._owners[replica.log] = replica
+            self._owners.update(dict.fromkeys((replica.state, replica.log, replica.durability), replica))
             self._owns_followers(replica)
 
     def _owns_followers(self, replica: Replica) -> None:
@@ -186,7 +189,8 @@ class Replicas:
         news = self._moved(sorted(suspects, key=_place) if len(suspects) > 1 else suspects)
         for replica in news[0]:
             # One that is compared for another reason may have changed some time ago.
-            if replica.state not in written and replica.log not in written and replica.node not in anew:
+            own = replica.state, replica.log, replica.durability
+            if not any(one in written for one in own) and replica.node not in anew:
                 raise _missed(replica)
         written.clear()
         return news

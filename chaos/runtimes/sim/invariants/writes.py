@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import MemberDescriptorType
 from typing import Any, Final
 
+from broker.log.durability import Durability
 from broker.log.log import Log
 from broker.replication.partition import Partition
 from broker.replication.replica import Replica
@@ -19,12 +20,14 @@ from broker.replication.replica import Replica
 OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
 """What is watched of a replica's state machine."""
 OF_LOG: Final = frozenset({"log_end_offset", "generation", "log_start_offset"})
+OF_DURABILITY: Final = frozenset({"recovery_point"})
+"""What is watched of how much of a log is durable."""
 BELIEVED: Final = "log_end_offset"
 """What is watched of a leader's follower."""
 
 Written = dict[Any, None]
-"""State machines, logs and leaders' followers of which something that is watched has another value now, in the order
-in which they were written to. An ordered set: whoever has looked clears it."""
+"""State machines, logs, how much of them is durable, and leaders' followers: those of which something that is watched
+has another value now, in the order in which they were written to. An ordered set: whoever has looked clears it."""
 
 
 @contextmanager
@@ -35,12 +38,13 @@ def noted() -> Iterator[Written]:
     assert isinstance(slot, MemberDescriptorType), "there is a hook already"
     Partition.__setattr__ = _hook(OF_STATE, written)  # type: ignore[method-assign]
     Log.__setattr__ = _hook(OF_LOG, written)  # type: ignore[method-assign]
+    Durability.__setattr__ = _hook(OF_DURABILITY, written)  # type: ignore[method-assign]
     # Its other attributes are written five times as often, and this one is seldom read.
     setattr(Replica, BELIEVED, property(slot.__get__, _setter(slot, written)))
     try:
         yield written
     finally:
-        del Partition.__setattr__, Log.__setattr__
+        del Partition.__setattr__, Log.__setattr__, Durability.__setattr__
         setattr(Replica, BELIEVED, slot)
 
 

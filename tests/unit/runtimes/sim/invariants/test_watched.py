@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.log.config import LogConfig
+from broker.log.durability import Durability
 from broker.log.log import Log
 from broker.replication.partition import Partition
 from broker.replication.replica import Replica as Follower
@@ -56,6 +58,7 @@ def follower(node: int, end: int) -> Follower:
 def log() -> Log:
     found = Log.__new__(Log)
     found.log_end_offset, found.generation, found.log_start_offset = 9, 0, 0
+    found.durability = Durability(LogConfig(), 0)
     return found
 
 
@@ -81,6 +84,11 @@ def test_each_number_of_a_state_machine_that_changes_is_seen(seen: Seen, name: s
 def test_each_number_of_a_log_that_changes_is_seen(seen: Seen, name: str) -> None:
     setattr(seen.logs["c"], name, 7)
     assert seen.changed() == (["c"], [])
+
+
+def test_a_recovery_point_that_moves_alone_is_seen(seen: Seen) -> None:
+    seen.logs["b"].durability.recovery_point = 4
+    assert seen.changed() == (["b"], [])
 
 
 def test_only_the_leader_whose_follower_moved_is_asked(seen: Seen) -> None:
@@ -147,10 +155,11 @@ def test_what_a_dead_incarnation_wrote_last_is_nobodys(seen: Seen) -> None:
 
 
 def test_afterwards_the_brokers_classes_are_as_they_were() -> None:
-    before = [dict(vars(owner)) for owner in (Partition, Log, Follower)]
+    classes = Partition, Log, Durability, Follower
+    before = [dict(vars(owner)) for owner in classes]
     with noted():
-        assert vars(Follower)[BELIEVED] is not before[2][BELIEVED]
-    assert [dict(vars(owner)) for owner in (Partition, Log, Follower)] == before
+        assert vars(Follower)[BELIEVED] is not before[3][BELIEVED]
+    assert [dict(vars(owner)) for owner in classes] == before
 
 
 def test_what_a_leader_of_the_past_believes_hides_nothing() -> None:
