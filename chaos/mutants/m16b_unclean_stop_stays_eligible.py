@@ -5,7 +5,6 @@ from __future__ import annotations
 from broker.cluster.image import Broker
 from broker.controller import brokers
 from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
-from chaos.mutants.m15_commits_below_min_isr import last_of_five
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -34,8 +33,19 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Both followers are held while the leader loses its power, and it is back before them."""
-    return last_of_five(seed, "16b")
+    """No follower can fetch from two of three brokers. One of these loses its power and comes back with less, and the
+    other one dies: who leads now must be the third, which has all. So the plan is held to no loss.
+    """
+    rng = draw(seed, "16b: seen")
+    at_s, faults = 0.5, []
+    for _ in range(2):
+        first, second = rng.sample((1, 2, 3), 2)
+        faults.append(fault(at_s, 4.0, "partition", f"node:{first}", side="replication"))
+        faults.append(fault(at_s + 0.05, 4.0, "partition", f"node:{second}", side="replication"))
+        faults.append(fault(at_s + rng.uniform(0.8, 1.1), 0.4, "power_loss", f"node:{first}"))
+        faults.append(fault(at_s + rng.uniform(2.3, 2.7), 0.9, "kill", f"node:{second}"))
+        at_s += 6.5
+    return hunt_plan(seed, faults, settings=ELIGIBLE, workload={"rate": 300, "readers": 2}, expect="safe")
 
 
 MUTANT = Mutant(

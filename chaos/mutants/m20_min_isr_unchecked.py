@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.m15_commits_below_min_isr import last_of_five
+from chaos.mutants.m15_commits_below_min_isr import alone_by_a_cut
 from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -21,8 +21,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """As for the last replica standing."""
-    return last_of_five(seed, "20")
+    """What the lone leader acknowledged, the next one does not have."""
+    return alone_by_a_cut(seed, "20")
 
 
 MUTANT = Mutant(

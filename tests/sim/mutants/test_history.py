@@ -33,3 +33,14 @@ def test_clients_see_it_without_a_look_into_the_brokers(anomaly: str, mutant: st
     assert seen is not None
     assert seen.name in planted.anomalies
     assert simulated(history=True)(sound(planted, plan), None) is None
+
+
+@pytest.mark.parametrize("mutant", ["15", "16b", "20"])
+def test_what_its_own_plan_shows_to_invariants_alone_another_one_shows_to_clients(mutant: str) -> None:
+    planted = find(mutant)
+    assert planted.seen_plan is not None
+    plan = planted.seen_plan(0)
+    seen = simulated(history=True)(plan, mutant)
+    assert seen is not None
+    assert seen.name in planted.anomalies
+    assert simulated(history=True)(sound(planted, plan), None) is None
