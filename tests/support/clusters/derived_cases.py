@@ -107,5 +107,9 @@ DERIVED: dict[str, list[Case]] = {
         ("another offset", segment(times=((30, 5),)), segment(times=((10, 0), (30, 2)))),
         ("in memory", segment(latest=(20, 5)), segment(latest=(30, 2))),
     ],
+    "log-start-goes-on": [
+        ("it goes back", (5, 3, 3, False), (3, 5, 5, False)),
+        ("by a truncation that leaves records", (5, 3, 8, True), (5, 3, 3, True)),
+    ],
     "log-start-is-kept": [("too early", (50, 50, 52), (52, 50, 52)), ("too late", (53, 50, 52), (60, 60, 52))],
 }

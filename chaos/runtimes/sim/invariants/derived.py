@@ -127,6 +127,15 @@ def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
     return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
 
 
+@invariant("log-start-goes-on", When.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
+def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
+    """While a node runs, the start of a log goes back only with its end: where a truncation reaches beyond the start,
+    the log is empty, and begins there."""
+    if now >= before or (cut and now == end):
+        return None
+    return f"starts at {now}, and started at {before}; it ends at {end}, and was {'' if cut else 'not '}truncated"
+
+
 def wrong_in(segments: Sequence[Indexed], checks: Iterable[Any]) -> list[tuple[Any, str]]:
     """The invariants that one of these segments breaks, each with what is wrong first."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]

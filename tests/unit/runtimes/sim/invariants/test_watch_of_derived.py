@@ -1,0 +1,52 @@
+"""The watch sees what is derived go wrong in real logs and images; and it says nothing of what may be."""
+
+from __future__ import annotations
+
+from tests.support.clusters.watched_world import WatchedWorld
+
+
+def replicated(records: int = 5, **settings: object) -> WatchedWorld:
+    """All is committed, everywhere."""
+    world = WatchedWorld(**settings)  # type: ignore[arg-type]
+    for _ in range(records):
+        world.nodes[1].write()
+        world.look()
+        world.replicate()
+    assert world.names == []
+    return world
+
+
+def with_starts(at: int) -> WatchedWorld:
+    """As `replicated`; node 3 starts at an offset."""
+    world = replicated()
+    hosted = world.nodes[3].hosted
+    hosted.log.increment_log_start(at)
+    hosted.state.log_start_moved(at)
+    world.look()
+    assert world.names == []
+    return world
+
+
+def test_a_log_that_starts_earlier_again_is_seen() -> None:
+    world = with_starts(4)
+    world.nodes[3].hosted.log.log_start_offset = 2
+    world.look()
+    assert "log-start-goes-on" in world.names
+    assert "starts at 2, and started at 4" in "\n".join(map(str, world.violations))
+
+
+def test_a_replica_that_takes_its_log_to_start_earlier_again_is_seen() -> None:
+    world = with_starts(4)
+    world.nodes[3].hosted.state.log_start_offset = 2
+    world.nodes[3].hosted.log.increment_log_start(5)
+    world.look()
+    assert "log-start-goes-on" in world.names
+
+
+def test_the_start_may_go_back_with_the_end() -> None:
+    world = with_starts(4)
+    hosted = world.nodes[3].hosted
+    hosted.log.truncate_to(3)
+    hosted.state.truncated(3)
+    world.look()
+    assert "log-start-goes-on" not in world.names
