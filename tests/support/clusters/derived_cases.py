@@ -40,8 +40,15 @@ BATCHES = (*run(3), *run(6, start=3, epoch=4))
 ROWS = (Row(0, 0, 10), Row(2, 90, 30), Row(5, 200, 20))
 
 
-def segment(offsets: tuple[Any, ...] = (), times: tuple[Any, ...] = (), latest: tuple[int, int] = (30, 2)) -> Arguments:
-    return (Indexed(50, ROWS, offsets, times, latest),)
+def segment(
+    offsets: tuple[Any, ...] = (),
+    times: tuple[Any, ...] = (),
+    latest: tuple[int, int] = (30, 2),
+    *,
+    interval: int = 4096,
+    sealed: bool = False,
+) -> Arguments:
+    return (Indexed(50, ROWS, offsets, times, latest, interval, sealed),)
 
 
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
@@ -106,6 +113,16 @@ DERIVED: dict[str, list[Case]] = {
         ("not the largest", segment(times=((20, 5),)), segment(times=((30, 2),))),
         ("another offset", segment(times=((30, 5),)), segment(times=((10, 0), (30, 2)))),
         ("in memory", segment(latest=(20, 5)), segment(latest=(30, 2))),
+    ],
+    "offset-index-is-dense": [
+        ("it is empty", segment(interval=199), segment(interval=200)),
+        ("the end is missing", segment(((2, 90),), interval=109), segment(((2, 90),), interval=110)),
+        ("the beginning is missing", segment(((5, 200),), interval=0), segment(((2, 90), (5, 200)), interval=0)),
+    ],
+    "time-index-is-dense": [
+        ("an indexed batch", segment(((2, 90),), ((10, 0),)), segment(((2, 90),), ((10, 0), (30, 2)))),
+        ("it is empty", segment(((5, 200),)), segment(((5, 200),), ((30, 2),))),
+        ("the last of a sealed one", segment(sealed=True), segment(times=((30, 2),), sealed=True)),
     ],
     "log-start-goes-on": [
         ("it goes back", (5, 3, 3, False), (3, 5, 5, False)),

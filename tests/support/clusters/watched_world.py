@@ -64,7 +64,7 @@ class FakeNode:
     def start(self) -> None:
         self.incarnation += 1
         fs = self.disk.mount(lambda op, path: None)
-        logs = LogManager(fs, "data", lambda topic: LogConfig(segment_bytes=self._world.segment_bytes), rng=Random(1))
+        logs = LogManager(fs, "data", lambda topic: self._world.log_config, rng=Random(1))
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
         quorum = FakeQuorum(metadata)
@@ -135,7 +135,15 @@ class FakeNode:
 class WatchedWorld:
     """Three nodes and one partition, which node 1 leads at first."""
 
-    def __init__(self, *, min_isr: int = 2, segment_bytes: int = 1 << 20, topic: str = "t", **properties: str) -> None:
+    def __init__(
+        self,
+        *,
+        min_isr: int = 2,
+        segment_bytes: int = 1 << 20,
+        index_interval: int = 4096,
+        topic: str = "t",
+        **properties: str,
+    ) -> None:
         named = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties(
             {
@@ -146,7 +154,8 @@ class WatchedWorld:
                 **named,
             }
         )
-        self.segment_bytes, self.topic = segment_bytes, topic
+        self.log_config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=index_interval)
+        self.topic = topic
         self.now_ms = 0
         self.kernel = SimpleNamespace(now=0.0)
         self.violations: list[Violation] = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.log.segment import INDEX, TIME_INDEX
 from tests.support.clusters.watched_world import WatchedWorld
 
 
@@ -50,3 +53,23 @@ def test_the_start_may_go_back_with_the_end() -> None:
     hosted.state.truncated(3)
     world.look()
     assert "log-start-goes-on" not in world.names
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(INDEX, "offset-index-is-dense"), (TIME_INDEX, "time-index-is-dense")])
+def test_an_index_that_was_emptied_and_is_believed_at_a_load_is_seen(suffix: str, name: str) -> None:
+    """The first segment lies below the recovery point: it is not scanned."""
+    for harmed in (False, True):
+        world = replicated(30, segment_bytes=600, index_interval=150)
+        node = world.nodes[3]
+        assert len(node.hosted.log.segments) > 3
+        node.hosted.log.flush(0)
+        node.node.logs.checkpoint_recovery_points()
+        node.kill()
+        world.look()
+        files = node.disk.files()
+        first = min(each for each in files if each.startswith("data/t-0/") and each.endswith(suffix))
+        assert files[first]
+        node.disk.restore({**files, first: b""} if harmed else files)
+        node.start()
+        world.look()
+        assert (name in world.names) is harmed, world.names
