@@ -19,6 +19,12 @@ def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
     return before, now, about
 
 
+def moved(replicas: tuple[int, ...], isr: tuple[int, ...] = (2, 3), **more: Any) -> Arguments:
+    """Node 3 was to come, and node 1 to go."""
+    before = decision(2, isr=(1, 2), adding=(3,), removing=(1,))
+    return decided(before, replace(decision(2, 1, 6, isr, **more), replicas=replicas))
+
+
 def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[Known]:
     """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
     copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
@@ -76,6 +82,13 @@ DERIVED: dict[str, list[Case]] = {
             decided(decision(isr=(1, 2), adding=(3,)), decision(1, 1, 6, (1, 2))),
             decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2))),
         ),
+    ],
+    "reassignment-ends-as-asked": [
+        ("an added replica is dropped", moved((2, 1)), moved((2, 3))),
+        ("nobody is dropped", moved((1, 2, 3)), moved((2, 3))),
+        ("it is called off", moved((2,), isr=(2,)), moved((1, 2), isr=(1, 2))),
+        ("another target", moved((2, 4), isr=(2,)), moved((2, 1), isr=(1, 2))),
+        ("it goes on", moved((2,), isr=(2,)), moved((2,), isr=(2,), removing=(1,))),
     ],
     "believed-end-is-shared": [
         ("another batch behind what is committed", believing(6, 3), believing(6, 2)),

@@ -80,6 +80,26 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
     return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
 
 
+@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or when called off, the original")
+def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
+    that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
+    for, of which all were there: then nobody is new, and there are no fewer than before or after the move.)"""
+    if before is None or not before.adding + before.removing or now.adding + now.removing:
+        return None
+    if now.partition_epoch != before.partition_epoch + 1:
+        return None  # No log has the decisions between.
+    target = tuple(each for each in before.replicas if each not in before.removing)
+    original = tuple(each for each in before.replicas if each not in before.adding)
+    if now.replicas == target:
+        return None
+    wanted = f"of {list(before.replicas)} {list(before.adding)} came and {list(before.removing)} went"
+    if before.isr and not now.leader_recovery_state and not set(now.isr) <= set(before.isr):
+        return f"completed with the replicas {list(now.replicas)}: {wanted}"
+    asked = set(now.replicas) <= set(before.replicas) and len(now.replicas) >= min(len(target), len(original))
+    return None if now.replicas == original or asked else f"ends with the replicas {list(now.replicas)}: {wanted}"
+
+
 @invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
 def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
