@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from broker.cluster.image import Broker
 from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.contents import Contents
 from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
@@ -57,6 +58,14 @@ def segment(
     return (Indexed(50, ROWS, offsets, times, latest, interval, sealed),)
 
 
+NAMES = (("t", b"1"),)
+
+
+def registered(at: int) -> Contents:
+    """One broker, of epoch 3."""
+    return Contents((Broker(1, 3, b"", {}, False, registered_at=at),))
+
+
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
     return Epochs(entries, start, 6), BATCHES
 
@@ -64,8 +73,15 @@ def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
 DERIVED: dict[str, list[Case]] = {
     "image-is-a-replay": [
         ("a feature", (Contents(features=(("f", 1),)), Contents(features=(("f", 2),))), (Contents(), Contents())),
+        ("a name", (Contents(names=(("t", b"1"),)), Contents()), (Contents(names=NAMES), Contents(names=NAMES))),
         ("an epoch", (Contents(epoch=3), Contents(epoch=4)), (Contents(epoch=4), Contents(epoch=4))),
     ],
+    "registration-is-a-replay": [
+        ("another offset", (registered(5), registered(8)), (registered(8), registered(8))),
+        ("from a snapshot", (registered(5), registered(8)), (registered(3), registered(8))),
+        ("all from a snapshot", (registered(5), registered(8)), (registered(5), registered(3))),
+    ],
+    "records-can-be-replayed": [("they end too early", (7, 8, ""), (8, 8, ""))],
     "reassignment-ends-in-sync": [
         (
             "an added replica is not in sync",

@@ -25,6 +25,8 @@ from tests.support.disks.batches import NEWEST, batch
 TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"
 NODES = (1, 2, 3)
+SNAPSHOT = 1 << 20
+"""Where the metadata logs begin."""
 PATIENCE_MS = 1500
 """After which a quorum leader without a majority gives up."""
 
@@ -67,6 +69,8 @@ class FakeNode:
         logs = LogManager(fs, "data", lambda topic: self._world.log_config, rng=Random(1))
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
+        if not metadata.log_start_offset:
+            metadata.truncate_fully_and_start_at(SNAPSHOT)  # Images are not made from records here.
         quorum = FakeQuorum(metadata)
         by_id: dict[bytes, dict[int, Hosted]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])

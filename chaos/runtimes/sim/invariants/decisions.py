@@ -105,3 +105,23 @@ def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
     any more, it is as the image that was seen there first.)"""
     return None if image == replayed else of_image(image, replayed)
+
+
+@invariant("registration-is-a-replay", When.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration")
+def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+    """A node's image says of each broker at which offset it was registered last: that of the record, or, where the
+    image came from a snapshot, which does not keep it, the broker's epoch."""
+    registered = {broker.id: broker.registered_at for broker in replayed.brokers}
+    for broker in image.brokers:
+        wanted = registered.get(broker.id, broker.epoch)
+        # What was replayed may have begun at an image from a snapshot, too.
+        if broker.registered_at not in (wanted, broker.epoch) and wanted != broker.epoch:
+            return f"broker {broker.id} was registered at offset {wanted}, not at {broker.registered_at}"
+    return None
+
+
+@invariant("records-can-be-replayed", When.RECORDS, "KRaft: an image comes from the committed records of its log")
+def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
+    """The records between the newest image before and a newer one are in the log of the node that has it, and none
+    contradicts those before it. (Not where bits rot, nor of a node that is down.)"""
+    return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

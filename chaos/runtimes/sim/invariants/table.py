@@ -56,6 +56,9 @@ class When(StrEnum):
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"
     """A node's image has moved: check(image: Contents, replayed: Contents), at one offset."""
+    RECORDS = "records"
+    """A node's image is newer than all before, and its log has the records: check(reached: int, wanted: int, why: str),
+    with the offset that the records lead to, that of the image, and what was in the way."""
     ACK = "ack"
     """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
     READ = "read"

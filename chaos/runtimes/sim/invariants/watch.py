@@ -230,7 +230,8 @@ class Watch:
         if offset < 0:
             return
         self._config = seen.broker.config
-        if not self.images.moved(seen.id, image, sight.metadata_log(seen.broker), seen.sim.disk):
+        log, alive = sight.metadata_log(seen.broker), seen.sim.node is seen.broker
+        if not self.images.moved(seen.id, image, log, seen.sim.disk, alive=alive):
             return
         self.cluster.offset = offset
         for topic, index, _ in image.partitions():

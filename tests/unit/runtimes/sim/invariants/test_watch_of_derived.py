@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.log.segment import INDEX, TIME_INDEX
+from chaos.runtimes.sim.invariants import sight
 from tests.support.clusters.watched_world import WatchedWorld
 
 
@@ -73,3 +76,38 @@ def test_an_index_that_was_emptied_and_is_believed_at_a_load_is_seen(suffix: str
         node.start()
         world.look()
         assert (name in world.names) is harmed, world.names
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_an_image_that_comes_from_no_records_is_seen_but_where_bits_rot(rotten: bool) -> None:
+    world = replicated()
+    if rotten:
+        world.watch.damaged(1, rotten=True)
+    sight.metadata_log(world.nodes[1].node).truncate_fully_and_start_at(0)
+    world.decide(isr=(1, 2))
+    world.nodes[1].learn()
+    world.look()
+    assert world.names == ([] if rotten else ["records-can-be-replayed"])
+
+
+def test_a_topic_that_cannot_be_found_by_its_name_is_seen() -> None:
+    world = replicated()
+    world.decide()
+    world.nodes[1].learn()
+    world.look()
+    del world.image.topic_ids["t"]
+    world.nodes[2].learn()
+    world.look()
+    assert world.names == ["image-is-a-replay"]
+    assert "topic that is found by the name t is missing" in str(world.violations[0])
+
+
+def test_a_registration_at_another_offset_is_seen() -> None:
+    world = replicated()
+    broker = world.image.brokers[3]
+    for node, offset in ((1, 900), (2, 900), (3, 901)):
+        world.image.brokers[3] = replace(broker, registered_at=offset)
+        world.image.offset += node == 1
+        world.nodes[node].learn()
+        world.look()
+        assert world.names == ([] if node < 3 else ["registration-is-a-replay"])
