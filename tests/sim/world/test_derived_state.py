@@ -14,7 +14,7 @@ import pytest
 from broker.cluster import replay
 from broker.log import recovery
 from broker.log.durability import FlushJob
-from broker.log.indexes import TimeIndex
+from broker.log.indexes import OffsetIndex, TimeIndex
 from broker.log.segment import Segment
 from broker.protocol.schema import metadata_records as records
 from broker.quorum.leadership import Leadership
@@ -83,6 +83,14 @@ def indexes_the_time_after(rule: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, timestamp, relative: rule(self, timestamp + 1, relative)
 
 
+def adds_every_other(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def add(self: Any, value: int, other: int) -> None:
+        if (value + other) % 2:
+            rule(self, value, other)
+
+    return add
+
+
 def flushed() -> Plan:
     """Every record is flushed before anybody hears of it."""
     return failover(settings={"log.flush.interval.messages": "1"})
@@ -114,6 +122,12 @@ MISTAKES = {
     ),
     "an offset index is wrong": Mistake(
         "offset-index-is-a-replay", indexed, Segment, "_index_batch", writes_the_offset_before
+    ),
+    "an offset index lacks batches": Mistake(
+        "offset-index-is-dense", indexed, OffsetIndex, "add", adds_every_other
+    ),
+    "a time index lacks batches": Mistake(
+        "time-index-is-dense", indexed, TimeIndex, "add_if_later", adds_every_other
     ),
     "a time index is wrong": Mistake(
         "time-index-is-a-replay", indexed, TimeIndex, "add_if_later", indexes_the_time_after

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from broker.cluster.image import Broker
 from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.contents import Contents
 from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
@@ -17,6 +18,12 @@ NOTHING = known()
 
 def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
     return before, now, about
+
+
+def moved(replicas: tuple[int, ...], isr: tuple[int, ...] = (2, 3), **more: Any) -> Arguments:
+    """Node 3 was to come, and node 1 to go."""
+    before = decision(2, isr=(1, 2), adding=(3,), removing=(1,))
+    return decided(before, replace(decision(2, 1, 6, isr, **more), replicas=replicas))
 
 
 def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[Known]:
@@ -40,8 +47,23 @@ BATCHES = (*run(3), *run(6, start=3, epoch=4))
 ROWS = (Row(0, 0, 10), Row(2, 90, 30), Row(5, 200, 20))
 
 
-def segment(offsets: tuple[Any, ...] = (), times: tuple[Any, ...] = (), latest: tuple[int, int] = (30, 2)) -> Arguments:
-    return (Indexed(50, ROWS, offsets, times, latest),)
+def segment(
+    offsets: tuple[Any, ...] = (),
+    times: tuple[Any, ...] = (),
+    latest: tuple[int, int] = (30, 2),
+    *,
+    interval: int = 4096,
+    sealed: bool = False,
+) -> Arguments:
+    return (Indexed(50, ROWS, offsets, times, latest, interval, sealed),)
+
+
+NAMES = (("t", b"1"),)
+
+
+def registered(at: int) -> Contents:
+    """One broker, of epoch 3."""
+    return Contents((Broker(1, 3, b"", {}, False, registered_at=at),))
 
 
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
@@ -51,8 +73,15 @@ def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
 DERIVED: dict[str, list[Case]] = {
     "image-is-a-replay": [
         ("a feature", (Contents(features=(("f", 1),)), Contents(features=(("f", 2),))), (Contents(), Contents())),
+        ("a name", (Contents(names=(("t", b"1"),)), Contents()), (Contents(names=NAMES), Contents(names=NAMES))),
         ("an epoch", (Contents(epoch=3), Contents(epoch=4)), (Contents(epoch=4), Contents(epoch=4))),
     ],
+    "registration-is-a-replay": [
+        ("another offset", (registered(5), registered(8)), (registered(8), registered(8))),
+        ("from a snapshot", (registered(5), registered(8)), (registered(3), registered(8))),
+        ("all from a snapshot", (registered(5), registered(8)), (registered(5), registered(3))),
+    ],
+    "records-can-be-replayed": [("they end too early", (7, 8, ""), (8, 8, ""))],
     "reassignment-ends-in-sync": [
         (
             "an added replica is not in sync",
@@ -69,6 +98,13 @@ DERIVED: dict[str, list[Case]] = {
             decided(decision(isr=(1, 2), adding=(3,)), decision(1, 1, 6, (1, 2))),
             decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2))),
         ),
+    ],
+    "reassignment-ends-as-asked": [
+        ("an added replica is dropped", moved((2, 1)), moved((2, 3))),
+        ("nobody is dropped", moved((1, 2, 3)), moved((2, 3))),
+        ("it is called off", moved((2,), isr=(2,)), moved((1, 2), isr=(1, 2))),
+        ("another target", moved((2, 4), isr=(2,)), moved((2, 1), isr=(1, 2))),
+        ("it goes on", moved((2,), isr=(2,)), moved((2,), isr=(2,), removing=(1,))),
     ],
     "believed-end-is-shared": [
         ("another batch behind what is committed", believing(6, 3), believing(6, 2)),
@@ -106,6 +142,20 @@ DERIVED: dict[str, list[Case]] = {
         ("not the largest", segment(times=((20, 5),)), segment(times=((30, 2),))),
         ("another offset", segment(times=((30, 5),)), segment(times=((10, 0), (30, 2)))),
         ("in memory", segment(latest=(20, 5)), segment(latest=(30, 2))),
+    ],
+    "offset-index-is-dense": [
+        ("it is empty", segment(interval=199), segment(interval=200)),
+        ("the end is missing", segment(((2, 90),), interval=109), segment(((2, 90),), interval=110)),
+        ("the beginning is missing", segment(((5, 200),), interval=0), segment(((2, 90), (5, 200)), interval=0)),
+    ],
+    "time-index-is-dense": [
+        ("an indexed batch", segment(((2, 90),), ((10, 0),)), segment(((2, 90),), ((10, 0), (30, 2)))),
+        ("it is empty", segment(((5, 200),)), segment(((5, 200),), ((30, 2),))),
+        ("the last of a sealed one", segment(sealed=True), segment(times=((30, 2),), sealed=True)),
+    ],
+    "log-start-goes-on": [
+        ("it goes back", (5, 3, 3, False), (3, 5, 5, False)),
+        ("by a truncation that leaves records", (5, 3, 8, True), (5, 3, 3, True)),
     ],
     "log-start-is-kept": [("too early", (50, 50, 52), (52, 50, 52)), ("too late", (53, 50, 52), (60, 60, 52))],
 }

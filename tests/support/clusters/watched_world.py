@@ -25,6 +25,8 @@ from tests.support.disks.batches import NEWEST, batch
 TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"
 NODES = (1, 2, 3)
+SNAPSHOT = 1 << 20
+"""Where the metadata logs begin."""
 PATIENCE_MS = 1500
 """After which a quorum leader without a majority gives up."""
 
@@ -64,9 +66,11 @@ class FakeNode:
     def start(self) -> None:
         self.incarnation += 1
         fs = self.disk.mount(lambda op, path: None)
-        logs = LogManager(fs, "data", lambda topic: LogConfig(segment_bytes=self._world.segment_bytes), rng=Random(1))
+        logs = LogManager(fs, "data", lambda topic: self._world.log_config, rng=Random(1))
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
+        if not metadata.log_start_offset:
+            metadata.truncate_fully_and_start_at(SNAPSHOT)  # Images are not made from records here.
         quorum = FakeQuorum(metadata)
         by_id: dict[bytes, dict[int, Hosted]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])
@@ -135,7 +139,15 @@ class FakeNode:
 class WatchedWorld:
     """Three nodes and one partition, which node 1 leads at first."""
 
-    def __init__(self, *, min_isr: int = 2, segment_bytes: int = 1 << 20, topic: str = "t", **properties: str) -> None:
+    def __init__(
+        self,
+        *,
+        min_isr: int = 2,
+        segment_bytes: int = 1 << 20,
+        index_interval: int = 4096,
+        topic: str = "t",
+        **properties: str,
+    ) -> None:
         named = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties(
             {
@@ -146,7 +158,8 @@ class WatchedWorld:
                 **named,
             }
         )
-        self.segment_bytes, self.topic = segment_bytes, topic
+        self.log_config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=index_interval)
+        self.topic = topic
         self.now_ms = 0
         self.kernel = SimpleNamespace(now=0.0)
         self.violations: list[Violation] = []

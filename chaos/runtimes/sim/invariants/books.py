@@ -94,6 +94,13 @@ class Judge:
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 
+    def went_back(self, known: Known, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
+        """A log's start was `before`, and is `now`. `cut`: the log, which ends at `end`, was truncated."""
+        for each in entered(When.WENT_BACK):
+            wrong = each.check(before, now, end, cut)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
     def flushed(self, known: Known, node: int, recovery_point: int, end: int) -> None:
         """A log's recovery point, and the end of what is durable of it."""
         if node in known.cluster.damaged:

@@ -19,3 +19,5 @@ class Contents(NamedTuple):
     features: tuple[tuple[str, int], ...] = ()
     next_producer_id: int = 0
     epoch: int = -1
+    names: tuple[tuple[str, bytes], ...] = ()
+    """(topic name, the id by which it is found)."""

@@ -76,6 +76,11 @@ class DecisionLog:
         self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
         return [Decided(topic, index, partition) for topic, index, partition in other.partitions()]
 
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        """The ids by name, made from the topics."""
+        return {topic.name: topic_id for topic_id, topic in self.topics_by_id.items()}
+
     # --------------------------------------------------------------------------------------------------- each record
 
     def _registered(self, record: records.RegisterBrokerRecord) -> None:

@@ -80,8 +80,48 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
     return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
 
 
+@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or when called off, the original")
+def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
+    that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
+    for, of which all were there: then nobody is new, and there are no fewer than before or after the move.)"""
+    if before is None or not before.adding + before.removing or now.adding + now.removing:
+        return None
+    if now.partition_epoch != before.partition_epoch + 1:
+        return None  # No log has the decisions between.
+    target = tuple(each for each in before.replicas if each not in before.removing)
+    original = tuple(each for each in before.replicas if each not in before.adding)
+    if now.replicas == target:
+        return None
+    wanted = f"of {list(before.replicas)} {list(before.adding)} came and {list(before.removing)} went"
+    if before.isr and not now.leader_recovery_state and not set(now.isr) <= set(before.isr):
+        return f"completed with the replicas {list(now.replicas)}: {wanted}"
+    asked = set(now.replicas) <= set(before.replicas) and len(now.replicas) >= min(len(target), len(original))
+    return None if now.replicas == original or asked else f"ends with the replicas {list(now.replicas)}: {wanted}"
+
+
 @invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
 def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
     any more, it is as the image that was seen there first.)"""
     return None if image == replayed else of_image(image, replayed)
+
+
+@invariant("registration-is-a-replay", When.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration")
+def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+    """A node's image says of each broker at which offset it was registered last: that of the record, or, where the
+    image came from a snapshot, which does not keep it, the broker's epoch."""
+    registered = {broker.id: broker.registered_at for broker in replayed.brokers}
+    for broker in image.brokers:
+        wanted = registered.get(broker.id, broker.epoch)
+        # What was replayed may have begun at an image from a snapshot, too.
+        if broker.registered_at not in (wanted, broker.epoch) and wanted != broker.epoch:
+            return f"broker {broker.id} was registered at offset {wanted}, not at {broker.registered_at}"
+    return None
+
+
+@invariant("records-can-be-replayed", When.RECORDS, "KRaft: an image comes from the committed records of its log")
+def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
+    """The records between the newest image before and a newer one are in the log of the node that has it, and none
+    contradicts those before it. (Not where bits rot, nor of a node that is down.)"""
+    return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

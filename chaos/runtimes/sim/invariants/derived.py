@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,10 @@ class Indexed(NamedTuple):
     """The time index: (timestamp, relative offset)."""
     latest: tuple[int, int]
     """The largest timestamp in memory, and its relative offset; -1 and whatever where there is none."""
+    interval: int
+    """index.interval.bytes as the segment has it."""
+    sealed: bool
+    """Nothing more will be appended: another segment follows."""
 
 
 class Epochs(NamedTuple):
@@ -52,10 +57,10 @@ class Epochs(NamedTuple):
 
 def indexed(log: Log, disk: Any) -> list[Indexed]:
     """All segments of a log."""
-    return [_segment(log, segment, disk) for segment in log.segments]
+    return [_segment(log, segment, disk, segment is not log.segments[-1]) for segment in log.segments]
 
 
-def _segment(log: Log, segment: Segment, disk: Any) -> Indexed:
+def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> Indexed:
     base, path = segment.base_offset, f"{log.directory}/{file_name(segment.base_offset, '')}"
     buffer, rows, at = peek(disk, path + LOG) or b"", [], 0
     size = min(segment.size, len(buffer))
@@ -65,7 +70,8 @@ def _segment(log: Log, segment: Segment, disk: Any) -> Indexed:
         at += LENGTH_OVERHEAD + header[1]
     offsets = entries_of(segment.index, path + INDEX, disk)
     times = entries_of(segment.time_index, path + TIME_INDEX, disk)
-    return Indexed(base, tuple(rows), offsets, times, (segment.max_timestamp, segment.max_timestamp_offset - base))
+    latest = segment.max_timestamp, segment.max_timestamp_offset - base
+    return Indexed(base, tuple(rows), offsets, times, latest, segment._index_interval, sealed)
 
 
 def epochs_of(log: Log) -> Epochs:
@@ -108,10 +114,7 @@ def offset_index_is_a_replay(segment: Indexed) -> str | None:
 def time_index_is_a_replay(segment: Indexed) -> str | None:
     """After a load or a truncation, each entry of a time index is the largest timestamp up to a batch, and the last
     offset of the first batch that has it; and so is what the segment has in memory, for all of its batches."""
-    steps: list[tuple[int, int]] = []
-    for row in segment.rows:
-        if row.timestamp > (steps[-1][0] if steps else -1):
-            steps.append((row.timestamp, row.relative))
+    steps = _steps(segment)
     known = dict(steps)
     wrong = [entry for entry in segment.times if known.get(entry[0]) != entry[1]]
     if wrong:
@@ -120,11 +123,63 @@ def time_index_is_a_replay(segment: Indexed) -> str | None:
     return None if segment.latest == latest else f"segment {segment.base}: the latest is {segment.latest}, not {latest}"
 
 
+def _steps(segment: Indexed) -> list[tuple[int, int]]:
+    """How the largest timestamp grows, and the last offset of each batch that has it first."""
+    steps: list[tuple[int, int]] = []
+    for row in segment.rows:
+        if row.timestamp > (steps[-1][0] if steps else -1):
+            steps.append((row.timestamp, row.relative))
+    return steps
+
+
+@invariant("offset-index-is-dense", When.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
+def offset_index_is_dense(segment: Indexed) -> str | None:
+    """After a load or a truncation, an offset index has each batch that begins more than index.interval.bytes behind
+    the last one that it has, or behind the segment's first byte. (A change of that setting holds from the next segment
+    or load on, and no simulation makes one.)"""
+    has, last = {position for _, position in segment.offsets}, 0
+    for row in segment.rows:
+        if row.position in has:
+            last = row.position
+        elif row.position - last > segment.interval:
+            gap = f"between byte {last} and the batch at byte {row.position}"
+            return f"segment {segment.base}: the offset index has nothing {gap}, nor that one"
+    return None
+
+
+@invariant("time-index-is-dense", When.INDEXES, "Kafka: TimeIndex; KIP-33")
+def time_index_is_dense(segment: Indexed) -> str | None:
+    """After a load or a truncation, a time index has the largest timestamp up to each batch of the offset index, and,
+    once another segment follows, the largest of all."""
+    ends = [relative for relative, _ in segment.offsets]
+    if segment.sealed and segment.rows:
+        ends.append(segment.rows[-1].relative)
+    steps, has = _steps(segment), set(segment.times)
+    for end in ends:
+        at = bisect_right(steps, end, key=_relative)
+        if at and steps[at - 1] not in has:
+            return f"segment {segment.base}: the time index lacks {steps[at - 1]}, the largest up to {end}"
+    return None
+
+
+def _relative(step: tuple[int, int]) -> int:
+    return step[1]
+
+
 @invariant("log-start-is-kept", When.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
     """A log that was loaded starts where its checkpoint of log starts says, or at its first segment if that is
     later."""
     return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
+
+
+@invariant("log-start-goes-on", When.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
+def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
+    """While a node runs, the start of a log goes back only with its end: where a truncation reaches beyond the start,
+    the log is empty, and begins there."""
+    if now >= before or (cut and now == end):
+        return None
+    return f"starts at {now}, and started at {before}; it ends at {end}, and was {'' if cut else 'not '}truncated"
 
 
 def wrong_in(segments: Sequence[Indexed], checks: Iterable[Any]) -> list[tuple[Any, str]]:

@@ -34,14 +34,13 @@ class ImageWatch:
         """The cluster as of the newest record that any image has."""
         self._values: dict[int, object] = {}
         """By offset of a batch's last record."""
-        self.blind = 0
-        """How often no log had the records that an image came from."""
 
-    def moved(self, node: int, image: ClusterImage, log: Log, disk: Any) -> bool:
-        """A node's image has moved. True if that was news."""
+    def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
+        """A node's image has moved. True if that was news. `alive`: the node runs, so that its disk has what its log
+        has."""
         is_news = image.offset > self.log.offset
         if is_news:
-            self._read_on(image, log, disk)
+            self._read_on(node if alive else None, image, log, disk)
         value = sight.canonical(image)
         replayed = self._values.setdefault(image.offset, value)
         for each in self._checks:
@@ -52,9 +51,10 @@ class ImageWatch:
             del self._values[next(iter(self._values))]
         return is_news
 
-    def _read_on(self, image: ClusterImage, log: Log, disk: Any) -> None:
-        """Take the records up to the image's from the log of the node that has it."""
-        decisions = self.log
+    def _read_on(self, node: int | None, image: ClusterImage, log: Log, disk: Any) -> None:
+        """Take the records up to the image's from the log of the node that has it. `node`: None where it is down."""
+        decisions, why = self.log, ""
+        is_whole = log.log_start_offset <= decisions.end
         try:
             for batch, records in sight.metadata_records(log, disk, decisions.end, image.offset + 1):
                 if batch.base > decisions.end:
@@ -65,11 +65,19 @@ class ImageWatch:
                     self._decided(decided)
                 if records:
                     self._values[decisions.offset] = sight.canonical(decisions)
-        except (MalformedFrame, KeyError):
-            pass  # Bits rot here, or a record contradicts those before it: then nobody can say what they come to.
+        except (MalformedFrame, KeyError) as problem:
+            # Bits rot here, or a record contradicts those before it: then nobody can say what they come to.
+            why = f": {problem!r}"
         if decisions.offset != image.offset:
-            self.blind += 1
+            if is_whole and node is not None and node not in self._cluster.rotten:
+                self._contradicted(node, decisions.offset, image.offset, why)
             news = decisions.adopt(image)
             self._cluster.brokers = dict(decisions.brokers)
             for decided in news:
                 self._decided(decided)
+
+    def _contradicted(self, node: int, reached: int, wanted: int, why: str) -> None:
+        for each in entered(When.RECORDS):
+            wrong = each.check(reached, wanted, why)
+            if wrong is not None:
+                self._report(each, wrong, node, None, {"offset": wanted})

@@ -281,6 +281,7 @@ def canonical(image: ClusterImage | DecisionLog) -> Contents:
         tuple(sorted(image.features.items())),
         image.next_producer_id,
         image.epoch,
+        tuple(sorted(image.topic_ids.items())),
     )
 
 

@@ -111,6 +111,7 @@ def _parts(has: Contents, wanted: Contents) -> Iterator[Words]:
     yield from _entries("broker", _brokers(has), _brokers(wanted))
     yield from _entries("partition", _partitions(has), _partitions(wanted))
     yield from _entries("id of topic", _topics(has), _topics(wanted))
+    yield from _entries("topic that is found by the name", _names(has), _names(wanted))
     yield from _entries("setting", _settings(has), _settings(wanted))
     yield from _entries("feature", dict(has.features), dict(wanted.features))
     yield from _entries("next producer id", {"": has.next_producer_id}, {"": wanted.next_producer_id})
@@ -127,6 +128,10 @@ def _partitions(image: Contents) -> dict[str, PartitionImage]:
 
 def _topics(image: Contents) -> dict[str, str]:
     return {name: topic_id.hex() for topic_id, name, _ in image.topics}
+
+
+def _names(image: Contents) -> dict[str, str]:
+    return {name: topic_id.hex() for name, topic_id in image.names}
 
 
 def _settings(image: Contents) -> dict[str, str]:

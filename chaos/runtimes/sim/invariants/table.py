@@ -49,10 +49,16 @@ class When(StrEnum):
     STARTED = "started"
     """A log was loaded: check(start: int, first: int, kept: int): its start, the base offset of its first segment, and
     what the checkpoint says."""
+    WENT_BACK = "went back"
+    """A log's start, or what its replica takes for it, has gone back while the node ran: check(before: int, now: int,
+    end: int, cut: bool), with the log's end, and whether the log was truncated."""
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"
     """A node's image has moved: check(image: Contents, replayed: Contents), at one offset."""
+    RECORDS = "records"
+    """A node's image is newer than all before, and its log has the records: check(reached: int, wanted: int, why: str),
+    with the offset that the records lead to, that of the image, and what was in the way."""
     ACK = "ack"
     """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
     READ = "read"

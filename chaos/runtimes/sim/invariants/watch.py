@@ -153,6 +153,8 @@ class Watch:
             replica.view = now
             known.views[seen.id] = now
             self._read(seen, replica, now)
+            if before is not None and now.start < before.start:
+                self._judge.went_back(known, seen.id, before.start, now.start, now.leo, cut=True)
             touched.setdefault(known, []).append((before, now))
         for seen in images:
             self._image_moved(seen, touched)
@@ -194,6 +196,9 @@ class Watch:
         if point != replica.recovery_point:
             replica.recovery_point = point
             self._judge.flushed(known, seen.id, point[0], durable_end(log, seen.sim.disk))
+        if log.log_start_offset < copy.low:
+            end, cut = log.log_end_offset, log.generation != copy.generation
+            self._judge.went_back(known, seen.id, copy.low, log.log_start_offset, end, cut=cut)
         if copy.generation == log.generation:
             if copy.low < log.log_start_offset:
                 # Each replica deletes by its own retention, a follower sometimes before its leader, and one that lives
@@ -225,7 +230,8 @@ class Watch:
         if offset < 0:
             return
         self._config = seen.broker.config
-        if not self.images.moved(seen.id, image, sight.metadata_log(seen.broker), seen.sim.disk):
+        log, alive = sight.metadata_log(seen.broker), seen.sim.node is seen.broker
+        if not self.images.moved(seen.id, image, log, seen.sim.disk, alive=alive):
             return
         self.cluster.offset = offset
         for topic, index, _ in image.partitions():

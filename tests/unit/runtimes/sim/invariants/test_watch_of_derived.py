@@ -1,0 +1,113 @@
+"""The watch sees what is derived go wrong in real logs and images; and it says nothing of what may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.log.segment import INDEX, TIME_INDEX
+from chaos.runtimes.sim.invariants import sight
+from tests.support.clusters.watched_world import WatchedWorld
+
+
+def replicated(records: int = 5, **settings: object) -> WatchedWorld:
+    """All is committed, everywhere."""
+    world = WatchedWorld(**settings)  # type: ignore[arg-type]
+    for _ in range(records):
+        world.nodes[1].write()
+        world.look()
+        world.replicate()
+    assert world.names == []
+    return world
+
+
+def with_starts(at: int) -> WatchedWorld:
+    """As `replicated`; node 3 starts at an offset."""
+    world = replicated()
+    hosted = world.nodes[3].hosted
+    hosted.log.increment_log_start(at)
+    hosted.state.log_start_moved(at)
+    world.look()
+    assert world.names == []
+    return world
+
+
+def test_a_log_that_starts_earlier_again_is_seen() -> None:
+    world = with_starts(4)
+    world.nodes[3].hosted.log.log_start_offset = 2
+    world.look()
+    assert "log-start-goes-on" in world.names
+    assert "starts at 2, and started at 4" in "\n".join(map(str, world.violations))
+
+
+def test_a_replica_that_takes_its_log_to_start_earlier_again_is_seen() -> None:
+    world = with_starts(4)
+    world.nodes[3].hosted.state.log_start_offset = 2
+    world.nodes[3].hosted.log.increment_log_start(5)
+    world.look()
+    assert "log-start-goes-on" in world.names
+
+
+def test_the_start_may_go_back_with_the_end() -> None:
+    world = with_starts(4)
+    hosted = world.nodes[3].hosted
+    hosted.log.truncate_to(3)
+    hosted.state.truncated(3)
+    world.look()
+    assert "log-start-goes-on" not in world.names
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(INDEX, "offset-index-is-dense"), (TIME_INDEX, "time-index-is-dense")])
+def test_an_index_that_was_emptied_and_is_believed_at_a_load_is_seen(suffix: str, name: str) -> None:
+    """The first segment lies below the recovery point: it is not scanned."""
+    for harmed in (False, True):
+        world = replicated(30, segment_bytes=600, index_interval=150)
+        node = world.nodes[3]
+        assert len(node.hosted.log.segments) > 3
+        node.hosted.log.flush(0)
+        node.node.logs.checkpoint_recovery_points()
+        node.kill()
+        world.look()
+        files = node.disk.files()
+        first = min(each for each in files if each.startswith("data/t-0/") and each.endswith(suffix))
+        assert files[first]
+        node.disk.restore({**files, first: b""} if harmed else files)
+        node.start()
+        world.look()
+        assert (name in world.names) is harmed, world.names
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_an_image_that_comes_from_no_records_is_seen_but_where_bits_rot(rotten: bool) -> None:
+    world = replicated()
+    if rotten:
+        world.watch.damaged(1, rotten=True)
+    sight.metadata_log(world.nodes[1].node).truncate_fully_and_start_at(0)
+    world.decide(isr=(1, 2))
+    world.nodes[1].learn()
+    world.look()
+    assert world.names == ([] if rotten else ["records-can-be-replayed"])
+
+
+def test_a_topic_that_cannot_be_found_by_its_name_is_seen() -> None:
+    world = replicated()
+    world.decide()
+    world.nodes[1].learn()
+    world.look()
+    del world.image.topic_ids["t"]
+    world.nodes[2].learn()
+    world.look()
+    assert world.names == ["image-is-a-replay"]
+    assert "topic that is found by the name t is missing" in str(world.violations[0])
+
+
+def test_a_registration_at_another_offset_is_seen() -> None:
+    world = replicated()
+    broker = world.image.brokers[3]
+    for node, offset in ((1, 900), (2, 900), (3, 901)):
+        world.image.brokers[3] = replace(broker, registered_at=offset)
+        world.image.offset += node == 1
+        world.nodes[node].learn()
+        world.look()
+        assert world.names == ([] if node < 3 else ["registration-is-a-replay"])
