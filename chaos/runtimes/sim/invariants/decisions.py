@@ -80,7 +80,7 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
     return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
 
 
-@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or when called off, the original")
+@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
     that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
