@@ -6,12 +6,14 @@ Each mistake is planted in a rule of the broker, and the same plan without it br
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 
 from broker.cluster import replay
+from broker.controller.elections import _Target
 from broker.log import recovery
 from broker.log.durability import FlushJob
 from broker.log.indexes import OffsetIndex, TimeIndex
@@ -19,7 +21,7 @@ from broker.log.segment import Segment
 from broker.protocol.schema import metadata_records as records
 from broker.quorum.leadership import Leadership
 from broker.replication import Partition
-from chaos.mutants.hunt_plans import Values, draw, hunt_plan, killings
+from chaos.mutants.hunt_plans import Values, draw, fault, hunt_plan, killings
 from chaos.plans.plan import Plan
 from chaos.runs.simulation import simulate
 
@@ -101,9 +103,40 @@ def indexed() -> Plan:
     return failover(settings={"log.index.interval.bytes": "0"})
 
 
+def drained() -> Plan:
+    """All that one of four brokers holds moves to the others."""
+    return hunt_plan(1, [fault(0.4, 3, "leadership", "node:1", how="drain")], nodes=4)
+
+
+def drops_who_came(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def complete_reassignment(self: Any) -> None:
+        came = self.adding if self.removing else ()
+        rule(self)
+        if not self.adding and len(self.isr) > 1:
+            self.replicas = tuple(each for each in self.replicas if each not in came)
+            self.isr = tuple(each for each in self.isr if each not in came)
+
+    return complete_reassignment
+
+
+def counts_one_too_many(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def register(image: Any, record: Any) -> None:
+        rule(image, record)
+        broker = image.brokers[record.broker_id]
+        image.brokers[broker.id] = replace(broker, registered_at=broker.registered_at + 1)
+
+    return register
+
+
 MISTAKES = {
     "all images leave the same record out": Mistake(
         "image-is-a-replay", failover, replay.APPLY, records.BrokerRegistrationChangeRecord, leaves_fencing_out
+    ),
+    "all images take brokers to be registered later": Mistake(
+        "registration-is-a-replay", failover, replay.APPLY, records.RegisterBrokerRecord, counts_one_too_many
+    ),
+    "a move drops who came": Mistake(
+        "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", drops_who_came
     ),
     "a leader believes too much of a follower": Mistake(
         "believed-end-is-shared", failover, Partition, "follower_fetched", believes_too_much
@@ -123,12 +156,8 @@ MISTAKES = {
     "an offset index is wrong": Mistake(
         "offset-index-is-a-replay", indexed, Segment, "_index_batch", writes_the_offset_before
     ),
-    "an offset index lacks batches": Mistake(
-        "offset-index-is-dense", indexed, OffsetIndex, "add", adds_every_other
-    ),
-    "a time index lacks batches": Mistake(
-        "time-index-is-dense", indexed, TimeIndex, "add_if_later", adds_every_other
-    ),
+    "an offset index lacks batches": Mistake("offset-index-is-dense", indexed, OffsetIndex, "add", adds_every_other),
+    "a time index lacks batches": Mistake("time-index-is-dense", indexed, TimeIndex, "add_if_later", adds_every_other),
     "a time index is wrong": Mistake(
         "time-index-is-a-replay", indexed, TimeIndex, "add_if_later", indexes_the_time_after
     ),

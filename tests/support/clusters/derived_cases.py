@@ -79,7 +79,8 @@ DERIVED: dict[str, list[Case]] = {
     "registration-is-a-replay": [
         ("another offset", (registered(5), registered(8)), (registered(8), registered(8))),
         ("from a snapshot", (registered(5), registered(8)), (registered(3), registered(8))),
-        ("all from a snapshot", (registered(5), registered(8)), (registered(5), registered(3))),
+        ("too late", (registered(5), registered(3)), (registered(5), registered(5))),
+        ("nobody has the record", (registered(2), registered(-1)), (registered(5), registered(-1))),
     ],
     "records-can-be-replayed": [("they end too early", (7, 8, ""), (8, 8, ""))],
     "reassignment-ends-in-sync": [

@@ -182,7 +182,9 @@ class WatchedWorld:
         """All brokers as they are; `node` anew, with a higher broker epoch."""
         if node is not None:
             self.epochs[node] = max(self.epochs.values()) + 100
-        self.image.brokers = {b: Broker(b, epoch, b"", {}, False) for b, epoch in self.epochs.items()}
+        self.image.brokers = {
+            b: Broker(b, epoch, b"", {}, False, registered_at=epoch) for b, epoch in self.epochs.items()
+        }
         self.image.offset += 1
 
     def decide(self, **changes: Any) -> None:

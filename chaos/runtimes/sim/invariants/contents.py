@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
+
+NOT_KNOWN: Final = -1
+"""The offset at which a broker was registered, where no log has the record."""
 
 
 class Contents(NamedTuple):
@@ -21,3 +25,7 @@ class Contents(NamedTuple):
     epoch: int = -1
     names: tuple[tuple[str, bytes], ...] = ()
     """(topic name, the id by which it is found)."""
+
+    def without_registrations(self) -> Contents:
+        """As one that no log has the registrations for."""
+        return self._replace(brokers=tuple(replace(broker, registered_at=NOT_KNOWN) for broker in self.brokers))

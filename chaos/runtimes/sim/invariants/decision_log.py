@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from broker.cluster.image import TOPIC_RESOURCE, Broker, PartitionImage, Topic
 from broker.protocol.schema import metadata_records as records
+from chaos.runtimes.sim.invariants.contents import NOT_KNOWN
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
@@ -71,7 +72,8 @@ class DecisionLog:
     def adopt(self, image: ClusterImage) -> list[Decided]:
         """Begin anew at an image, where no log has the records before it. Its partitions as if decided just now."""
         other = image.clone()
-        self.brokers, self.topics_by_id, self.configs = other.brokers, other.topics_by_id, other.configs
+        self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}
+        self.topics_by_id, self.configs = other.topics_by_id, other.configs
         self.features, self.next_producer_id = other.features, other.next_producer_id
         self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
         return [Decided(topic, index, partition) for topic, index, partition in other.partitions()]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.runtimes.sim.invariants.contents import NOT_KNOWN, Contents
 from chaos.runtimes.sim.invariants.state_words import of_image
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
     from broker.cluster.image import PartitionImage
-    from chaos.runtimes.sim.invariants.contents import Contents
     from chaos.runtimes.sim.invariants.known import Known
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
@@ -80,7 +80,7 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
     return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
 
 
-@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or, called off, the original")
+@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
     that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
@@ -110,13 +110,14 @@ def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
 @invariant("registration-is-a-replay", When.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration")
 def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     """A node's image says of each broker at which offset it was registered last: that of the record, or, where the
-    image came from a snapshot, which does not keep it, the broker's epoch."""
+    image came from a snapshot, which does not keep it, the broker's epoch. (No earlier one where no log has that
+    record any more.)"""
     registered = {broker.id: broker.registered_at for broker in replayed.brokers}
     for broker in image.brokers:
-        wanted = registered.get(broker.id, broker.epoch)
-        # What was replayed may have begun at an image from a snapshot, too.
-        if broker.registered_at not in (wanted, broker.epoch) and wanted != broker.epoch:
-            return f"broker {broker.id} was registered at offset {wanted}, not at {broker.registered_at}"
+        found, wanted = broker.registered_at, registered.get(broker.id, NOT_KNOWN)
+        if found != broker.epoch and (found < broker.epoch if wanted == NOT_KNOWN else found != wanted):
+            record = "another record" if wanted == NOT_KNOWN else f"the record at offset {wanted}"
+            return f"broker {broker.id}, of epoch {broker.epoch}, was registered by {record}, not at offset {found}"
     return None
 
 

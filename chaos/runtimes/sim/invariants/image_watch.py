@@ -42,7 +42,9 @@ class ImageWatch:
         if is_news:
             self._read_on(node if alive else None, image, log, disk)
         value = sight.canonical(image)
-        replayed = self._values.setdefault(image.offset, value)
+        replayed = self._values.get(image.offset)
+        if replayed is None:
+            replayed = self._values[image.offset] = value.without_registrations()
         for each in self._checks:
             wrong = each.check(value, replayed)
             if wrong is not None:
