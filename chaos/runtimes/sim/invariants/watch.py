@@ -246,7 +246,7 @@ class Watch:
     def _decided(self, decided: Decided) -> None:
         """One decision, while `images.log` is as it was left by that one."""
         topic, index, partition = decided
-        known = self._known(topic.id, topic.name, index)
+        known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
         known.promised(self._promised(self._config, self.images.log, topic.name))
         if partition != known.truth:
             self._judge.decided(known, partition)
@@ -258,7 +258,8 @@ class Watch:
         known = self.partitions.get((topic_id, index))
         if known is None:
             known = self.partitions[topic_id, index] = Known(topic, index, topic_id, cluster=self.cluster)
-            self._by_name[topic, index] = known
+            # A node that starts hosts deleted topics for a moment: the name belongs to the one that was made since.
+            self._by_name.setdefault((topic, index), known)
             if self._promise is not None:
                 known.promise = self._promise
         return known
