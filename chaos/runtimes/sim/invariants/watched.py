@@ -44,7 +44,7 @@ class Replica:
 
     def __init__(self, node: Node, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.node, self.rank = node, -1
-        """Its place among the node's replicas."""
+        """Its place among the node's replicas; -1 once it is none of them."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.durability = hosted.log.durability
         self.known, self.copy = known, copy
@@ -152,6 +152,7 @@ class Replicas:
     def host(self, node: Node, replicas: Iterable[Replica]) -> None:
         """These are a node's replicas now."""
         for replica in node.replicas:
+            replica.rank = -1
             for one in (replica.state, replica.log, replica.durability):
                 self._owners.pop(one, None)
         node.replicas = list(replicas)
@@ -181,7 +182,7 @@ class Replicas:
         suspects = {replica: None for node in anew for replica in node.replicas} if anew else {}
         for one in written:
             replica = self._owners.get(one)
-            if replica is None or replica.node.sim.node is not replica.node.broker:
+            if replica is None or replica.rank < 0 or replica.node.sim.node is not replica.node.broker:
                 continue
             suspects[replica] = None
             if one is replica.state:

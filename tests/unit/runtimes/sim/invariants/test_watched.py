@@ -154,6 +154,16 @@ def test_what_a_dead_incarnation_wrote_last_is_nobodys(seen: Seen) -> None:
     assert seen.changed() == ([], [])
 
 
+@pytest.mark.parametrize("next_one", [None, object()], ids=["down", "another incarnation"])
+def test_what_the_tasks_of_a_dead_incarnation_write_later_is_nobodys(seen: Seen, next_one: object) -> None:
+    follower_of_a = seen.states["a"].followers[2]
+    seen.node.sim.node = seen.node.broker = next_one  # type: ignore[misc]
+    seen.replicas.host(seen.node, ())
+    follower_of_a.log_end_offset = 8
+    seen.states["b"].high_watermark = 3
+    assert seen.changed() == ([], [])
+
+
 def test_afterwards_the_brokers_classes_are_as_they_were() -> None:
     classes = Partition, Log, Durability, Follower
     before = [dict(vars(owner)) for owner in classes]
