@@ -7,7 +7,8 @@ A plan of this folder runs alone (`./squall sim --plan FILE`) and begins with co
     # fails with: the anomaly or broken invariant that is found, or was
 
 What exactly a seed comes to moves with every change of the broker's timing. So what is to be found may be found under
-another seed than the plan's own; what may not be found is looked for under some others too.
+another seed than the plan's own; what may not be found is looked for under some others too. A plan that nothing breaks
+fails once its mend is undone (`mends`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from chaos.runs.simulation import SimResult, simulate
 from chaos.runtimes.sim.invariants.known import Known
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.shrinking.search import steps_of
+from tests.sim.plans.mends import MENDS
 
 PLANS = Path(__file__).parent
 NAMES = sorted(path.stem for path in PLANS.glob("*.toml"))
+MENDED = [name for name in NAMES if "\n# broken by: nothing" in (PLANS / f"{name}.toml").read_text()]
 STEPS_AT_MOST = 10
 SEEDS, CLEAN_SEEDS = 30, 4
 
@@ -97,10 +100,28 @@ def test_says_what_it_shows(name: str) -> None:
     assert what.without
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if shown(name).breaker[0] != "nothing"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MENDED])
 def test_is_broken_by_what_it_says(name: str) -> None:
     what = shown(name)
     assert any(what.failure in found(run(plan, what.mutant)) for plan in seeds(what.plan, SEEDS)), what.title
+
+
+def test_each_mend_is_undone() -> None:
+    assert sorted(MENDS) == MENDED
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_fails_without_its_mend(name: str) -> None:
+    what = shown(name)
+    for plan in seeds(what.plan, SEEDS):
+        with pytest.MonkeyPatch.context() as undone:
+            MENDS[name](undone)
+            result = run(plan)
+        if result.failure is not None:
+            break
+    assert result.failure is not None, what.title
+    assert result.failure.name == what.failure, (plan.seed, result.told)
+    assert run(plan).verdict == "valid", plan.seed
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,115 @@
+"""How each mend of a bug of ours is undone: what was faulty is faulty again, as long as a test lasts.
+
+A plan that is "broken by: nothing" has no setting and no mutant that could show that it still does what it was kept
+for. Its mend can be undone instead: then it fails as it did before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos.runtimes.sim import disk_faults
+from chaos.runtimes.sim.invariants import quorum_watch
+from chaos.runtimes.sim.invariants.batches import Ledger
+from chaos.runtimes.sim.invariants.image_watch import ImageWatch
+from chaos.runtimes.sim.invariants.known import Known
+from chaos.runtimes.sim.invariants.watch import Watch
+from checkers import nemesis_log
+from workloads.client import admin
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.decision_log import Decided
+    from workloads.client.cluster import Client
+    from workloads.client.new_topic import NewTopic
+
+Undo = Callable[[pytest.MonkeyPatch], None]
+
+
+def heartbeats_prove_ownership_always(undone: pytest.MonkeyPatch) -> None:
+    """Also while a fault keeps brokers apart."""
+    undone.setattr(nemesis_log, "apart", lambda _: [])
+
+
+def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
+    """Whichever topic has the name by then."""
+    make, names = admin.create_topics, list[str]()
+
+    async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:
+        names.extend(topic.name for topic in topics)
+        return await make(client, topics, timeout_ms)
+
+    async def delete_topic(client: Client, _: bytes, timeout_ms: int = 10_000) -> str:
+        answer = (await admin.delete_topics(client, names[-1:], timeout_ms))[names[-1]]
+        return "UNKNOWN_TOPIC_ID" if answer == "UNKNOWN_TOPIC_OR_PARTITION" else answer
+
+    undone.setattr(admin, "create_topics", create_topics)
+    undone.setattr(admin, "delete_topic", delete_topic)
+
+
+def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
+    """What a broker deletes in the moment that it dies in is not seen."""
+    died = Watch._died
+
+    def unseen(watch: Watch, seen: Any) -> None:
+        with pytest.MonkeyPatch.context() as dying:
+            dying.setattr(Ledger, "deleted", lambda *_: None)
+            died(watch, seen)
+
+    undone.setattr(Watch, "_died", unseen)
+
+
+def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
+    """And no snapshot behind which it begins."""
+    undone.setattr(quorum_watch, "newest_snapshot_end", lambda *_: -1)
+
+
+def only_what_is_committed_is_durable(undone: pytest.MonkeyPatch) -> None:
+    """Of what a damaged or dead node has."""
+    undone.setattr(Known, "has_uncommitted", lambda *_: False)
+
+
+def all_bits_rot(undone: pytest.MonkeyPatch) -> None:
+    """Also those that no checksum covers."""
+
+    def rotten_bits(_: str, content: bytes | bytearray, bits: int, __: str, rng: Random) -> list[int]:
+        return sorted(rng.sample(range(len(content) * 8), min(bits, len(content) * 8)))
+
+    undone.setattr(disk_faults, "rotten_bits", rotten_bits)
+
+
+def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
+    """And none before it is judged."""
+    read_on = ImageWatch._read_on
+
+    def read(images: ImageWatch, *args: Any) -> None:
+        last: dict[tuple[bytes, int], Decided] = {}
+        judge = images._decided
+
+        def keep(decided: Decided) -> None:
+            last[decided[0].id, decided[1]] = decided
+
+        images._decided = keep
+        try:
+            read_on(images, *args)
+        finally:
+            images._decided = judge
+        for decided in last.values():
+            judge(decided)
+
+    undone.setattr(ImageWatch, "_read_on", read)
+
+
+MENDS: dict[str, Undo] = {
+    "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
+    "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
+    "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
+    "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
+    "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
+    "bits_that_no_checksum_covers_are_spared": all_bits_rot,
+    "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
+}
+"""Name of a plan to what undoes its mend."""
