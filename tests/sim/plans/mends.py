@@ -34,6 +34,20 @@ def heartbeats_prove_ownership_always(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(nemesis_log, "apart", lambda _: [])
 
 
+def who_is_hosted_last_has_the_name(undone: pytest.MonkeyPatch) -> None:
+    """The watch takes a topic for the one of its name as soon as a node hosts it, also one that is deleted."""
+    sound = Watch._known
+
+    def known(watch: Watch, topic_id: bytes, topic: str, index: int) -> Known:
+        is_new = (topic_id, index) not in watch.partitions
+        found = sound(watch, topic_id, topic, index)
+        if is_new:
+            watch._by_name[topic, index] = found
+        return found
+
+    undone.setattr(Watch, "_known", known)
+
+
 def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
     """Whichever topic has the name by then."""
     make, names = admin.create_topics, list[str]()
@@ -105,6 +119,7 @@ def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
 
 MENDS: dict[str, Undo] = {
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
+    "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,

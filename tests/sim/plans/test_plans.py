@@ -21,8 +21,6 @@ import pytest
 from chaos.mutants import find
 from chaos.plans.plan import Plan, make_plan, read_plan
 from chaos.runs.simulation import SimResult, simulate
-from chaos.runtimes.sim.invariants.known import Known
-from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.shrinking.search import steps_of
 from tests.sim.plans.mends import MENDS
 
@@ -130,20 +128,3 @@ def test_is_clean_without(name: str) -> None:
     for plan in seeds(what.without, CLEAN_SEEDS):
         result = run(plan)
         assert result.verdict == "valid", (plan.seed, result.told)
-
-
-def test_the_watch_without_its_mend_takes_a_deleted_topic_for_the_next_one_of_the_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sound = Watch._known
-
-    def known(self: Watch, topic_id: bytes, topic: str, index: int) -> Known:
-        is_new = (topic_id, index) not in self.partitions
-        found = sound(self, topic_id, topic, index)
-        if is_new:
-            self._by_name[topic, index] = found
-        return found
-
-    what = shown("a_late_node_hosts_a_deleted_topic_of_the_name")
-    monkeypatch.setattr(Watch, "_known", known)
-    assert any(what.failure in found(run(plan)) for plan in seeds(what.plan, SEEDS))
