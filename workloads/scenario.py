@@ -99,6 +99,8 @@ class SwarmGround(NamedTuple):
     nodes: int
     hurts_fsyncs: bool
     """A fault may hit fsyncs: they have to happen."""
+    damages_files: bool = False
+    """A fault may take files: there have to be closed ones."""
 
 
 def _live_readers() -> LiveReaders:

@@ -37,6 +37,8 @@ PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
 UNKNOWN = 5
 """Seeds of unknown verdict that a batch names, with the reasons."""
+ALL_PATHS_FROM = 2_000
+"""So many seeds of the whole swarm take every rare path; where they do not, what they prove is too little."""
 SAY_EVERY_S = 5.0
 
 
@@ -71,7 +73,8 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 something is broken, 2 unknown (neither is proven, the last
-lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage.""",
+lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
+2000 seeds of the whole swarm never took), 3 wrong usage.""",
 )
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
@@ -310,7 +313,11 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
                     say.print(tally.rate())
     except KeyboardInterrupt:
         interrupted = True
-    _say_end(tally, spark, say, order.impossible())
+    never = _say_end(tally, spark, say, order.impossible())
+    lacking = never if order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM else []
+    if lacking:
+        many = f"{tally.done} seeds of the whole swarm should take every rare path"
+        console().print(f"{many}: too little is proven of {', '.join(lacking)}", soft_wrap=True)
     _say_unknown(tally, most_unknown)
     if interrupted:
         left = tally.total - tally.done
@@ -319,7 +326,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
         return EXIT_INVALID
     if interrupted:
         return INTERRUPTED
-    if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown:
+    if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown or lacking:
         return EXIT_UNKNOWN
     return EXIT_VALID
 
@@ -370,8 +377,9 @@ def _kind_of(reason: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 
-def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[str]) -> None:
-    """The whole batch: verdicts, failures, faults that landed, rare paths. impossible: those that no seed can take."""
+def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
+    """The whole batch: verdicts, failures, faults that landed, rare paths. impossible: those that no seed can take.
+    The possible ones that none has taken."""
     from rich.table import Table
 
     out = console()
@@ -396,3 +404,4 @@ def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[st
         out.print(f"never taken by any of these seeds: {', '.join(never)}")
     if apart and tally.done:
         out.print(f"not possible with this workload: {', '.join(apart)}")
+    return never

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from random import Random
 from typing import Any
 
@@ -182,6 +183,8 @@ class LandingGround:
     acks: int = -1
     places: int = 3
     """Partitions of the workload."""
+    closes_after: float = inf
+    """Records after which a partition has a closed segment."""
 
 
 @dataclass(frozen=True, slots=True)

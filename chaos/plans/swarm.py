@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from chaos.draws import rng_for
@@ -79,9 +80,10 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
-    syncs = any(Trait.COUNTS_SYNCS in ALL[name].traits for name in kinds)
+    traits = {trait for name in kinds for trait in ALL[name].traits}
     stream = partial(rng_for, seed, "swarm")
-    table = scenario.drawn_settings(stream, SwarmGround(nodes, syncs))
+    ground = SwarmGround(nodes, Trait.COUNTS_SYNCS in traits, Trait.DAMAGES_FILES in traits)
+    table = scenario.drawn_settings(stream, ground)
     settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, nodes, table)}
     if long and "rate" in scenario.model_fields:
         table = {**table, "rate": LONG_RATE}
@@ -93,7 +95,10 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
-    faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places))
+    closes_after = _closes_after(load.topic_settings, table)
+    faults = landing(
+        seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
+    )
     faults = (*faults, *_beside(seed, len(aimed), time_s))
     return {
         "seed": seed,
@@ -105,6 +110,14 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, faults),
     }
+
+
+def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
+    """How many records a partition needs, and some more, to fill a segment of the size that the seed gives it."""
+    if "segment.bytes" not in topic or "min_bytes" not in load:
+        return inf
+    mean: float = (load["min_bytes"] + load["max_bytes"]) / 2
+    return 1 + 1.5 * int(topic["segment.bytes"]) / mean
 
 
 def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:

@@ -47,6 +47,10 @@ class Order:
             return drawn_plan(seed, workload=self.workload, mutant=self.mutant)
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
+    def is_whole_swarm(self) -> bool:
+        """Whether its seeds draw everything, and nothing is planted: together they take every rare path."""
+        return self.plan is None and self.workload is None and self.mutant is None
+
     def impossible(self) -> frozenset[str]:
         """Rare paths that none of its seeds can take, whatever it draws. PlanError."""
         if self.plan is not None:

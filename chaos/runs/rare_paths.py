@@ -97,6 +97,7 @@ BY_REQUEST: Mapping[str, str] = {
     "preferred": "leaders elected by request",
     "unclean": "unclean election by request",
     "tail": "end of a segment lost",
+    "file": "closed file lost",
 }
 """What administrators, or a damage, do to a cluster: the parameter `how` of a fault that landed -> the path."""
 

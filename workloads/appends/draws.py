@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from workloads.client.cluster import Place
 
-FLUSH_SHARE, BURST_SHARE = 0.25, 0.12
+FLUSH_SHARE, BURST_SHARE, CLOSED_SHARE = 0.25, 0.12, 0.5
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
 """Segment size -> batches of no more bytes fit into it. A larger one is refused, and stops an idempotent producer:
@@ -144,7 +144,9 @@ def _topic_settings(stream: Stream, max_bytes: int, ground: SwarmGround) -> dict
             found[name] = draw(rng)
     if ground.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
         found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
-    if "retention.ms" in found:
+    if ground.damages_files and stream("closed files").random() < CLOSED_SHARE:
+        found["segment.bytes"] = SMALL_SEGMENT  # else there are hardly any closed files that could be lost
+    if "retention.ms" in found or found.get("segment.bytes") == SMALL_SEGMENT:
         # What is retired is whole segments; a batch that is larger than one is refused.
         found["segment.bytes"] = SMALL_SEGMENT if max_bytes < SMALL_BYTES else "16384"
     return found

@@ -63,8 +63,11 @@ async def _in_sync(stage: Stage, p: Played, node: int) -> None:
 
 
 def lands(fault: Fault, site: Site) -> Fault:
-    """In a swarm: the end of a segment of a node that leads, because few seeds have a closed segment."""
-    return replace(fault, target="leader", params={**fault.params, "how": "tail"})
+    """In a swarm: a node that leads, and the end of a segment where there may be no closed one yet."""
+    ground = site.ground
+    closed = ground.rate * fault.at_s / ground.places >= ground.closes_after
+    how = fault.params["how"] if closed else "tail"
+    return replace(fault, target="leader", params={**fault.params, "how": how})
 
 
 def _lacking(p: Played, node: int) -> list[str]:

@@ -130,6 +130,20 @@ def test_what_a_workload_cannot_take_is_no_gap_and_is_named_apart(
     assert "not possible" not in said and "member fenced" in said, "another seed draws another workload"
 
 
+@pytest.mark.parametrize(
+    ("count", "flags", "code"),
+    [(1_999, [], 0), (2_000, [], 2), (2_000, ["--mutant", "40"], 0), (2_000, ["--workload", "appends"], 0)],
+)
+def test_many_seeds_of_the_whole_swarm_prove_too_little_where_they_never_took_a_path(
+    count: int, flags: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [seeded(n) for n in range(count)]
+    assert run_batch_of(monkeypatch, results, *flags) == code
+    assert ("too little is proven of unclean election\n" in capsys.readouterr().out) == (code == 2)
+    results[7].counts["unclean election"] = 1
+    assert run_batch_of(monkeypatch, results, *flags) == 0
+
+
 def test_every_failure_is_told_with_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -191,3 +191,16 @@ def test_a_batch_of_a_swarm_fits_into_a_small_segment(size: int) -> None:
     assert small
     assert all(max(load.batch_bytes, load.max_bytes) + HEADER_SIZE < size for load in small)
     assert any(load.batch_bytes > 4096 for load in loads)
+
+
+def test_a_closed_file_is_lost_where_a_partition_has_one_by_then() -> None:
+    drawn = fault(0, 6, "damage", "random", how="file")
+    rate = GROUND.rate / GROUND.places
+    for closes_after, how in ((6 * rate, "file"), (6 * rate + 1, "tail"), (GROUND.closes_after, "tail")):
+        (hit,) = landing(7, (drawn,), replace(GROUND, closes_after=closes_after))
+        assert (hit.target, hit.params["how"]) == ("leader", how)
+
+
+def test_seeds_lose_closed_files() -> None:
+    faults = [fault for seed in range(600) for fault in swarm_plan(seed).faults if fault.action == "damage"]
+    assert {fault.params["how"] for fault in faults} == {"tail", "file"}
