@@ -87,6 +87,7 @@ from chaos.mutants import (
     m76_first_segment_alone,
     m78_rebalance_waits_forever,
     m79_generation_unchecked_in_transactions,
+    m80_no_order_of_requests,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -177,6 +178,7 @@ _ALL: tuple[Mutant, ...] = (
     m76_first_segment_alone.MUTANT,
     m78_rebalance_waits_forever.MUTANT,
     m79_generation_unchecked_in_transactions.MUTANT,
+    m80_no_order_of_requests.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

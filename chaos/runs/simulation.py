@@ -26,6 +26,7 @@ from chaos.runs.progress import Nobody
 from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from chaos.runs.run import Run
 from chaos.runtimes.layout import zone_names
+from chaos.runtimes.sim.invariants.connections import Connections
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.invariants.writes import Written, noted
 from chaos.runtimes.sim.kernel import Deadlock
@@ -63,7 +64,14 @@ class _Sim:
     """One simulation in progress."""
 
     def __init__(
-        self, plan: Plan, written: Written, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]
+        self,
+        plan: Plan,
+        written: Written,
+        connections: Connections,
+        *,
+        messages: bool,
+        stop_at_first: bool,
+        enough: Callable[[], bool],
     ) -> None:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
         self.acks = plan.workload.traffic().acks
@@ -75,7 +83,7 @@ class _Sim:
             self.world.kernel.after_event.append(Offsets(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
-        self.watch = Watch(self.world, written=written)
+        self.watch = Watch(self.world, written=written, connections=connections)
         self.papers = _Papers(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()
@@ -206,8 +214,9 @@ def simulate(
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     load_what_comes_late()
     began = time.process_time()
-    with planted(mutant), noted() as written:
-        sim = _Sim(plan, written, messages=messages, stop_at_first=stop_at_first, enough=enough)
+    connections = Connections()
+    with planted(mutant), noted() as written, connections.heard():
+        sim = _Sim(plan, written, connections, messages=messages, stop_at_first=stop_at_first, enough=enough)
         with counted(sim.world.counts):
             sim.simulate()
     simulated = time.process_time()

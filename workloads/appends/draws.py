@@ -132,6 +132,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
     "message.timestamp.type": lambda rng: "LogAppendTime",
     "retention.ms": lambda rng: rng.choice(("2000", "5000")),
+    "squall.record.validation.enable": lambda rng: "true",
 }
 """Topic settings that a seed has now and then."""
 

@@ -7,24 +7,31 @@ one after the other, leaves behind.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 
 from broker.env import Transport
+from broker.net.connection import Connection
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema import delete_records as deleting
 from broker.protocol.schema import describe_configs as describing
+from broker.protocol.schema import find_coordinator as finding
 from broker.protocol.schema import incremental_alter_configs as altering
+from broker.protocol.schema import init_producer_id as initializing
 from broker.protocol.schema import list_offsets as listing
+from broker.protocol.schema import offset_commit as committing
+from broker.protocol.schema import offset_fetch as fetching
 from broker.protocol.schema import produce as producing
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from chaos.runtimes.sim.invariants.connections import Connections
 from chaos.runtimes.sim.runtime import SimRuntime
 
-SEEDS = range(6)
+SEEDS = range(10)
 TOPIC, PIPELINED, ROUNDS, RECORDS = 2, 4, 5, 6
-VERSIONS = {0: 9, 2: 7, 19: 7, 21: 2, 32: 4, 44: 1}
+VERSIONS = {0: 9, 2: 7, 8: 8, 9: 5, 10: 3, 19: 7, 21: 2, 22: 4, 32: 4, 44: 1}
 
 
 class Raw:
@@ -148,3 +155,96 @@ def log_start() -> listing.ListOffsetsRequest:
         name="t", partitions=[listing.ListOffsetsPartition(partition_index=0, timestamp=-2)]
     )
     return listing.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def commit(offset: int) -> committing.OffsetCommitRequest:
+    place = committing.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = committing.OffsetCommitRequestTopic(name="t", partitions=[place])
+    return committing.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+
+
+def position() -> fetching.OffsetFetchRequest:
+    topic = fetching.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    return fetching.OffsetFetchRequest(group_id="g", topics=[topic])
+
+
+def initialize() -> initializing.InitProducerIdRequest:
+    return initializing.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+
+
+async def coordinator(runtime: SimRuntime, links: dict[int, Raw], name: str, kind: int) -> Raw:
+    """A connection to who coordinates a group (kind 0), or a transactional id (kind 1)."""
+    while True:
+        [found] = await links[1].pipeline(finding.FindCoordinatorRequest(key=name, key_type=kind))
+        if found.error_code == 0:
+            return links[found.node_id]
+        await runtime.env("c0").sleep(0.1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_groups_position_is_the_one_that_was_committed_just_before(simulated: Callable[..., Any], seed: int) -> None:
+    async def body(runtime: SimRuntime) -> None:
+        link = await coordinator(runtime, await connected(runtime), "g", 0)
+        for offset in range(1, ROUNDS + 1):
+            _, first, _, then = await link.pipeline(commit(offset), position(), commit(offset + 100), position())
+            found = [answer.topics[0].partitions[0] for answer in (first, then)]
+            assert [(place.error_code, place.committed_offset) for place in found] == [(0, offset), (0, offset + 100)]
+
+    simulated(body, seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_producer_of_a_transactional_id_fences_the_one_before(simulated: Callable[..., Any], seed: int) -> None:
+    async def body(runtime: SimRuntime) -> None:
+        link = await coordinator(runtime, await connected(runtime), "x", 1)
+        answers = await link.pipeline(*[initialize()] * PIPELINED)
+        assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, n) for n in range(PIPELINED)]
+
+    simulated(body, seed=seed)
+
+
+HEARD = {0, 2, 8, 9, 21, 22, 32, 44}
+"""API keys of all that is mixed."""
+
+
+def mixed(simulated: Callable[..., Any], seed: int) -> tuple[Connections, list[str]]:
+    """Whatever a client may send, in an order that the seed draws, over one connection; and what was out of order."""
+    heard, wrong = Connections(), list[str]()
+    heard.tell = lambda node, now, last: wrong.append(f"{now} after {last}")
+
+    async def body(runtime: SimRuntime) -> None:
+        rng = Random(seed)
+        links = await connected(runtime)
+        await coordinator(runtime, links, "g", 0)
+        batch = encode_batch([Record(n, -1, None, b"v") for n in range(RECORDS)])
+        part = producing.PartitionProduceData(index=0, records=batch)
+        data = producing.TopicProduceData(name="t", partition_data=[part])
+        fresh = initializing.InitProducerIdRequest()
+        resource = describing.DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
+        whatever = [
+            *(producing.ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data]) for acks in (1, -1)),
+            *(fresh, initialize(), commit(3), position(), log_start(), delete_before(1), alter(seed + 1_000_000)),
+            describing.DescribeConfigsRequest(resources=[resource]),
+        ]
+        for _ in range(ROUNDS):
+            for link in links.values():
+                await link.pipeline(*rng.choices(whatever, k=8 * PIPELINED))
+
+    with heard.heard():
+        simulated(body, seed=seed)
+    return heard, wrong
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_one_connection_asks_takes_effect_in_its_order(simulated: Callable[..., Any], seed: int) -> None:
+    heard, wrong = mixed(simulated, seed)
+    assert wrong == []
+    assert heard.effects.keys() >= HEARD, "what is not heard is not judged"
+
+
+def test_a_broker_that_holds_nothing_back_is_heard(
+    simulated: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "hold", lambda _: None)
+    told = [mixed(simulated, seed)[1] for seed in SEEDS]
+    assert all(told), "a setting is altered behind what was sent later, under every seed"

@@ -8,6 +8,7 @@ from typing import Any
 from chaos.runtimes.sim.invariants import Promise
 from chaos.runtimes.sim.invariants.batches import Batch, Written
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
+from chaos.runtimes.sim.invariants.one_order import Effect
 from chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
@@ -486,4 +487,11 @@ LOADED: dict[str, list[Case]] = {
 }
 
 OF_ONE = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL
-CASES = OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS
+ORDER: dict[str, list[Case]] = {
+    "one-order-per-connection": [
+        ("an append behind a later one", (Effect(3, 0), Effect(4, 0)), (Effect(4, 0), Effect(3, 0))),
+        ("a setting altered behind a look at it", (Effect(1, 44), Effect(2, 32)), (Effect(2, 32), Effect(1, 44))),
+    ],
+}
+
+CASES = ORDER | OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS

@@ -11,6 +11,7 @@ from chaos.runtimes.sim.invariants import (
     derived,
     groups,
     metadata,
+    one_order,
     producers,
     reads,
     replicas,
@@ -21,7 +22,7 @@ from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 
-ROOMS = (acks, commitment, decisions, derived, groups, metadata, producers, reads, replicas, transactions)
+ROOMS = (acks, commitment, decisions, derived, groups, metadata, one_order, producers, reads, replicas, transactions)
 """Whoever is imported has entered its invariants into the table."""
 
 __all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "Watch", "When"]

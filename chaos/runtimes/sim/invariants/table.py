@@ -88,6 +88,9 @@ class When(StrEnum):
     committed, by group, and which records, by their offset, are of a producer's transaction without a commit marker."""
     OWNERS = "owners"
     """Records in the log of a coordinator that serves say who owns what: check(before: Owned | None, now: Owned)."""
+    ORDER = "order"
+    """A request took effect that is not the next one of its connection: check(now: Effect, last: Effect), with the one
+    that took effect last."""
     FINAL = "final"
     """The cluster has converged: check(known: Known)."""
 

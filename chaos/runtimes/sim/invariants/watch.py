@@ -26,7 +26,7 @@ from chaos.runtimes.sim.invariants.known import Cluster, Known
 from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from chaos.runtimes.sim.invariants.stuck import what_lacks
-from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
+from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
 from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, Replicas
@@ -34,8 +34,10 @@ from chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
+    from chaos.runtimes.sim.invariants.connections import Connections
     from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
     from chaos.runtimes.sim.invariants.known import View
+    from chaos.runtimes.sim.invariants.one_order import Effect
     from chaos.runtimes.sim.invariants.promise import Promise
 
 WHOLE_EVERY = 64
@@ -72,10 +74,15 @@ class Watch:
     """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
 
     def __init__(
-        self, world: WatchedWorld, promise: Promise | None = None, written: dict[Any, None] | None = None
+        self,
+        world: WatchedWorld,
+        promise: Promise | None = None,
+        written: dict[Any, None] | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration.
-        `written`: what `writes.noted` gives; without it, every look compares every replica.
+        `written`: what `writes.noted` gives; without it, every look compares every replica. `connections`: where
+        requests are heard; without it, their order is not judged.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, Promises()
@@ -93,6 +100,8 @@ class Watch:
         self._config: Any = None
         """Of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
+        if connections is not None:
+            connections.tell = self._out_of_order
 
     # ------------------------------------------------------------------------------------------------------- looking
 
@@ -363,6 +372,11 @@ class Watch:
         known = self._by_name.get((topic, partition))
         if known is not None:
             self._judge.served(known, epoch, records)
+
+    def _out_of_order(self, node: int, now: Effect, last: Effect) -> None:
+        for each in entered(When.ORDER):
+            if wrong := each.check(now, last):
+                self._report(each, wrong, node, None, {"now": str(now), "last": str(last)})
 
     def final(self) -> list[Violation]:
         """Look once more, at a cluster that should have converged. What was found now."""

@@ -1,0 +1,44 @@
+"""Requests of one connection in no order: the next one is taken while one before it still waits to take effect."""
+
+from __future__ import annotations
+
+from broker.net.connection import Connection
+from chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def hold(self: Connection) -> None:
+    """Nothing is held back."""
+
+
+def plan(seed: int) -> Plan:
+    """Producers with five requests in flight, to a topic whose records are checked: large batches are read first, and
+    small ones behind them need not be.
+    """
+    rng = draw(seed, "80")
+    workload = {
+        "idempotence": rng.random() < 0.5,
+        "max_in_flight": 5,
+        "min_bytes": 64,
+        "max_bytes": 60_000,
+        "batch_bytes": 65_536,
+        "linger_ms": 0,
+        "partitions": 1,
+        "topic_settings": {"squall.record.validation.enable": "true"},
+    }
+    return hunt_plan(seed, somewhat_late(seed, "80"), workload=workload)
+
+
+MUTANT = Mutant(
+    id="80",
+    name="no-order-of-requests",
+    title="takes a connection's next request while one before it waits to take effect",
+    source="our own issue: four pipelined IncrementalAlterConfigs ended with a wrong value",
+    replaces=(Replaced(Connection, "hold", hold),),
+    expected=("one-order-per-connection", "send-reorder"),
+    unseen="the sequence numbers of idempotent producers refuse what comes too early, other producers with several "
+    "requests in flight are promised no order, and no client of a workload alters one setting twice at once",
+    faults=("latency",),
+    plan=plan,
+)

@@ -1,0 +1,141 @@
+"""In which order the requests of each connection take effect.
+
+The broker's own rule (a connection takes no further request while one still waits before its effect) is not asked: what
+is heard is each request's arrival, and the call by which it takes effect, wherever and in whichever task that comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from broker.apis import asking, committed_offsets, consumer_groups, groups, transactions, txn_offsets
+from broker.apis.produce import ProduceApi
+from broker.net.served import FORWARDED
+from broker.net.server import Server
+from broker.protocol.apis import ApiKey
+from broker.replicas.coordinators.producer_ids import ProducerIds
+from broker.replicas.replica_manager import ReplicaManager
+from chaos.runtimes.sim.invariants.one_order import Effect
+
+if TYPE_CHECKING:
+    from broker.net.connection import Connection
+
+BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
+"""What a client asks of these may take effect, or look, at any time until it is answered."""
+BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
+"""These take effect by a call that is heard. All others: as they come, and then only their answer may wait."""
+_ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
+"""Who gives a coordinator requests."""
+Told = Callable[[int, Effect, Effect], None]
+"""Called with a node's id, an effect, and the last one before it on its connection."""
+
+
+class Line:
+    """The requests of one connection."""
+
+    __slots__ = ("arrived", "last", "late", "__weakref__")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        """How many there were so far."""
+        self.last = Effect(0, 0)
+        self.late = False
+        """The one that is being dispatched takes effect by its answer, and waits for that."""
+
+
+class Connections:
+    """What is heard of all connections of a simulation. `tell` is called at each effect that is not its connection's
+    next one.
+    """
+
+    def __init__(self) -> None:
+        self.tell: Told = lambda node, effect, last: None
+        self.effects: Counter[int] = Counter()
+        """API key to how many requests took effect."""
+        self._lines: WeakKeyDictionary[Connection, Line] = WeakKeyDictionary()
+        self._now: ContextVar[tuple[int, Line, Effect] | None] = ContextVar("request", default=None)
+        """Whatever runs on behalf of a request: the node, the connection's line, and the request."""
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, listen to what the brokers do. It wraps the present functions, those of a planted bug as well."""
+        called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIds, "take"))
+        hooks: list[tuple[Any, str, Callable[..., Any]]] = [
+            (Server, "_dispatch", self._dispatched(Server._dispatch)),
+            (Server, "_begin", self._begun(Server._begin)),
+            *((owner, name, self._effective(getattr(owner, name))) for owner, name in called),
+            *((module, "ask", self._effective(asking.ask)) for module in _ASKING),
+        ]
+        before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
+        for owner, name, hook in hooks:
+            setattr(owner, name, hook)
+        try:
+            yield
+        finally:
+            for owner, name, rule in before:
+                setattr(owner, name, rule)
+
+    def _took_effect(self, node: int, line: Line, effect: Effect) -> None:
+        last = line.last
+        if effect.number < last.number:
+            self.tell(node, effect, last)
+        elif effect is not last:
+            line.last = effect
+            self.effects[effect.key] += 1
+
+    def _dispatched(self, rule: Callable[..., None]) -> Callable[..., None]:
+        lines, now = self._lines, self._now
+
+        @wraps(rule)
+        def dispatch(server: Server, conn: Connection, routes: Any, frame: memoryview) -> None:
+            line = lines.get(conn)
+            if line is None:
+                line = lines[conn] = Line()
+            line.arrived += 1
+            key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1
+            request = server._config.node_id, line, Effect(line.arrived, key)
+            line.late = False
+            before = now.set(request)
+            try:
+                rule(server, conn, routes, frame)
+            finally:
+                now.reset(before)
+            if key not in BY_CALL and not line.late:
+                self._took_effect(*request)
+
+        return dispatch
+
+    def _begun(self, rule: Callable[..., None]) -> Callable[..., None]:
+        @wraps(rule)
+        def begin(server: Server, wait: Callable[[], Awaitable[Any]], slot: Any, *, holds: bool) -> None:
+            request = self._now.get()
+            assert request is not None, "it was not dispatched"
+            _, line, effect = request
+            # From another node to the controller they are decided as they come.
+            line.late = effect.key in BY_ANSWER and slot.conn.listener != server._config.inter_broker_listener
+
+            async def noted() -> Any:
+                answer = await wait()
+                self._took_effect(*request)
+                return answer
+
+            rule(server, noted if line.late else wait, slot, holds=holds)
+
+        return begin
+
+    def _effective(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            request = self._now.get()
+            if request is not None:
+                self._took_effect(*request)
+            return rule(*args, **kwargs)
+
+        return call

@@ -1,0 +1,28 @@
+"""The invariant about the order of one connection's requests."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.protocol.apis import ApiKey
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+
+class Effect(NamedTuple):
+    """A request that took effect."""
+
+    number: int
+    """Which one of its connection's requests it is, from 1 on."""
+    key: int
+    """Its API key."""
+
+    def __str__(self) -> str:
+        return f"request {self.number} ({ApiKey(self.key).name})"
+
+
+@invariant("one-order-per-connection", When.ORDER, "Kafka protocol guide, Network; SocketServer mutes a busy channel")
+def one_order_per_connection(now: Effect, last: Effect) -> str | None:
+    """Requests of one connection take effect in the order in which they were sent, whatever some of them wait for."""
+    if now.number >= last.number:
+        return None
+    return f"{now} of a connection took effect after {last}, which was sent later"
