@@ -128,12 +128,24 @@ def counts_one_too_many(rule: Callable[..., Any]) -> Callable[..., Any]:
     return register
 
 
+def forgets_when(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def level(image: Any, record: Any) -> None:
+        before = image.features_offset
+        rule(image, record)
+        image.features_offset = before
+
+    return level
+
+
 MISTAKES = {
     "all images leave the same record out": Mistake(
         "image-is-a-replay", failover, replay.APPLY, records.BrokerRegistrationChangeRecord, leaves_fencing_out
     ),
     "all images take brokers to be registered later": Mistake(
         "registration-is-a-replay", failover, replay.APPLY, records.RegisterBrokerRecord, counts_one_too_many
+    ),
+    "all images forget where a feature has changed": Mistake(
+        "feature-offset-is-a-replay", failover, replay.APPLY, records.FeatureLevelRecord, forgets_when
     ),
     "a move drops who came": Mistake(
         "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", drops_who_came

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.cluster.image import Broker
 from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.contents import Contents
+from chaos.runtimes.sim.invariants.contents import Contents, Leveled
 from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
 from chaos.runtimes.sim.invariants.known import Belief, Known, Lost
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
@@ -66,6 +66,11 @@ def registered(at: int) -> Contents:
     return Contents((Broker(1, 3, b"", {}, False, registered_at=at),))
 
 
+def leveled(at: int, *begins: int) -> Contents:
+    """The features have changed last at an offset."""
+    return Contents(leveled=Leveled(at, frozenset(begins)))
+
+
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
     return Epochs(entries, start, 6), BATCHES
 
@@ -74,6 +79,7 @@ DERIVED: dict[str, list[Case]] = {
     "image-is-a-replay": [
         ("a feature", (Contents(features=(("f", 1),)), Contents(features=(("f", 2),))), (Contents(), Contents())),
         ("a name", (Contents(names=(("t", b"1"),)), Contents()), (Contents(names=NAMES), Contents(names=NAMES))),
+        ("what is not served", (Contents(kept=("a",)), Contents()), (Contents(kept=("a",)), Contents(kept=("a",)))),
         ("an epoch", (Contents(epoch=3), Contents(epoch=4)), (Contents(epoch=4), Contents(epoch=4))),
     ],
     "registration-is-a-replay": [
@@ -81,6 +87,11 @@ DERIVED: dict[str, list[Case]] = {
         ("from a snapshot", (registered(5), registered(8)), (registered(3), registered(8))),
         ("too late", (registered(5), registered(3)), (registered(5), registered(5))),
         ("nobody has the record", (registered(2), registered(-1)), (registered(5), registered(-1))),
+    ],
+    "feature-offset-is-a-replay": [
+        ("another offset", (leveled(5), leveled(8)), (leveled(8), leveled(8))),
+        ("from a snapshot", (leveled(9), leveled(8)), (leveled(9, 9), leveled(8))),
+        ("nobody has the record", (leveled(5), leveled(8)), (leveled(5), leveled(-1))),
     ],
     "records-can-be-replayed": [("they end too early", (7, 8, ""), (8, 8, ""))],
     "reassignment-ends-in-sync": [

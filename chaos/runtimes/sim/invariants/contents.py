@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
 
 NOT_KNOWN: Final = -1
-"""The offset at which a broker was registered, where no log has the record."""
+"""The offset at which a broker was registered, or a feature changed, where no log has the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leveled:
+    """When a feature's level has changed last."""
+
+    offset: int = field(default=NOT_KNOWN, compare=False)
+    """Of the record, as an image has it."""
+    begins: frozenset[int] = field(default=frozenset(), compare=False)
+    """Offsets of the snapshots that the image may come from: in such an image, all levels are of the snapshot's."""
 
 
 class Contents(NamedTuple):
@@ -25,6 +35,9 @@ class Contents(NamedTuple):
     epoch: int = -1
     names: tuple[tuple[str, bytes], ...] = ()
     """(topic name, the id by which it is found)."""
+    kept: tuple[str, ...] = ()
+    """The records of what is not served."""
+    leveled: Leveled = Leveled()
 
     def without_registrations(self) -> Contents:
         """As one that no log has the registrations for."""

@@ -39,6 +39,8 @@ class DecisionLog:
         "end",
         "epoch",
         "features",
+        "features_offset",
+        "kept",
         "next_producer_id",
         "offset",
         "topics_by_id",
@@ -49,6 +51,9 @@ class DecisionLog:
         self.topics_by_id: dict[bytes, Topic] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
+        self.features_offset = NOT_KNOWN
+        self.kept: dict[tuple[Any, ...], Any] = {}
+        """Newest records of what is not served, by kind and by what they are of."""
         self.next_producer_id = 0
         self.offset, self.epoch = -1, -1
         self.end = 0
@@ -75,6 +80,9 @@ class DecisionLog:
         self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}
         self.topics_by_id, self.configs = other.topics_by_id, other.configs
         self.features, self.next_producer_id = other.features, other.next_producer_id
+        self.features_offset, self.kept = NOT_KNOWN, {}
+        for record in other.kept.values():
+            SAYS[type(record)](self, record)
         self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
         return [Decided(topic, index, partition) for topic, index, partition in other.partitions()]
 
@@ -187,9 +195,46 @@ class DecisionLog:
     def _feature(self, record: records.FeatureLevelRecord) -> None:
         levels = {**self.features, record.name: record.feature_level}
         self.features = {name: level for name, level in levels.items() if level}
+        self.features_offset = self.offset
 
     def _producer_ids(self, record: records.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+
+    # ------------------------------------------------------------------------------- what no part of the broker serves
+
+    def _entry(self, record: records.AccessControlEntryRecord) -> None:
+        self.kept["ACL", record.id] = record
+
+    def _entry_gone(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        self.kept.pop(("ACL", record.id), None)
+
+    def _credential(self, record: records.UserScramCredentialRecord) -> None:
+        self.kept["SCRAM", record.name, record.mechanism] = record
+
+    def _credential_gone(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        self.kept.pop(("SCRAM", record.name, record.mechanism), None)
+
+    def _token(self, record: records.DelegationTokenRecord) -> None:
+        self.kept["token", record.token_id] = record
+
+    def _token_gone(self, record: records.RemoveDelegationTokenRecord) -> None:
+        self.kept.pop(("token", record.token_id), None)
+
+    def _controller(self, record: records.RegisterControllerRecord) -> None:
+        self.kept["controller", record.controller_id] = record
+
+    def _controller_gone(self, record: records.UnregisterControllerRecord) -> None:
+        self.kept.pop(("controller", record.controller_id), None)
+
+    def _migration(self, record: records.ZkMigrationStateRecord) -> None:
+        self.kept["migration",] = record
+
+    def _quota(self, record: records.ClientQuotaRecord) -> None:
+        of = sorted((part.entity_type, part.entity_name is not None, part.entity_name or "") for part in record.entity)
+        if record.remove:
+            self.kept.pop(("quota", *of, record.key), None)
+        else:
+            self.kept["quota", *of, record.key] = record
 
 
 SAYS: Final[dict[type[Any], Callable[[DecisionLog, Any], None]]] = {
@@ -206,6 +251,16 @@ SAYS: Final[dict[type[Any], Callable[[DecisionLog, Any], None]]] = {
     records.ConfigRecord: DecisionLog._configured,
     records.FeatureLevelRecord: DecisionLog._feature,
     records.ProducerIdsRecord: DecisionLog._producer_ids,
+    records.AccessControlEntryRecord: DecisionLog._entry,
+    records.RemoveAccessControlEntryRecord: DecisionLog._entry_gone,
+    records.UserScramCredentialRecord: DecisionLog._credential,
+    records.RemoveUserScramCredentialRecord: DecisionLog._credential_gone,
+    records.DelegationTokenRecord: DecisionLog._token,
+    records.RemoveDelegationTokenRecord: DecisionLog._token_gone,
+    records.RegisterControllerRecord: DecisionLog._controller,
+    records.UnregisterControllerRecord: DecisionLog._controller_gone,
+    records.ZkMigrationStateRecord: DecisionLog._migration,
+    records.ClientQuotaRecord: DecisionLog._quota,
 }
 """What each kind of record says."""
 

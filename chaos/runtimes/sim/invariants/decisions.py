@@ -121,6 +121,16 @@ def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     return None
 
 
+@invariant("feature-offset-is-a-replay", When.IMAGE, "Kafka: finalizedFeaturesEpoch, by which clients drop old levels")
+def feature_offset_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+    """A node's image says at which offset a feature's level has changed last: that of the record, or, where the image
+    came from a snapshot, which does not keep it, the snapshot's. (Not judged where no log has that record.)"""
+    found, wanted = image.leveled.offset, replayed.leveled.offset
+    if wanted == NOT_KNOWN or found == wanted or found in image.leveled.begins:
+        return None
+    return f"the features changed last at offset {wanted}, and the image says {found}"
+
+
 @invariant("records-can-be-replayed", When.RECORDS, "KRaft: an image comes from the committed records of its log")
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
     """The records between the newest image before and a newer one are in the log of the node that has it, and none

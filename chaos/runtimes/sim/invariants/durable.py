@@ -60,6 +60,12 @@ def newest_snapshot_end(disk: Any, directory: str) -> int:
     return end
 
 
+def snapshot_ends(disk: Any, directory: str) -> list[int]:
+    """Where the snapshots of the metadata log end, those that a loss of power may take included."""
+    found = map(id_of, getattr(disk.names.find(directory), "entries", {}))
+    return [snapshot.end_offset for snapshot in found if snapshot is not None]
+
+
 def recovery_points(disk: Any, directory: str) -> dict[tuple[str, int], int]:
     """What the checkpoint of recovery points says, by topic and partition; nothing where it cannot be read."""
     return offsets_in(disk, f"{directory}/{RECOVERY_POINTS}")

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker.protocol.errors import MalformedFrame
 from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.contents import Leveled
 from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
+from chaos.runtimes.sim.invariants.durable import snapshot_ends
 from chaos.runtimes.sim.invariants.table import When, entered
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.log.log import Log
     from chaos.runtimes.sim.invariants.books import Report
+    from chaos.runtimes.sim.invariants.contents import Contents
     from chaos.runtimes.sim.invariants.known import Cluster
 
 MOST_IMAGES = 4096
@@ -32,8 +35,10 @@ class ImageWatch:
         self._checks = entered(When.IMAGE)
         self.log = DecisionLog()
         """The cluster as of the newest record that any image has."""
-        self._values: dict[int, object] = {}
+        self._values: dict[int, Contents] = {}
         """By offset of a batch's last record."""
+        self._begins: dict[int, frozenset[int]] = {}
+        """Node to the offsets of the snapshots that its images may have come from."""
 
     def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
         """A node's image has moved. True if that was news. `alive`: the node runs, so that its disk has what its log
@@ -45,6 +50,8 @@ class ImageWatch:
         replayed = self._values.get(image.offset)
         if replayed is None:
             replayed = self._values[image.offset] = value.without_registrations()
+        if value.leveled.offset != replayed.leveled.offset:
+            value = value._replace(leveled=Leveled(value.leveled.offset, self._begun(node, value, log, disk)))
         for each in self._checks:
             wrong = each.check(value, replayed)
             if wrong is not None:
@@ -52,6 +59,13 @@ class ImageWatch:
         while len(self._values) > MOST_IMAGES:
             del self._values[next(iter(self._values))]
         return is_news
+
+    def _begun(self, node: int, value: Contents, log: Log, disk: Any) -> frozenset[int]:
+        """The offsets of the snapshots that a node has, or had as its image began to say where features changed."""
+        known = self._begins.get(node, frozenset())
+        if value.leveled.offset not in known:
+            known = self._begins[node] = known | {end - 1 for end in snapshot_ends(disk, log.directory)}
+        return known
 
     def _read_on(self, node: int | None, image: ClusterImage, log: Log, disk: Any) -> None:
         """Take the records up to the image's from the log of the node that has it. `node`: None where it is down."""

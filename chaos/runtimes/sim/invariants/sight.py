@@ -19,7 +19,7 @@ from broker.protocol.metadata_frame import decode_metadata_record
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import DamagedQuorumState, QuorumState
 from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
-from chaos.runtimes.sim.invariants.contents import Contents
+from chaos.runtimes.sim.invariants.contents import Contents, Leveled
 from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
 from chaos.runtimes.sim.invariants.journal import Entry
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
@@ -282,6 +282,8 @@ def canonical(image: ClusterImage | DecisionLog) -> Contents:
         image.next_producer_id,
         image.epoch,
         tuple(sorted(image.topic_ids.items())),
+        tuple(sorted(map(repr, image.kept.values()))) if image.kept else (),
+        Leveled(image.features_offset),
     )
 
 

@@ -114,6 +114,9 @@ def _parts(has: Contents, wanted: Contents) -> Iterator[Words]:
     yield from _entries("topic that is found by the name", _names(has), _names(wanted))
     yield from _entries("setting", _settings(has), _settings(wanted))
     yield from _entries("feature", dict(has.features), dict(wanted.features))
+    yield from _entries(
+        "record of what is not served:", dict.fromkeys(has.kept, True), dict.fromkeys(wanted.kept, True)
+    )
     yield from _entries("next producer id", {"": has.next_producer_id}, {"": wanted.next_producer_id})
     yield from _entries("epoch", {"": has.epoch}, {"": wanted.epoch})
 

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from broker.cluster import replay
+from broker.cluster.image import ClusterImage
+from broker.cluster.kept import KEEP
 from broker.log.segment import INDEX, TIME_INDEX
+from broker.protocol.schema import metadata_records as records
 from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.decision_log import SAYS, DecisionLog
 from tests.support.clusters.watched_world import WatchedWorld
 
 
@@ -111,3 +116,44 @@ def test_a_registration_before_the_epoch_that_it_gave_is_seen() -> None:
         world.nodes[node].learn()
         world.look()
         assert world.names == ([] if node < 3 else ["registration-is-a-replay"])
+
+
+UNSERVED = (
+    records.AccessControlEntryRecord(id=b"1" * 16, host="a"),
+    records.AccessControlEntryRecord(id=b"2" * 16, host="b"),
+    records.AccessControlEntryRecord(id=b"1" * 16, host="c"),
+    records.RemoveAccessControlEntryRecord(id=b"2" * 16),
+    records.UserScramCredentialRecord(name="u", mechanism=1),
+    records.UserScramCredentialRecord(name="u", mechanism=2),
+    records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
+    records.DelegationTokenRecord(token_id="1"),
+    records.DelegationTokenRecord(token_id="2"),
+    records.RemoveDelegationTokenRecord(token_id="1"),
+    records.RegisterControllerRecord(controller_id=1),
+    records.RegisterControllerRecord(controller_id=2),
+    records.UnregisterControllerRecord(controller_id=1),
+    records.ZkMigrationStateRecord(zk_migration_state=1),
+    records.ZkMigrationStateRecord(zk_migration_state=2),
+    records.ClientQuotaRecord(entity=[records.EntityData("user", None)], key="k", value=1.0),
+    records.ClientQuotaRecord(entity=[records.EntityData("user", "")], key="k", value=2.0),
+    records.ClientQuotaRecord(entity=[records.EntityData("user", None)], key="k", remove=True),
+)
+
+
+@pytest.mark.parametrize("mistaken", [None, *KEEP], ids=lambda kind: kind.__name__ if kind else "none")
+def test_what_an_image_keeps_is_compared_with_the_records(
+    mistaken: type | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No simulated node writes such records: here they are replayed by the broker, and by the books."""
+    if mistaken is not None:
+        monkeypatch.delitem(replay.APPLY, mistaken)
+    image, log = ClusterImage(), DecisionLog()
+    for offset, record in enumerate(UNSERVED):
+        replay.replay(image, record, offset, 1)
+        log.take(offset + 1, 1, [(offset, record)])
+    alike = sight.canonical(image) == sight.canonical(log)
+    assert alike is (mistaken is None)
+
+
+def test_the_books_know_each_kind_of_record_that_images_do() -> None:
+    assert SAYS.keys() == replay.APPLY.keys()
