@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.cluster import replay
+from broker.cluster.names import METADATA_TOPIC
+from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.controller.elections import _Target
 from broker.log import recovery
 from broker.log.durability import FlushJob
@@ -93,6 +95,35 @@ def adds_every_other(rule: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
+def of_metadata(by: Callable[..., Any]) -> Callable[..., Any]:
+    """As `by`, in the metadata log alone."""
+
+    def planted(rule: Callable[..., Any]) -> Callable[..., Any]:
+        wrong = by(rule)
+        return lambda self, *rest: (wrong if METADATA_TOPIC in self._path else rule)(self, *rest)
+
+    return planted
+
+
+def trims_too_much(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def trim(self: Any, snapshot: Any, high_watermark: int) -> None:
+        rule(self, snapshot, high_watermark)
+        self._log.increment_log_start(min(snapshot.end_offset + 1, high_watermark))
+
+    return trim
+
+
+def snapshots() -> Plan:
+    """Metadata logs are trimmed often."""
+    bytes_ = {"metadata.log.max.record.bytes.between.snapshots": "200", "metadata.max.retention.bytes": "500"}
+    return failover(settings=bytes_)
+
+
+def crowded() -> Plan:
+    """So many partitions that the metadata log gets an index."""
+    return failover(workload={"partitions": 40})
+
+
 def flushed() -> Plan:
     """Every record is flushed before anybody hears of it."""
     return failover(settings={"log.flush.interval.messages": "1"})
@@ -169,6 +200,12 @@ MISTAKES = {
         "offset-index-is-a-replay", indexed, Segment, "_index_batch", writes_the_offset_before
     ),
     "an offset index lacks batches": Mistake("offset-index-is-dense", indexed, OffsetIndex, "add", adds_every_other),
+    "the offset index of metadata is wrong": Mistake(
+        "offset-index-is-a-replay", crowded, Segment, "_index_batch", of_metadata(writes_the_offset_before)
+    ),
+    "a metadata log starts behind the end of its snapshot": Mistake(
+        "metadata-log-follows-a-snapshot", snapshots, QuorumStorage, "trim", trims_too_much
+    ),
     "a time index lacks batches": Mistake("time-index-is-dense", indexed, TimeIndex, "add_if_later", adds_every_other),
     "a time index is wrong": Mistake(
         "time-index-is-a-replay", indexed, TimeIndex, "add_if_later", indexes_the_time_after

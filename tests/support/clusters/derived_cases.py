@@ -169,5 +169,9 @@ DERIVED: dict[str, list[Case]] = {
         ("it goes back", (5, 3, 3, False), (3, 5, 5, False)),
         ("by a truncation that leaves records", (5, 3, 8, True), (5, 3, 3, True)),
     ],
+    "metadata-log-follows-a-snapshot": [
+        ("no snapshot ends there", (8, [4, 9]), (9, [4, 9])),
+        ("no snapshot at all", (8, []), (0, [])),
+    ],
     "log-start-is-kept": [("too early", (50, 50, 52), (52, 50, 52)), ("too late", (53, 50, 52), (60, 60, 52))],
 }

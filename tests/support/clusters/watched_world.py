@@ -71,6 +71,7 @@ class FakeNode:
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
         if not metadata.log_start_offset:
             metadata.truncate_fully_and_start_at(SNAPSHOT)  # Images are not made from records here.
+            fs.open(f"{metadata.directory}/{SNAPSHOT:020}-{0:010}.checkpoint", create=True).close()
         quorum = FakeQuorum(metadata)
         by_id: dict[bytes, dict[int, Hosted]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])

@@ -182,6 +182,12 @@ def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
     return f"starts at {now}, and started at {before}; it ends at {end}, and was {'' if cut else 'not '}truncated"
 
 
+@invariant("metadata-log-follows-a-snapshot", When.TRIMMED, "KIP-630: a log starts where a snapshot ends")
+def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | None:
+    """A node's metadata log starts at the first record of all, or where a snapshot on its disk ends."""
+    return None if not start or start in ends else f"starts at {start}; the snapshots end at {sorted(ends)}"
+
+
 def wrong_in(segments: Sequence[Indexed], checks: Iterable[Any]) -> list[tuple[Any, str]]:
     """The invariants that one of these segments breaks, each with what is wrong first."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]

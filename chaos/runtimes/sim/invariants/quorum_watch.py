@@ -8,7 +8,8 @@ from broker.control.kraft.quorum_storage import STATE_FILE
 from broker.protocol.ids import NO_NODE
 from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end
+from chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
+from chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
 from chaos.runtimes.sim.invariants.metadata import Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
@@ -35,6 +36,9 @@ class QuorumWatch:
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
         self._flushed = entered(When.FLUSHED)
+        self._epochs, self._indexes = entered(When.EPOCHS), entered(When.INDEXES)
+        self._trimmed = entered(When.TRIMMED)
+        self._went_back = entered(When.WENT_BACK)
         self._logs: dict[int, tuple[Log, Any]] = {}
         """Log and disk of each node that runs."""
         self._left: dict[int, int] = {}
@@ -55,12 +59,17 @@ class QuorumWatch:
         copy = known.copies.get(node)
         if copy is None or before is None or before.incarnation != incarnation:
             copy = known.copies[node] = Copy(log.segments[0].base_offset)
-        if copy.generation != log.generation or copy.end != log.log_end_offset or copy.segment < 0:
+        self._start_went_back(node, copy, log)
+        anew, moved = copy.generation != log.generation or copy.segment < 0, copy.low != log.log_start_offset
+        if anew or copy.end != log.log_end_offset:
             for written in copy.newest(len(sight.follow(copy, log, disk))):
                 first = self._written.setdefault((written.batch.base, written.batch.epoch), written)
                 wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
+        if anew or moved:
+            copy.low = log.log_start_offset
+            self._derived(node, copy, log, disk, anew=anew)
         self._logs[node] = log, disk
         self._left.pop(node, None)
         self._recovery_point(node, log, disk)
@@ -86,6 +95,27 @@ class QuorumWatch:
         if now.voted != NO_NODE:
             known.votes.setdefault((node, now.epoch), now.voted)
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
+
+    def _derived(self, node: int, copy: Copy, log: Log, disk: Any, *, anew: bool) -> None:
+        """What is kept beside the metadata log. `anew`: it was loaded or truncated; else its start has moved."""
+        if node in self.damaged:
+            return
+        found = [(each, each.check(epochs_of(log), copy.batches)) for each in self._epochs]
+        ends = snapshot_ends(disk, log.directory)
+        found += [(each, each.check(log.log_start_offset, ends)) for each in self._trimmed]
+        for each, wrong in (*found, *(wrong_in(indexed(log, disk), self._indexes) if anew else ())):
+            if wrong is not None:
+                self._report(each, wrong, node, None, {})
+
+    def _start_went_back(self, node: int, copy: Copy, log: Log) -> None:
+        """Nothing if it has not: see `log-start-goes-on`."""
+        if log.log_start_offset < copy.low:
+            for each in self._went_back:
+                wrong = each.check(
+                    copy.low, log.log_start_offset, log.log_end_offset, log.generation != copy.generation
+                )
+                if wrong is not None:
+                    self._report(each, wrong, node, None, {})
 
     def _recovery_point(self, node: int, log: Log, disk: Any) -> None:
         point = log.durability.recovery_point, log.generation
@@ -115,6 +145,8 @@ class QuorumWatch:
         """What a dead node's disk has of the metadata log."""
         log = sight.metadata_log(broker)
         before = self.known.copies.get(node)
+        if before is not None and node in self._logs:
+            self._start_went_back(node, before, log)
         self._logs.pop(node, None)
         self._left[node] = durable_end(log, disk)
         left = sight.copy_on_disk(disk, log.directory)

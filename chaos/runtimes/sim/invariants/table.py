@@ -52,6 +52,9 @@ class When(StrEnum):
     WENT_BACK = "went back"
     """A log's start, or what its replica takes for it, has gone back while the node ran: check(before: int, now: int,
     end: int, cut: bool), with the log's end, and whether the log was truncated."""
+    TRIMMED = "trimmed"
+    """The metadata log of a node was loaded or truncated, or its start has moved: check(start: int, ends:
+    Sequence[int]), with where the snapshots on its disk end."""
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"

@@ -205,9 +205,7 @@ class Watch:
         if point != replica.recovery_point:
             replica.recovery_point = point
             self._judge.flushed(known, seen.id, point[0], durable_end(log, seen.sim.disk))
-        if log.log_start_offset < copy.low:
-            end, cut = log.log_end_offset, log.generation != copy.generation
-            self._judge.went_back(known, seen.id, copy.low, log.log_start_offset, end, cut=cut)
+        self._start_went_back(seen, replica)
         if copy.generation == log.generation:
             if copy.low < log.log_start_offset:
                 # Each replica deletes by its own retention, a follower sometimes before its leader, and one that lives
@@ -230,6 +228,12 @@ class Watch:
         if truncated:
             self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
+
+    def _start_went_back(self, seen: Node, replica: Replica) -> None:
+        copy, log = replica.copy, replica.log
+        if log.log_start_offset < copy.low:
+            end, cut = log.log_end_offset, log.generation != copy.generation
+            self._judge.went_back(replica.known, seen.id, copy.low, log.log_start_offset, end, cut=cut)
 
     # ---------------------------------------------------------------------------------------------- what is decided
 
@@ -303,6 +307,7 @@ class Watch:
         # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
         for replica in seen.replicas:
+            self._start_went_back(seen, replica)
             if replica.copy.generation == replica.log.generation and replica.copy.low < replica.log.log_start_offset:
                 replica.known.ledger.deleted(min(replica.log.log_start_offset, replica.copy.matched))
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:

@@ -46,6 +46,29 @@ def test_a_log_that_starts_earlier_again_is_seen() -> None:
     assert "starts at 2, and started at 4" in "\n".join(map(str, world.violations))
 
 
+def test_a_log_that_starts_earlier_again_in_the_moment_that_its_node_dies_is_seen() -> None:
+    for back in (False, True):
+        world = with_starts(4)
+        if back:
+            world.nodes[3].hosted.log.log_start_offset = 2
+        world.nodes[3].kill()
+        world.look()
+        assert ("log-start-goes-on" in world.names) is back, world.names
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_metadata_log_that_starts_earlier_again_is_seen(dies: bool) -> None:
+    world = replicated()
+    node = world.nodes[3]
+    sight.metadata_log(node.node).log_start_offset -= 1
+    if dies:
+        node.kill()
+    else:
+        node.node.control.quorum.is_leader = True  # Its seat has changed: it is looked at.
+    world.look()
+    assert "log-start-goes-on" in world.names
+
+
 def test_a_replica_that_takes_its_log_to_start_earlier_again_is_seen() -> None:
     world = with_starts(4)
     world.nodes[3].hosted.state.log_start_offset = 2
