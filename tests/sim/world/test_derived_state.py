@@ -150,6 +150,19 @@ def drops_who_came(rule: Callable[..., Any]) -> Callable[..., Any]:
     return complete_reassignment
 
 
+def calls_off(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Once they are in sync, those that were to come go again, and whoever was to go stays."""
+
+    def complete_reassignment(self: Any) -> None:
+        came, (replicas, isr) = self.adding, (self.replicas, self.isr)
+        rule(self)
+        if came and not self.adding and set(isr) - set(came):
+            self.replicas = tuple(each for each in replicas if each not in came)
+            self.isr = tuple(each for each in isr if each not in came)
+
+    return complete_reassignment
+
+
 def counts_one_too_many(rule: Callable[..., Any]) -> Callable[..., Any]:
     def register(image: Any, record: Any) -> None:
         rule(image, record)
@@ -180,6 +193,9 @@ MISTAKES = {
     ),
     "a move drops who came": Mistake(
         "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", drops_who_came
+    ),
+    "a move is called off, and nobody asked for that": Mistake(
+        "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", calls_off
     ),
     "a leader believes too much of a follower": Mistake(
         "believed-end-is-shared", failover, Partition, "follower_fetched", believes_too_much

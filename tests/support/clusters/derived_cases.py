@@ -26,6 +26,12 @@ def moved(replicas: tuple[int, ...], isr: tuple[int, ...] = (2, 3), **more: Any)
     return decided(before, replace(decision(2, 1, 6, isr, **more), replicas=replicas))
 
 
+def dropped(*asked: tuple[int, ...] | None) -> Arguments:
+    """Node 3 was to come, nobody was to go, and it does not stay. `asked`: what the controller was asked for."""
+    about = known(asked={(NOTHING.topic, NOTHING.partition): set(asked)})
+    return decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2)), about)
+
+
 def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[Known]:
     """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
     copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
@@ -116,6 +122,8 @@ DERIVED: dict[str, list[Case]] = {
         ("nobody is dropped", moved((1, 2, 3)), moved((2, 3))),
         ("it is called off", moved((2,), isr=(2,)), moved((1, 2), isr=(1, 2))),
         ("another target", moved((2, 4), isr=(2,)), moved((2, 1), isr=(1, 2))),
+        ("who only came goes, and nobody asked", dropped((1, 2, 3)), dropped((1, 2, 3), None)),
+        ("for another target", dropped((1, 2, 3), (1, 3)), dropped((1, 2, 3), (2, 1))),
         ("it goes on", moved((2,), isr=(2,)), moved((2,), isr=(2,), removing=(1,))),
     ],
     "believed-end-is-shared": [

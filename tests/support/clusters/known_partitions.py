@@ -63,7 +63,9 @@ def known(
 ) -> Known:
     """A ledger and copies, by their ends or by their batches; brokers 1, 2, 3 with broker epochs 101, 102, 103."""
     brokers = {node: Broker(node, 100 + node, b"", {}, node in tuple(fenced)) for node in ALL}
-    cluster = Cluster(brokers, damaged=more.pop("damaged", set()), rotten=more.pop("rotten", set()))
+    cluster = Cluster(
+        brokers, damaged=more.pop("damaged", set()), rotten=more.pop("rotten", set()), asked=more.pop("asked", None)
+    )
     low = more.pop("low", 0)
     made = Known(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
     made.ledger = Ledger(run(committed) if isinstance(committed, int) else committed)

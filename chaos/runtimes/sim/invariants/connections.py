@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from broker.apis import asking, committed_offsets, consumer_groups, groups, transactions, txn_offsets
 from broker.apis.produce import ProduceApi
+from broker.controller.controller import Controller
 from broker.net.served import FORWARDED
 from broker.net.server import Server
 from broker.protocol.apis import ApiKey
@@ -26,6 +27,7 @@ from chaos.runtimes.sim.invariants.one_order import Effect
 
 if TYPE_CHECKING:
     from broker.net.connection import Connection
+    from chaos.runtimes.sim.invariants.known import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
 """What a client asks of these may take effect, or look, at any time until it is answered."""
@@ -59,6 +61,7 @@ class Connections:
         self.tell: Told = lambda node, effect, last: None
         self.effects: Counter[int] = Counter()
         """API key to how many requests took effect."""
+        self.asked: Asked = {}
         self._lines: WeakKeyDictionary[Connection, Line] = WeakKeyDictionary()
         self._now: ContextVar[tuple[int, Line, Effect] | None] = ContextVar("request", default=None)
         """Whatever runs on behalf of a request: the node, the connection's line, and the request."""
@@ -68,6 +71,7 @@ class Connections:
         """Inside, listen to what the brokers do. It wraps the present functions, those of a planted bug as well."""
         called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIds, "take"))
         hooks: list[tuple[Any, str, Callable[..., Any]]] = [
+            (Controller, "decide", self._asked(Controller.decide)),
             (Server, "_dispatch", self._dispatched(Server._dispatch)),
             (Server, "_begin", self._begun(Server._begin)),
             *((owner, name, self._effective(getattr(owner, name))) for owner, name in called),
@@ -81,6 +85,18 @@ class Connections:
         finally:
             for owner, name, rule in before:
                 setattr(owner, name, rule)
+
+    def _asked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def decide(controller: Controller, api_key: int, request: Any, now_ms: int) -> Any:
+            if api_key == ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+                for topic in request.topics:
+                    for part in topic.partitions:
+                        target = None if part.replicas is None else tuple(part.replicas)
+                        self.asked.setdefault((topic.name, part.partition_index), set()).add(target)
+            return rule(controller, api_key, request, now_ms)
+
+        return decide
 
     def _took_effect(self, node: int, line: Line, effect: Effect) -> None:
         last = line.last

@@ -84,7 +84,8 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
     that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
-    for, of which all were there: then nobody is new, and there are no fewer than before or after the move.)"""
+    for, of which all were there: then nobody is new, and there are no fewer than before or after the move.) Either was
+    asked of a controller, at any time."""
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
     if now.partition_epoch != before.partition_epoch + 1:
@@ -96,8 +97,18 @@ def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImag
     wanted = f"of {list(before.replicas)} {list(before.adding)} came and {list(before.removing)} went"
     if before.isr and not now.leader_recovery_state and not set(now.isr) <= set(before.isr):
         return f"completed with the replicas {list(now.replicas)}: {wanted}"
+    if not _was_asked(now.replicas, original, known):
+        return f"ends with the replicas {list(now.replicas)}, for which nobody has asked: {wanted}"
     asked = set(now.replicas) <= set(before.replicas) and len(now.replicas) >= min(len(target), len(original))
     return None if now.replicas == original or asked else f"ends with the replicas {list(now.replicas)}: {wanted}"
+
+
+def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: Known) -> bool:
+    """Whether some request was for these replicas, or called a move off that began with them."""
+    if known.cluster.asked is None:
+        return True
+    asked = known.cluster.asked.get((known.topic, known.partition), ())
+    return any(original == replicas if each is None else set(each) == set(replicas) for each in asked)
 
 
 @invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")

@@ -85,6 +85,10 @@ class Lost:
     """Of its registration then. A later one must not count on what it held."""
 
 
+Asked = dict[tuple[str, int], set[tuple[int, ...] | None]]
+"""(topic, partition) to all the replicas that it was ever asked to have; None among them: a move was called off."""
+
+
 @dataclass(slots=True)
 class Cluster:
     """What the newest metadata says of the brokers."""
@@ -96,6 +100,9 @@ class Cluster:
     """Nodes whose disks were damaged on purpose: what they lack is not held against them."""
     rotten: set[int] = field(default_factory=set)
     """Those of them that may have bytes that nobody wrote: what they have is not held against them either."""
+
+    asked: Asked | None = None
+    """What controllers were asked to move; None where nobody listens."""
 
     def broker_epoch(self, node: int) -> int:
         """Of the registration in force; -1 without one."""

@@ -102,6 +102,7 @@ class Watch:
         self._reported: set[tuple[str, str | None, int | None]] = set()
         if connections is not None:
             connections.tell = self._out_of_order
+            self.cluster.asked = connections.asked
 
     # ------------------------------------------------------------------------------------------------------- looking
 
