@@ -11,7 +11,19 @@ from typing import Any
 import pytest
 
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from broker.protocol.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from broker.protocol.schema.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.protocol.schema.list_offsets import (
@@ -23,7 +35,7 @@ from broker.protocol.schema.list_offsets import (
 from broker.protocol.schema.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.brokers.bombs import many_records
-from tests.support.brokers.broker_process import BrokerProcess, ask
+from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
 from tests.support.brokers.bystander import Bystander
 
 pytestmark = pytest.mark.timeout(120)
@@ -149,3 +161,71 @@ def look_up(client: socket.socket, topic: str, indexes: list[int], timestamp: in
     answer: Any = ask(client, request, ListOffsetsResponse, 7)
     [told] = answer.topics
     return [(part.partition_index, part.error_code, part.offset) for part in told.partitions]
+
+
+NAMES = [f"{number}" for number in range(40_000)]
+MANY: tuple[tuple[Any, type[Any], int], ...] = (
+    (DescribeGroupsRequest(groups=NAMES), DescribeGroupsResponse, 5),
+    (DescribeTransactionsRequest(transactional_ids=NAMES), DescribeTransactionsResponse, 0),
+    (ConsumerGroupDescribeRequest(group_ids=NAMES), ConsumerGroupDescribeResponse, 1),
+    (DeleteGroupsRequest(groups_names=NAMES), DeleteGroupsResponse, 2),
+    (
+        DescribeProducersRequest(topics=[TopicRequest(name="nobody", partition_indexes=list(range(40_000)))]),
+        DescribeProducersResponse,
+        0,
+    ),
+)
+
+
+@pytest.mark.parametrize(("request_", "response", "version"), MANY, ids=[type(row[0]).__name__ for row in MANY])
+def test_a_request_that_lists_tens_of_thousands_is_answered_and_stops_nobody(
+    broker: BrokerProcess, request_: Any, response: type[Any], version: int
+) -> None:
+    """Each took the event loop for half a second, and ten times as many took it for ten times as long."""
+    with broker.connect() as client, Bystander(broker) as bystander:
+        client.settimeout(60)
+        began = time.monotonic()
+        answer: Any = ask(client, request_, response, version)
+        took = time.monotonic() - began
+    [told] = [value for name in answer.__match_args__ if isinstance(value := getattr(answer, name), list)]
+    assert len(told[0].partitions if len(told) == 1 else told) == len(NAMES)
+    assert bystander.slowest_s < max(0.05, took / 3), "others have a turn meanwhile"
+    assert bystander.slowest_s < PATIENCE_S
+
+
+def test_a_request_that_lists_more_ends_its_connection_only(broker: BrokerProcess) -> None:
+    names = [f"{number}" for number in range(50_001)]
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=n) for n in range(20_001)])
+    parts = [FetchPartition(partition=n) for n in range(40_000)]
+    sent: list[tuple[Any, int]] = [
+        (DescribeGroupsRequest(groups=names), 5),
+        (DescribeGroupsRequest(groups=["a" * 30_000] * 150), 5),
+        (ProduceRequest(acks=1, timeout_ms=5000, topic_data=[topic]), 9),
+        (FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=parts)]), 12),
+    ]
+    for request, version in sent:
+        with broker.connect() as client, Bystander(broker) as bystander:
+            client.sendall(encode_request(request.API_KEY, version, 7, "test", request.encode(version)))
+            assert is_closed(client, 30), type(request)
+        assert bystander.slowest_s < PATIENCE_S
+    broker.assert_serves()
+
+
+def test_what_follows_a_large_request_takes_effect_behind_it(broker: BrokerProcess) -> None:
+    configs = [CreatableTopicConfig(name="retention.ms", value="1" * 30_000) for _ in range(3)]
+    large = CreatableTopic(name="large", num_partitions=1, replication_factor=1, configs=configs)
+    small = CreatableTopic(name="large", num_partitions=1, replication_factor=1)
+    frames = [
+        encode_request(19, 7, number, "test", CreateTopicsRequest(topics=[topic], timeout_ms=10_000).encode(7))
+        for number, topic in enumerate((large, small, small))
+    ]
+    assert len(frames[0]) > 32 << 10
+    with broker.connect() as client:
+        client.sendall(b"".join(frames))
+        errors = []
+        for number in range(len(frames)):
+            frame = memoryview(receive_frame(client))
+            correlation_id, at = decode_response_header(frame, 19, 7)
+            assert correlation_id == number
+            errors += [topic.error_code for topic in CreateTopicsResponse.decode(frame, at, 7)[0].topics]
+    assert errors == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
