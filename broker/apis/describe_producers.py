@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
+from broker.net.later import Later
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.describe_producers import (
     DescribeProducersResponse,
@@ -18,15 +21,34 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 
-def describe_producers(replicas: ReplicaManager, request: DescribeProducersRequest) -> DescribeProducersResponse:
+MOST_AT_ONCE = 500
+"""Partitions, and producers of them, that are described before others have a turn."""
+
+
+def describe_producers(
+    replicas: ReplicaManager, request: DescribeProducersRequest
+) -> DescribeProducersResponse | Later:
     """The producers of each partition, by the leader's log. Those that it has forgotten are not named."""
-    topics = [
-        TopicResponse(
-            name=topic.name, partitions=[_describe(replicas, topic.name, index) for index in topic.partition_indexes]
-        )
-        for topic in request.topics
-    ]
-    return DescribeProducersResponse(topics=topics)
+    topics = [TopicResponse(name=topic.name) for topic in request.topics]
+    response = DescribeProducersResponse(topics=topics)
+    pairs = zip(topics, request.topics, strict=True)
+    asked = [(told, index) for told, topic in pairs for index in topic.partition_indexes]
+    if len(asked) <= MOST_AT_ONCE:
+        for told, index in asked:
+            told.partitions.append(_describe(replicas, told.name, index))
+        return response
+
+    async def wait() -> DescribeProducersResponse:
+        left = MOST_AT_ONCE
+        for told, index in asked:
+            told.partitions.append(part := _describe(replicas, told.name, index))
+            left -= 1 + len(part.active_producers)
+            if left < 0:
+                await trio.lowlevel.checkpoint()
+                left = MOST_AT_ONCE
+        return response
+
+    return Later(wait, holds=True)
 
 
 def _describe(replicas: ReplicaManager, name: str, index: int) -> PartitionResponse:

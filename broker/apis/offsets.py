@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
+from broker.log.lookups import Pause, Turn
 from broker.net.later import Later
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.list_offsets import (
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
+    Step = Candidate | Pause
+
 _CONSUMER = -1
 _EPOCHS_FROM = 4
 _NOT_AVAILABLE_FROM = 5
@@ -57,7 +63,7 @@ class _Search(NamedTuple):
 
 
 class OffsetApis:
-    """Answers questions about offsets; waits only where a packed batch has to be searched."""
+    """Answers questions about offsets; waits only where a packed batch has to be searched, or much."""
 
     def __init__(self, replicas: ReplicaManager, unpacking: Unpacking) -> None:
         self._replicas, self._unpacking = replicas, unpacking
@@ -71,38 +77,55 @@ class OffsetApis:
 
     def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
         """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to
-        LSO, followers up to LEO (KIP-207).
+        LSO, followers up to LEO (KIP-207). As with Kafka, a partition that is named twice is refused, in one row, and
+        there is one row for a topic.
         """
-        topics: list[ListOffsetsTopicResponse] = []
-        left: list[tuple[_Search, Candidate]] = []
+        named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+        rows: dict[tuple[str, int], Part] = {}
+        left: list[tuple[_Search, Step]] = []
+        turn = Turn()
         for topic in request.topics:
-            parts: list[Part] = []
             for asked in topic.partitions:
+                place = topic.name, asked.partition_index
+                if named[place] > 1:
+                    rows[place] = _refuse(Part(partition_index=asked.partition_index), ErrorCode.INVALID_REQUEST)
+                    continue
                 found = self._list_one(topic.name, asked, request.replica_id, request.isolation_level, slot.version)
                 if isinstance(found, _Search):
-                    candidate = _go_on(found)
-                    if candidate is not None:
-                        left.append((found, candidate))
+                    step = _go_on(found, turn)
+                    if step is not None:
+                        left.append((found, step))
                     found = found.part
-                parts.append(found)
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
-        response = ListOffsetsResponse(topics=topics)
+                rows[place] = found
+        topics: dict[str, list[Part]] = {}
+        for (name, _), part in rows.items():
+            topics.setdefault(name, []).append(part)
+        response = ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name=name, partitions=parts) for name, parts in topics.items()]
+        )
         if left:
             return Later(partial(self._search, left, response, slot), holds=True)
         return _in_words_of(response, slot.version)
 
     async def _search(
-        self, left: list[tuple[_Search, Candidate]], response: ListOffsetsResponse, slot: Slot
+        self, left: list[tuple[_Search, Step]], response: ListOffsetsResponse, slot: Slot
     ) -> ListOffsetsResponse:
+        conn, turn = slot.conn, Turn()
         for search, first in left:
-            candidate: Candidate | None = first
-            while candidate is not None and not slot.conn.closed:
-                search.lookup.take(candidate, await self._unpacking.run(candidate.search))
+            step: Step | None = first
+            while step is not None and not conn.closed:
+                if isinstance(step, Pause):
+                    if turn.is_over:
+                        await trio.lowlevel.checkpoint()
+                        turn = Turn()
+                else:
+                    found = await self._unpacking.run(step.search, lambda: conn.closed)
+                    search.lookup.take(step, found)
                 state = search.hosted.state
                 if not state.is_leader or state.leader_epoch != search.leader_epoch:
                     _refuse(search.part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     break
-                candidate = _go_on(search)
+                step = _go_on(search, turn)
         return _in_words_of(response, slot.version)
 
     def _list_one(
@@ -162,13 +185,16 @@ class OffsetApis:
         return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _go_on(search: _Search) -> Candidate | None:
-    """Search until a batch comes that takes long: that one. None where the answer is known."""
+def _go_on(search: _Search, turn: Turn) -> Step | None:
+    """Search until a batch comes that takes long, or the turn is over. None where the answer is known."""
     lookup, part = search.lookup, search.part
-    while (candidate := lookup.next()) is not None:
-        if not candidate.is_quick:
-            return candidate
-        lookup.take(candidate, candidate.search())
+    while (step := Pause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
+        if isinstance(step, Pause):
+            return step
+        turn.bytes -= len(step.data)
+        if not step.is_quick:
+            return step
+        lookup.take(step, step.search())
     if lookup.found is not None:
         part.timestamp, part.offset, part.leader_epoch = lookup.found
     elif search.may_fail:

@@ -7,12 +7,13 @@ answers wait for the coordinator's log.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from broker.apis.asking import ask
+from broker.apis.unpacking import Unpacking
+from broker.coordinators.patterns import BadPattern, Pattern
 from broker.coordinators.transactions.values import (
     PREPARED,
     STATE_NAMES,
@@ -35,7 +36,7 @@ from broker.protocol.schema.end_txn import EndTxnResponse
 from broker.protocol.schema.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.coordinators.transactions.values import Request, TopicPartition, Transaction
@@ -54,6 +55,9 @@ ABORTABLE_FROM = 5
 """First version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
 V2_FROM = 5
 """First version of EndTxn that ends a transaction of generation V2."""
+QUICK_CHARS = 2_000
+"""So many characters of transactional ids are matched on the event loop: in 20 ms, whatever the pattern."""
+CHARS_A_TURN = 20_000
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
 
@@ -71,6 +75,7 @@ class TransactionApis:
     ) -> None:
         self._env, self._image, self._coordinator, self._ids = env, image, coordinator, producer_ids
         self._timeout_s = timeout_ms / 1000
+        self._turns = Unpacking(env)
 
     def _ask(self, requests: Sequence[Request], respond: Callable[[list[Answer]], Any]) -> Any:
         """Submit all, and respond once all are answered: at once or later."""
@@ -205,50 +210,74 @@ class TransactionApis:
         return self._ask([Describe(name) for name in names], respond)
 
     def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: Slot) -> Any:
-        """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern."""
+        """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern
+        (KIP-1152). Where a pattern has many characters to look at, it does so off the event loop.
+        """
+        wanted = _Wanted(request, self._env.wall_ms())
         try:
-            pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
-        except re.error:
+            pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        except BadPattern:
             return list_wire.ListTransactionsResponse(error_code=int(ErrorCode.INVALID_REGULAR_EXPRESSION))
-        response = list_wire.ListTransactionsResponse(
-            unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES.values()]
-        )
-        now_ms, done = self._env.wall_ms(), trio.Event()
+        response = list_wire.ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
+        done = trio.Event()
+        found: dict[str, Transaction] = {}
 
-        def ready(error: ErrorCode, found: list[Transaction]) -> None:
+        def ready(error: ErrorCode, transactions: list[Transaction]) -> None:
             response.error_code = int(error)
-            response.transaction_states = [
-                list_wire.TransactionState(t.transactional_id, t.producer_id, STATE_NAMES[t.state])
-                for t in found
-                if _is_wanted(request, pattern, t, now_ms)
-            ]
+            found.update((t.transactional_id, t) for t in transactions if wanted.has(t))
             done.set()
 
-        self._coordinator.transactions(ready)
-        if done.is_set():
+        def answer(names: Iterable[str]) -> list_wire.ListTransactionsResponse:
+            states = [(name, found[name]) for name in names]
+            response.transaction_states = [
+                list_wire.TransactionState(name, t.producer_id, STATE_NAMES[t.state]) for name, t in states
+            ]
             return response
+
+        self._coordinator.transactions(ready)
+        if done.is_set() and (pattern is None or sum(map(len, found)) <= QUICK_CHARS):
+            return answer(found if pattern is None else pattern.among(found))
 
         async def wait() -> list_wire.ListTransactionsResponse:
             with self._env.timeout(self._timeout_s):
                 await done.wait()
-                return response
-            return list_wire.ListTransactionsResponse(error_code=int(TIMED_OUT.error))
+            if not done.is_set():
+                return list_wire.ListTransactionsResponse(error_code=int(TIMED_OUT.error))
+            return answer(found if pattern is None else await self._among(pattern, list(found), slot))
 
         return Later(wait)
 
+    async def _among(self, pattern: Pattern, names: list[str], slot: Slot) -> list[str]:
+        """The names that the pattern describes: off the event loop, and some at a time, so that others have a turn."""
+        matching: list[str] = []
+        at = 0
+        while at < len(names) and not slot.conn.closed:
+            begin, chars = at, 0
+            while at < len(names) and chars < CHARS_A_TURN:
+                chars += len(names[at])
+                at += 1
+            matching += await self._turns.run(pattern.among, names[begin:at])
+        return matching
 
-def _is_wanted(
-    request: list_wire.ListTransactionsRequest, pattern: re.Pattern[str] | None, transaction: Transaction, now_ms: int
-) -> bool:
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
-        return False
-    if request.state_filters and STATE_NAMES[transaction.state] not in request.state_filters:
-        return False
-    if request.duration_filter >= 0:
-        runs = transaction.state == State.ONGOING or transaction.state in PREPARED
-        if not runs or now_ms - transaction.started_ms <= request.duration_filter:
+
+class _Wanted:
+    """What a ListTransactions request asks for, but for its pattern."""
+
+    def __init__(self, request: list_wire.ListTransactionsRequest, now_ms: int) -> None:
+        self._producers, self._states = set(request.producer_id_filters), set(request.state_filters)
+        self._longer_than_ms, self._now_ms = request.duration_filter, now_ms
+        known = set(STATE_NAMES.values())
+        self.unknown_states = [name for name in dict.fromkeys(request.state_filters) if name not in known]
+
+    def has(self, transaction: Transaction) -> bool:
+        if self._producers and transaction.producer_id not in self._producers:
             return False
-    return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
+        if self._states and STATE_NAMES[transaction.state] not in self._states:
+            return False
+        if self._longer_than_ms >= 0:
+            runs = transaction.state == State.ONGOING or transaction.state in PREPARED
+            return runs and self._now_ms - transaction.started_ms > self._longer_than_ms
+        return True
 
 
 def _described(name: str, answer: Answer) -> describe_wire.TransactionState:

@@ -1,6 +1,7 @@
-"""Work on packed batches that may take long: off the event loop, and one at a time.
+"""Work that may take long, above all on packed batches: off the event loop, and one at a time.
 
-A batch may unpack to squall.decompressed.batch.max.bytes. One at a time, that bounds the memory of all of them.
+A batch may unpack to squall.decompressed.batch.max.bytes. One at a time, that bounds the memory of all of them. What is
+done in Python takes turns with the event loop: one at a time, that bounds what the loop waits for, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class Unpacking:
-    """Whoever unpacks clients' batches waits for its turn here."""
+    """Whoever has such work waits for its turn here: who came first goes first."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

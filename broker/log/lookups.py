@@ -2,16 +2,20 @@
 
 Headers lead to the batch that may hold the record; then that batch is unpacked, as far as needed. A small batch can
 unpack to much, so a `Lookup` goes in steps: whoever asks decides where a batch is searched, on the event loop or off
-it. Between two steps the log may change.
+it. It also pauses among headers, of which a segment may have hundreds of thousands. Between two steps the log may grow,
+or lose its beginning; a cut of its end ends the leadership, and whoever asks gives up then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from broker.log.config import LogConfig
 from broker.log.reads import segment_at
+from broker.log.scan import LOOKUP_CHUNK, Placed, walk
 from broker.log.segment import Segment
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.record_walk import record_since
@@ -19,6 +23,30 @@ from broker.protocol.records import CODEC_MASK, BatchHeader
 
 QUICK_BYTES = 32 << 10
 """A batch up to this size that is not compressed is searched in less time than handing it to a thread takes."""
+
+HEADERS_A_TURN = 2_000
+BYTES_A_TURN = 64 << 10
+"""Of batches that are searched on the event loop: they may hold 9,000 records, and take 20 ms."""
+
+
+class Turn:
+    """How much may be looked at before others have a turn."""
+
+    __slots__ = ("bytes", "headers")
+
+    def __init__(self, headers: int = HEADERS_A_TURN, bytes_: int = BYTES_A_TURN) -> None:
+        self.headers, self.bytes = headers, bytes_
+
+    @property
+    def is_over(self) -> bool:
+        """True where nothing is left of it."""
+        return self.headers <= 0 or self.bytes <= 0
+
+
+class Pause(Enum):
+    """A step that finds nothing."""
+
+    TURN_IS_OVER = 1
 
 
 class Found(NamedTuple):
@@ -44,13 +72,15 @@ class Candidate(NamedTuple):
         """True where the search is short: no unpacking, few records."""
         return not self.header.attributes & CODEC_MASK and len(self.data) <= QUICK_BYTES
 
-    def search(self) -> Found | None:
-        """The first record that is not earlier than the timestamp; the batch itself where it cannot be read, or unpacks
-        to more than squall.decompressed.batch.max.bytes. Touches nothing of the log.
+    def search(self, is_given_up: Callable[[], bool] = lambda: False) -> Found | None:
+        """The first record that is not earlier than the timestamp; the batch itself where it cannot be read, or is not
+        read to its end because that is too far. Touches nothing of the log.
         """
-        header = self.header
+        header, data = self.header, memoryview(self.data)
         try:
-            found = record_since(header, memoryview(self.data), self.timestamp, self.start, self.limit, self.max_bytes)
+            found = record_since(
+                header, data, self.timestamp, self.start, self.limit, self.max_bytes, is_given_up=is_given_up
+            )
         except MalformedFrame:
             # What the producer packed wrongly is stored as it came: the batch's own bounds are all that is known.
             return Found(header.max_timestamp, max(self.start, header.base_offset), header.leader_epoch)
@@ -64,19 +94,18 @@ class Lookup:
         self, segments: Sequence[Segment], start: int, limit: int, timestamp: int | None, config: LogConfig
     ) -> None:
         """`segments`: the log's own list, which may change between steps. `timestamp`: None asks for the largest."""
-        self._segments, self._start, self._limit, self._timestamp = segments, start, limit, timestamp
+        self._segments, self._start, self._limit = segments, start, limit
         self._max_bytes = config.squall_decompressed_batch_max_bytes
-        self._over = False
+        self._turn = Turn()
+        self._steps = self._with_max_timestamp() if timestamp is None else self._not_before(timestamp)
         self.found: Found | None = None
 
-    def next(self) -> Candidate | None:
-        """The next batch to be searched; None where the search is over."""
-        if self._over or self.found is not None:
+    def next(self, turn: Turn) -> Candidate | Pause | None:
+        """The next batch to be searched; None where the search is over. A pause where the turn is."""
+        if self.found is not None:
             return None
-        if self._timestamp is None:
-            self._over = True
-            return self._with_max_timestamp()
-        return self._not_before(self._timestamp)
+        self._turn = turn
+        return next(self._steps, None)
 
     def take(self, candidate: Candidate, found: Found | None) -> None:
         """What the search of a batch found."""
@@ -85,42 +114,58 @@ class Lookup:
 
     def run(self) -> Found | None:
         """Search here and now, whatever it costs."""
-        while (candidate := self.next()) is not None:
-            self.take(candidate, candidate.search())
+        while (step := self.next(Turn(sys.maxsize, sys.maxsize))) is not None:
+            assert isinstance(step, Candidate)
+            self.take(step, step.search())
         return self.found
 
-    def _candidate(self, segment: Segment, header: BatchHeader, position: int, stop: int, timestamp: int) -> Candidate:
-        data = segment.file.pread(stop - position, position)
-        return Candidate(header, data, timestamp, self._start, self._limit, self._max_bytes)
+    def _candidate(self, segment: Segment, placed: Placed, timestamp: int) -> Candidate:
+        data = segment.file.pread(placed.stop - placed.start, placed.start)
+        return Candidate(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 
-    def _not_before(self, timestamp: int) -> Candidate | None:
-        """The first batch that says that it has a record so late."""
-        segments, start = self._segments, self._start
-        for segment in segments[segment_at(segments, start) :]:
+    def _walk(self, segment: Segment, offset: int) -> Iterator[Placed | Pause]:
+        """The segment's batches from the one that `offset` is in to the limit, with a pause before each that is too
+        much for the turn.
+        """
+        for placed in walk(segment.file, segment.position_before(offset), segment.size, LOOKUP_CHUNK):
+            while self._turn.is_over:
+                yield Pause.TURN_IS_OVER
+            self._turn.headers -= 1
+            if placed.header.base_offset >= self._limit:
+                return
+            if placed.header.base_offset + placed.header.last_offset_delta >= offset:
+                yield placed
+
+    def _not_before(self, timestamp: int) -> Iterator[Candidate | Pause]:
+        """Each batch that says that it has a record so late."""
+        start = self._start
+        for segment in self._segments[segment_at(self._segments, start) :]:
             if segment.max_timestamp < timestamp:
                 continue
             from_offset = max(start, segment.base_offset + segment.time_index.offset_before(timestamp))
-            for header, position, stop in segment.walk_from(from_offset):
-                if header.base_offset >= self._limit:
-                    return None
-                if header.max_timestamp >= timestamp:
-                    return self._candidate(segment, header, position, stop, timestamp)
-        return None
+            for step in self._walk(segment, from_offset):
+                if isinstance(step, Pause):
+                    yield step
+                elif step.header.max_timestamp >= timestamp:
+                    yield self._candidate(segment, step, timestamp)
 
-    def _with_max_timestamp(self) -> Candidate | None:
+    def _with_max_timestamp(self) -> Iterator[Candidate | Pause]:
         """The first batch with the largest timestamp of all."""
-        segments, start, limit = self._segments, self._start, self._limit
-        best: tuple[Segment, BatchHeader, int, int] | None = None
-        for segment in segments[segment_at(segments, start) :]:
-            if segment.max_timestamp <= (-1 if best is None else best[1].max_timestamp):
+        start, limit = self._start, self._limit
+        best: tuple[Segment, Placed] | None = None
+        largest = -1
+        for segment in self._segments[segment_at(self._segments, start) :]:
+            if segment.max_timestamp <= largest:
                 continue
             whole = start <= segment.max_timestamp_offset and segment.next_offset <= limit
             # Where the largest one may not be among those asked for, all are looked at.
-            for header, position, stop in segment.walk_from(segment.max_timestamp_offset if whole else start):
-                if header.base_offset >= limit:
-                    break
-                if header.max_timestamp > (-1 if best is None else best[1].max_timestamp):
-                    best = segment, header, position, stop
+            for step in self._walk(segment, segment.max_timestamp_offset if whole else start):
+                if isinstance(step, Pause):
+                    yield step
+                    continue
+                if step.header.max_timestamp > largest:
+                    best, largest = (segment, step), step.header.max_timestamp
                 if whole:
                     break
-        return None if best is None else self._candidate(*best, best[1].max_timestamp)
+        if best is not None:
+            yield self._candidate(*best, largest)

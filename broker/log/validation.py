@@ -15,7 +15,7 @@ from broker.log.config import LONG_MAX, LogConfig
 from broker.log.results import AppendResult
 from broker.protocol.compression import MOST_UNPACKED
 from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.record_walk import Checked, check_records
+from broker.protocol.record_walk import MOST_RECORDS, Checked, check_records
 from broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -66,6 +66,9 @@ def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked
     squall.decompressed.batch.max.bytes: run it off the event loop where that is much.
     """
     header = BatchHeader._make(HEADER.unpack_from(records))
+    if header.record_count > MOST_RECORDS:
+        why = f"{header.record_count} records in a batch whose records are read: at most {MOST_RECORDS} are"
+        return AppendResult.refused(ErrorCode.MESSAGE_TOO_LARGE, why)
     free = config.message_timestamp_type == "LogAppendTime"
     earliest = -LONG_MAX if free else wall_ms - config.message_timestamp_before_max_ms
     latest = LONG_MAX if free else wall_ms + config.message_timestamp_after_max_ms

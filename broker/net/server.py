@@ -17,6 +17,7 @@ import trio
 from broker.env import LinkClosed
 from broker.net.connection import Connection, Slot
 from broker.net.frames import Frames, ReceiveMemory
+from broker.net.large import LARGE, LARGEST_FETCH, LargeRequests
 from broker.net.later import Later
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
@@ -69,6 +70,7 @@ class Server:
 
     def __init__(self, env: Env, config: BrokerConfig, woken: Woken, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
+        self._large = LargeRequests(env)
         self._memory = ReceiveMemory(config.queued_max_request_bytes)
         self._max_frame = config.socket_request_max_bytes
         self._max_parked = config.squall_connection_parked_max_requests
@@ -187,42 +189,82 @@ class Server:
         slot = Slot(conn, correlation_id, version, version >= route.tagged_from)
         conn.slots.append(slot)
         if route.hot is not None:
+            if size > LARGEST_FETCH and key == ApiKey.FETCH:
+                raise MalformedFrame(f"a Fetch of {size} bytes: at most {LARGEST_FETCH} are allowed")
             route.hot(slot, frame, at)
             return
         if conn.client_id is None and client_id_size > 0:
             conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
+        if size > LARGE:
+            conn.hold()
+            self._nursery.start_soon(self._read_large, route, frame, at, slot)
+            return
         request, _ = request_class(key).decode(frame, at, version)
-        if route.plain is not None:
-            try:
-                answer = route.plain(request, slot)
-                if isinstance(answer, Later):
-                    self._begin(answer.wait, slot, holds=answer.holds)
-                else:
-                    slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
-            except OUR_BUGS as bug:
-                self._handler_failed(slot, bug)
-        else:
-            assert route.waits is not None
-            self._begin(partial(route.waits, request, slot), slot, holds=True)
+        self._handle(route, request, slot)
 
-    def _begin(self, wait: Callable[[], Awaitable[Any]], slot: Slot, *, holds: bool) -> None:
+    async def _read_large(self, route: Route, frame: memoryview, at: int, slot: Slot) -> None:
+        """As the end of `_dispatch`, for a connection that is held until the request is read."""
+        conn = slot.conn
+        try:
+            request = await self._large.read(request_class(route.key), frame, at, slot.version)
+        except MalformedFrame as wrong:
+            self._malformed(slot, wrong)
+            return
+        finally:
+            conn.release()
+        if not conn.closed:
+            self._handle(route, request, slot, is_large=True)
+            self.settle()
+
+    def _handle(self, route: Route, request: Any, slot: Slot, *, is_large: bool = False) -> None:
+        """Let a request that is not hot take effect, now or on the way to its answer."""
+        if route.plain is None:
+            assert route.waits is not None
+            self._begin(partial(route.waits, request, slot), slot, holds=True, is_large=is_large)
+            return
+        try:
+            answer = route.plain(request, slot)
+            if isinstance(answer, Later):
+                self._begin(answer.wait, slot, holds=answer.holds, is_large=is_large)
+            elif isinstance(answer, bytes):
+                slot.reply(answer)
+            elif is_large:
+                self._nursery.start_soon(self._write_large, answer, slot)
+            else:
+                slot.reply(answer.encode(slot.version))
+        except OUR_BUGS as bug:
+            self._handler_failed(slot, bug)
+
+    async def _write_large(self, answer: Any, slot: Slot) -> None:
+        try:
+            slot.reply(await self._large.write(answer, slot.version))
+        except OUR_BUGS as bug:
+            self._handler_failed(slot, bug)
+        self.settle()
+
+    def _begin(self, wait: Callable[[], Awaitable[Any]], slot: Slot, *, holds: bool, is_large: bool) -> None:
         if holds:
             slot.conn.hold()
-        self._nursery.start_soon(self._answer_later, wait, slot, holds)
+        self._nursery.start_soon(self._answer_later, wait, slot, holds, is_large)
 
-    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool) -> None:
+    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool, is_large: bool) -> None:
         try:
             answer = await wait()
-            slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
+            if not isinstance(answer, (bytes, list)):
+                answer = await self._large.write(answer, slot.version) if is_large else answer.encode(slot.version)
+            slot.reply(answer)
         except MalformedFrame as wrong:
-            self._env.trace("malformed_frame", peer=slot.conn.link.peer, why=str(wrong))
-            slot.conn.close()
+            self._malformed(slot, wrong)
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
         finally:
             if holds:
                 slot.conn.release()
         self.settle()
+
+    def _malformed(self, slot: Slot, wrong: MalformedFrame) -> None:
+        self._env.trace("malformed_frame", peer=slot.conn.link.peer, why=str(wrong))
+        slot.conn.close()
 
     def _handler_failed(self, slot: Slot, bug: Exception) -> None:
         """A handler that only reads has failed by a bug: end the connection. (An AssertionError stops the node.)"""

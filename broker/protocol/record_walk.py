@@ -1,17 +1,23 @@
 """Walking over a batch's records without making objects of them: look-ups by time, and the full check of a batch.
 
 Both unpack no more than they must and never more than a limit, because a batch of a few hundred bytes can claim to hold
-gigabytes. Both take long for large batches: run them off the event loop.
+gigabytes. Both take long for large batches: run them off the event loop. Neither reads more than MOST_RECORDS records,
+because a batch of a few thousand bytes can hold millions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.protocol.compression import unpacked, unpacked_stepwise
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import HEADER_SIZE, TIMESTAMP_TYPE_BIT, BatchHeader, read_varint
 
+MOST_RECORDS: Final = 1_000_000
+"""Of one batch, which then takes at most 2 s. Kafka's largest batch has 150,000 by default before it is packed."""
+GIVEN_UP_EVERY: Final = 4096
+"""Records between two questions whether anybody still waits for the answer."""
 MOST_FAULTS: Final = 100
 """How many bad records of a batch are named."""
 
@@ -21,15 +27,28 @@ Bytes = bytes | bytearray
 
 
 def record_since(
-    header: BatchHeader, batch: memoryview, timestamp: int, start: int, limit: int, max_bytes: int
+    header: BatchHeader,
+    batch: memoryview,
+    timestamp: int,
+    start: int,
+    limit: int,
+    max_bytes: int,
+    *,
+    is_given_up: Callable[[], bool] = lambda: False,
 ) -> tuple[int, int] | None:
     """Timestamp and offset of the first record at `start` or behind it, below `limit`, that is not earlier than
-    `timestamp`. Raises only MalformedFrame, also for a batch in which no such record comes within `max_bytes`.
+    `timestamp`. Raises only MalformedFrame, also for a batch in which no such record comes within `max_bytes` and
+    MOST_RECORDS, and where the search is given up.
     """
     stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     at, left = 0, header.record_count
+    unread = max(0, left - MOST_RECORDS)
     for body, whole in unpacked_stepwise(header.codec, batch[HEADER_SIZE:], max_bytes):
         while left > 0:
+            if left % GIVEN_UP_EVERY == 0 and is_given_up():
+                raise MalformedFrame("nobody waits for the answer")
+            if left == unread:
+                raise MalformedFrame(f"no such record among the first {MOST_RECORDS} of a batch")
             try:
                 size, place = read_varint(body, at)
                 delta, place_behind = read_varint(body, place + 1)
@@ -80,6 +99,7 @@ def check_records(
     """Read every record of a batch. Raises MalformedFrame for bytes that are not as many records as the header says,
     with offsets that ascend one by one, or that unpack to more than `max_bytes`.
     """
+    assert header.record_count <= MOST_RECORDS
     body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)
     base, at, newest = header.base_timestamp, 0, -1
     untimely: list[Fault] = []

@@ -41,6 +41,10 @@ _NOTHING_MORE: Final = b"\x01\0\0"
 """No record errors, no message, no tagged fields."""
 
 
+MOST_BATCHES = 20_000
+"""And topics, in one request: each takes a broker 2.5 µs, however little is in it."""
+
+
 def decode_produce(view: memoryview, at: int, version: int) -> ProduceIn:
     """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`."""
     try:
@@ -73,6 +77,7 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
     if not 0 < count <= len(view) - at + 1:
         raise too_many(count - 1)
     topics = []
+    left = MOST_BATCHES
     for _ in range(count - 1):
         if version >= 13:
             n = 16
@@ -86,6 +91,9 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
             n -= 1
         topic = view[at : at + n].tobytes()
         parts, at = _produce_parts_flexible(view, at + n)
+        left -= 1 + len(parts)
+        if left < 0:
+            raise too_many(count - 1)
         topics.append((topic, parts))
     n = view[at]
     at += 1
@@ -100,7 +108,7 @@ def _produce_parts_flexible(view: memoryview, at: int) -> tuple[list[ProducePart
     at += 1
     if count > 127:
         count, at = more(view, at, count)
-    if not 0 < count <= (len(view) - at) // 6 + 1:
+    if not 0 < count <= min((len(view) - at) // 6, MOST_BATCHES) + 1:
         raise too_many(count - 1)
     parts: list[ProducePart] = []
     for _ in range(count - 1):
@@ -133,11 +141,15 @@ def _produce_classic(view: memoryview, at: int) -> tuple[ProduceIn, int]:
     if not 0 <= count <= (len(view) - at) // 6:
         raise too_many(count)
     topics = []
+    left = MOST_BATCHES
     for _ in range(count):
         topic, at = read_classic_bytes(view, at)
         (inner,) = _u_i(view, at)
         at += 4
-        if not 0 <= inner <= (len(view) - at) // 8:
+        left -= 1 + inner
+        if left < 0:
+            raise too_many(inner)
+        if not 0 <= inner <= min((len(view) - at) // 8, MOST_BATCHES):
             raise too_many(inner)
         parts: list[ProducePart] = []
         for _ in range(inner):

@@ -13,9 +13,15 @@ from struct import error as StructError
 import pytest
 from crc32c import crc32c
 
+from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from broker.protocol.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
@@ -25,7 +31,9 @@ from broker.protocol.schema.list_offsets import (
 )
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.support.brokers.bombs import SMALLEST_RECORD, many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
+from tests.support.brokers.bystander import Bystander
 
 pytestmark = pytest.mark.timeout(120)
 MAX_FRAME = 1 << 20
@@ -155,16 +163,16 @@ def zstd_bomb(unpacked: int, newest_ms: int) -> bytes:
     return bytes(batch)
 
 
-def produce(client: socket.socket, batch: bytes) -> int:
-    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+def produce(client: socket.socket, batch: bytes, topic: str = "t") -> int:
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
     done = ask(client, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), ProduceResponse, 9)
     return int(done.responses[0].partition_responses[0].error_code)  # type: ignore[attr-defined]
 
 
-def look_up(timestamp: int) -> bytes:
+def look_up(timestamp: int, topic: str = "t") -> bytes:
     """The frame of a ListOffsets request."""
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
     return encode_request(2, 7, 7, "test", request.encode(7))
 
 
@@ -194,6 +202,47 @@ def test_bombs_of_packed_zeroes_hold_nobody_up_and_take_bounded_memory(broker: B
         [part] = answer.topics[0].partitions
         assert part.error_code == 0
         looker.close()
+
+
+def test_bombs_of_many_records_hold_up_look_ups_of_others_for_a_short_time_only(broker: BrokerProcess) -> None:
+    """6,221 bytes hold 9.6 million records at the default limit, and half of them here. A look-up of another client
+    waited 10 s behind them.
+    """
+    newest = int(time.time() * 1000) + 3_400_000
+    count = DECOMPRESSED_LIMIT // len(SMALLEST_RECORD)
+    with broker.connect() as client:
+        bomb = many_records(count, newest)
+        assert len(bomb) < 8_000
+        topic = CreatableTopic(name="bombs", num_partitions=1, replication_factor=1)
+        ask(client, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse, 7)
+        assert produce(client, bomb, "bombs") == 0
+    lookers = [broker.connect() for _ in range(2)]
+    for looker in lookers:
+        looker.settimeout(60)
+    took = []
+    with Bystander(broker) as bystander:
+        began = time.monotonic()
+        for looker in lookers:
+            looker.sendall(look_up(newest, "bombs"))
+        for looker in lookers:
+            frame = memoryview(receive_frame(looker))
+            took.append(time.monotonic() - began)
+            answer, _ = ListOffsetsResponse.decode(frame, decode_response_header(frame, 2, 7)[1], 7)
+            [part] = answer.topics[0].partitions
+            assert (part.error_code, part.timestamp) == (0, newest), "the header answers"
+            looker.close()
+    assert bystander.slowest_s < 1
+    assert took[1] < 8, took
+
+
+def test_a_topic_whose_records_are_read_takes_no_bomb_of_many_records(broker: BrokerProcess) -> None:
+    with broker.connect() as client:
+        topic = CreatableTopic(name="read", num_partitions=1, replication_factor=1)
+        topic.configs = [CreatableTopicConfig(name="squall.record.validation.enable", value="true")]
+        ask(client, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse, 7)
+        bomb = many_records(1_000_001, int(time.time() * 1000))
+        assert produce(client, bomb, "read") == ErrorCode.MESSAGE_TOO_LARGE
+    broker.assert_serves()
 
 
 def test_a_record_at_the_front_of_a_bomb_is_found_without_unpacking_it(broker: BrokerProcess) -> None:

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from broker.log.config import LogConfig
-from broker.log.lookups import Found
+from broker.log.lookups import Found, Lookup, Pause, Turn
 from broker.log.producers import ProducerStates
 from broker.protocol.records import decode_batch
 from tests.support.disks.batches import NEWEST, batch, marker
@@ -35,6 +35,14 @@ sizes = st.sampled_from([0, 10, 60, 150])
 times = st.integers(0, 60)
 places = st.floats(0, 1)
 producers = st.sampled_from([-1, -1, 1, 2])
+
+
+def in_short_turns(lookup: Lookup) -> Found | None:
+    """What a search finds that pauses before each header."""
+    while (step := lookup.next(Turn(headers=1))) is not None:
+        if not isinstance(step, Pause):
+            lookup.take(step, step.search())
+    return lookup.found
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -207,8 +215,10 @@ class LogMachine(RuleBasedStateMachine):
                 if best is None or record.timestamp > best.timestamp:
                     best = found
         assert self.log.offset_for_timestamp(time, limit).run() == wanted
+        assert in_short_turns(self.log.offset_for_timestamp(time, limit)) == wanted
         if back == 0:
             assert self.log.offset_for_timestamp(None, limit).run() == best
+            assert in_short_turns(self.log.offset_for_timestamp(None, limit)) == best
 
     @invariant()
     def knows_aborted_transactions(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
 from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
+from broker.log.lookups import HEADERS_A_TURN
 from broker.net.connection import Slot
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
@@ -93,12 +95,68 @@ def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on
     room, second_ms = room_with_a_packed_batch()
     apis = OffsetApis(room.replicas, room.unpacking)
     slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
-    later = apis.list_offsets(request_for(LATEST, second_ms, MAX_TIMESTAMP), slot)
+    for timestamp, offset in ((second_ms, 1), (MAX_TIMESTAMP, 2)):
+        later = apis.list_offsets(request_for(timestamp), slot)
+        assert isinstance(later, Later)
+        assert later.holds
+        [part] = room.run_to_end(later.wait).topics[0].partitions
+        assert (part.error_code, part.offset) == (0, offset)
+    for timestamp in (LATEST, EARLIEST):
+        assert not isinstance(apis.list_offsets(request_for(timestamp), slot), Later)
+
+
+def test_a_partition_that_is_named_twice_is_refused_in_one_row_and_others_are_answered() -> None:
+    """As Apache Kafka answers: its clients never ask so."""
+    room = room_with(2)
+    parts = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in (0, 1, 0)]
+    topics = [ListOffsetsTopic(name="t", partitions=parts), ListOffsetsTopic(name="t", partitions=parts[:1])]
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    answer: Any = OffsetApis(room.replicas, room.unpacking).list_offsets(
+        ListOffsetsRequest(replica_id=-1, topics=topics), slot
+    )
+    [topic] = answer.topics
+    assert [(part.partition_index, part.error_code) for part in topic.partitions] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+@pytest.mark.parametrize("asked", [10**15, MAX_TIMESTAMP])
+def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isolation: int) -> None:
+    """The last batch alone is committed neither way, so the segment is not taken as a whole."""
+    room = room_with(2 * HEADERS_A_TURN + 10)
+    for replica in (2, 3):
+        room.follower_has(replica, 2 * HEADERS_A_TURN + 9)
+    h = room.replicas.by_name[b"t"][0]
+    h.log.segments[0].max_timestamp = 10**15
+    parts = [ListOffsetsPartition(partition_index=0, timestamp=asked)]
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name="t", partitions=parts)]
+    )
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    later = OffsetApis(room.replicas, room.unpacking).list_offsets(request, slot)
     assert isinstance(later, Later)
-    assert later.holds
-    response = room.run_to_end(later.wait)
-    assert [(part.error_code, part.offset) for part in response.topics[0].partitions] == [(0, 3), (0, 1), (0, 2)]
-    assert not isinstance(apis.list_offsets(request_for(LATEST, EARLIEST), slot), Later)
+    turns = 0
+
+    async def wait() -> Any:
+        nonlocal turns
+        answers: list[Any] = []
+
+        async def answer() -> None:
+            answers.append(await later.wait())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            while not answers:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+        return answers[0]
+
+    [part] = room.run_to_end(wait).topics[0].partitions
+    assert part.error_code == ErrorCode.NONE
+    assert (part.offset >= 0) == (asked == MAX_TIMESTAMP)
+    assert turns >= 2
 
 
 def test_a_leader_that_is_replaced_while_it_searches_does_not_answer() -> None:

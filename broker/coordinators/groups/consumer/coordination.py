@@ -28,7 +28,6 @@ from broker.coordinators.groups.consumer.facts import (
 from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.consumer.migration import DISABLED, DOWNWARDS, UPWARDS, downgraded, is_of_classics
-from broker.coordinators.groups.consumer.patterns import BadPattern
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
 from broker.coordinators.groups.consumer.sessions import Sessions
@@ -46,6 +45,7 @@ from broker.coordinators.groups.values import (
     Token,
     Written,
 )
+from broker.coordinators.patterns import BadPattern
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

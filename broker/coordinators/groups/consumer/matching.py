@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.patterns import BadPattern, Pattern
+from broker.coordinators.patterns import BadPattern, Pattern
 
 if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.topics import Topics
@@ -43,7 +43,7 @@ class Matching:
             pattern = self.pattern(regex)
         except BadPattern:  # Kafka's coordinator took it: its library knows more
             return ()
-        found = tuple(sorted(name for name in self._topics.names() if pattern.matches(name)))
+        found = tuple(sorted(pattern.among(self._topics.names())))
         if len(self._found) >= MOST_KEPT:
             self._found.clear()
         self._found[regex] = version, found

@@ -1,9 +1,9 @@
-"""Regular expressions over topic names, in the syntax of RE2 as far as names need it, and in time that is bounded.
+"""Regular expressions over names (topics, transactional ids), in the syntax of RE2 as far as names need it, and in time
+that is bounded.
 
-Whoever may subscribe may send any expression, and Python's `re` takes exponential time for some: one heartbeat could
-stop a broker. Here a name takes at most its length times the expression's states, of which there are MOST_STATES at
-most. As in RE2 there are no references back and no looking around; flags, Unicode classes and word boundaries are
-refused, too.
+Any client may send any expression, and Python's `re` takes exponential time for some: one heartbeat could stop a
+broker. Here a name takes at most its length times the expression's states, of which there are MOST_STATES at most. As
+in RE2 there are no references back and no looking around; flags, Unicode classes and word boundaries are refused, too.
 
     choice  = series *("|" series)            series = *(one ["*" | "+" | "?" | "{m}" | "{m,}" | "{m,n}"] ["?"])
     one     = char | "." | "\\d" ... | "[" ... "]" | "(" ["?:" | "?P<name>"] choice ")" | "^" | "$"
@@ -12,12 +12,18 @@ refused, too.
 from __future__ import annotations
 
 import string
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOST_CHARS: Final = 1000
 MOST_STATES: Final = 500
 MOST_NESTED: Final = 50
 MOST_REPEATS: Final = 100
+MOST_STEPS_KEPT: Final = 2000
+"""Of one matching: what a character led to is looked up, not worked out again, for so many."""
+MOST_CHARS_KEPT: Final = 300
 
 Ranges = tuple[tuple[str, str], ...]
 
@@ -62,6 +68,75 @@ class _State:
         self.ways: list[int] = []
 
 
+class _Matching:
+    """One look at many names. States that may be reached are bits of a number; a name's characters lead from one such
+    number to the next, and mostly where earlier names were led.
+    """
+
+    def __init__(self, states: list[_State], first: int, last: int) -> None:
+        self._states, self._first, self._last = states, first, 1 << last
+        self._reach: dict[tuple[int, bool, bool], int] = {}
+        self._having: dict[str, int] = {}
+        self._steps: dict[tuple[int, str], int] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether the whole name is described."""
+        steps = self._steps
+        now = self._reached(self._first, True, not name)
+        for char in name[:-1]:
+            led = steps.get((now, char))
+            if led is None:
+                led = self._led(now, char, is_end=False)
+                if len(steps) >= MOST_STEPS_KEPT:
+                    steps.clear()
+                steps[now, char] = led
+            if not led:
+                return False
+            now = led
+        if name:
+            now = self._led(now, name[-1], is_end=True)
+        return bool(now & self._last)
+
+    def _led(self, now: int, char: str, *, is_end: bool) -> int:
+        """Where a character leads from all states of `now`."""
+        led, left = 0, now & self._all_having(char)
+        while left:
+            state = self._states[left.bit_length() - 1]
+            for way in state.ways:
+                led |= self._reached(way, False, is_end)
+            left &= (1 << (left.bit_length() - 1)) - 1
+        return led
+
+    def _all_having(self, char: str) -> int:
+        found = self._having.get(char)
+        if found is None:
+            states = enumerate(self._states)
+            found = sum(1 << at for at, state in states if state.chars is not None and state.chars.has(char))
+            if len(self._having) >= MOST_CHARS_KEPT:
+                self._having.clear()
+            self._having[char] = found
+        return found
+
+    def _reached(self, start: int, is_start: bool, is_end: bool) -> int:
+        """The states that cost nothing more once one is reached, as bits."""
+        known = self._reach.get((start, is_start, is_end))
+        if known is not None:
+            return known
+        found = 0
+        todo = [start]
+        while todo:
+            at = todo.pop()
+            if found >> at & 1:
+                continue
+            found |= 1 << at
+            state = self._states[at]
+            open_ = state.at == "" or (is_start if state.at == "^" else is_end)
+            if state.chars is None and open_:
+                todo += state.ways
+        self._reach[start, is_start, is_end] = found
+        return found
+
+
 class Pattern:
     """A compiled expression. BadPattern if it is none."""
 
@@ -80,31 +155,12 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Whether the whole name is one that the expression describes."""
-        now = self._reached([self._first], is_start=True, is_end=not name)
-        for n, char in enumerate(name, 1):
-            led = [way for at in now for way in self._led(at, char)]
-            if not led:
-                return False
-            now = self._reached(led, is_start=False, is_end=n == len(name))
-        return self._last in now
+        return self.among((name,)) == [name]
 
-    def _led(self, at: int, char: str) -> list[int]:
-        state = self._states[at]
-        return state.ways if state.chars is not None and state.chars.has(char) else []
-
-    def _reached(self, starts: list[int], *, is_start: bool, is_end: bool) -> dict[int, None]:
-        found: dict[int, None] = {}
-        todo = list(starts)
-        while todo:
-            at = todo.pop()
-            if at in found:
-                continue
-            found[at] = None
-            state = self._states[at]
-            open_ = state.at == "" or (is_start if state.at == "^" else is_end)
-            if state.chars is None and open_:
-                todo += state.ways
-        return found
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that the expression describes as a whole, in their order."""
+        matching = _Matching(self._states, self._first, self._last)
+        return [name for name in names if matching.has(name)]
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
