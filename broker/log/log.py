@@ -147,7 +147,7 @@ class Log:
         header = HEADER.unpack_from(records)
         offset, length, _, magic, crc, attributes, delta, first, timestamp, producer_id, epoch, sequence, n = header
         if (
-            (length + LENGTH_OVERHEAD != size or magic != 2 or size > limits.batch_bytes or delta != n - 1)
+            (length + LENGTH_OVERHEAD != size or magic != 2 or size > limits.batch_bytes or not 0 <= delta == n - 1)
             or attributes not in ORDINARY
             or (timestamp - wall_ms > limits.after_ms or wall_ms - first > limits.before_ms)
             or not -1 <= first <= timestamp

@@ -277,6 +277,21 @@ def test_what_headers_claim_moves_no_log_and_ends_no_connection(broker: BrokerPr
     broker.assert_serves()
 
 
+@pytest.mark.parametrize("count", [0, -1, -(2**31) + 1])
+def test_a_batch_that_claims_no_records_and_an_offset_delta_that_fits_to_that_is_refused(
+    broker: BrokerProcess, count: int
+) -> None:
+    """One such batch ended the broker: its header agreed with itself, so nobody looked closer."""
+    batch = bytearray(encode_batch([Record(0, int(time.time() * 1000), None, b"v")]))
+    batch[23:27], batch[57:61] = pack(">i", count - 1), pack(">i", count)
+    batch[17:21] = pack(">I", crc32c(memoryview(batch)[21:]))
+    with broker.connect() as client:
+        end = log_end(client)
+        assert produce(client, bytes(batch)) == ErrorCode.INVALID_RECORD
+        assert log_end(client) == end
+    broker.assert_serves()
+
+
 def log_end(client: socket.socket) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])

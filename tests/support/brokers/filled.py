@@ -16,7 +16,7 @@ from broker.protocol.wire import Message, Structure
 Path = tuple[str, ...]
 """Names of fields, from the message to a list in it."""
 
-NAMES = ("plain", "checked", "__consumer_offsets", "__transaction_state", "t", "new", "é", "", "a" * 249, "b" * 20_000)
+NAMES = ("t", "u", "__consumer_offsets", "__transaction_state", "new", "é", "", "a" * 249, "b" * 20_000)
 GROUPS = ("g", "h", "consumers", "plain")
 PATTERNS = ("(a+)+$", "(a|b)*a(a|b){60}", "(.*.*.*a){10}", "[a-z]{1,100}", ".*", "(", "(?i)a", "a" * 1001)
 WORDS = {
@@ -29,6 +29,7 @@ WORDS = {
 }
 """By what a field's name has in it. The first that fits."""
 SMALL = (0, 0, 0, 0, 1, 1, 2, 3, -1, -1, -2, -3, -4, 7, 100, 127, -128)
+PARTITIONS = (-1, 0, 1, 2, 3, 2**31 - 1)
 WIDE = (30_000, -32_768, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 NO_SUCH_FIELD = re.compile(r"field (\w+) has a value")
 
@@ -135,7 +136,9 @@ def _value(name: str, hint: Any, rng: random.Random) -> Any:
         return rng.random() < 0.5
     if bare is int:
         if name.endswith("timeout_ms") or name in ("max_wait_ms",):
-            return rng.choice((0, 100, 6_000))
+            return rng.choice((0, 100, 1_000))
+        if name in ("num_partitions", "count"):
+            return rng.choice(PARTITIONS)
         return rng.choice(SMALL) if rng.randrange(8) else rng.choice(WIDE)
     if bare is str:
         return _text(name, rng)

@@ -1,5 +1,8 @@
 """An opponent of one broker: malformed frames and malformed batches, as many as wanted, from a seed.
 
+Among the frames are some that are well formed and ask for much, among the batches some that hold more than anybody
+would look through. Another client asks all the time, and is to be served soon.
+
 `python -m tests.support.brokers.opponent --frames 1000000 --batches 100000` plays the full size (docs/testing.md).
 """
 
@@ -14,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from errno import ENOTCONN
 from pathlib import Path
 from struct import pack, pack_into
 from typing import Any
@@ -21,7 +25,7 @@ from typing import Any
 from crc32c import crc32c
 
 from broker.net.served import SERVED
-from broker.protocol.apis import APIS, request_class
+from broker.protocol.apis import request_class
 from broker.protocol.compression import compress
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_response_header, encode_request
@@ -30,7 +34,10 @@ from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsReq
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.property.protocol.hostile import mutations
+from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
+from tests.support.brokers.bystander import Bystander
+from tests.support.brokers.filled import lists_of, requests, swollen, versions
 
 LIMITS = {
     "socket.request.max.bytes": str(1 << 20),
@@ -40,6 +47,10 @@ LIMITS = {
     "log.retention.bytes": str(16 << 20),
     "log.segment.bytes": str(4 << 20),
     "auto.create.topics.enable": "false",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
 }
 FIELDS = {0: "q", 12: "i", 16: "b", 21: "h", 23: "i", 27: "q", 35: "q", 43: "q", 51: "h", 53: "i", 57: "i"}
 """Places and forms of a batch header's fields, but for length and checksum."""
@@ -47,6 +58,10 @@ BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 GROWTH_MB = 160
 """What the broker may grow by: receive memory, one batch unpacked, and what its allocator keeps."""
 LOOK_EVERY = 2_000
+BOMB_EVERY = 400
+"""Batches, of which one is a bomb of many records."""
+SIZES = (2_000, 20_000, 60_000, 200_000)
+"""Bytes of requests with long lists."""
 PLAIN, CHECKED = "plain", "checked"
 """Two topics: one takes batches by their headers, the other reads their records."""
 
@@ -75,16 +90,28 @@ class Score:
 
 
 def frames(count: int, seed: int) -> Iterator[bytes]:
-    """Frames of every served API, each with something wrong in it; some whose length lies."""
+    """Frames of every served API, empty and filled ones: most with something wrong in them, some with nothing wrong but
+    that they ask for much, some whose length lies.
+    """
     rng = random.Random(seed)
     for number in range(count):
         key = rng.choice(SERVED)
-        low = max(APIS[key].min_version, request_class(key).MIN_VERSION)
-        version = rng.randint(low, APIS[key].max_version)
-        whole = encode_request(key, version, number & 0x7FFFFFFF, "opponent", request_class(key)().encode(version))[4:]
-        [bad] = mutations(whole, 1, seed=rng.getrandbits(32))
-        length = rng.choice((-1, 2**31 - 1, len(bad) + 5)) if not rng.randrange(50) else len(bad)
-        yield pack(">i", length) + bad
+        version = rng.choice(versions(key))
+        whole = encode_request(key, version, number & 0x7FFFFFFF, "opponent", _body(key, version, rng))[4:]
+        if rng.randrange(4):
+            [whole] = mutations(whole, 1, seed=rng.getrandbits(32))
+        length = rng.choice((-1, 2**31 - 1, len(whole) + 5)) if not rng.randrange(50) else len(whole)
+        yield pack(">i", length) + whole
+
+
+def _body(key: int, version: int, rng: random.Random) -> bytes:
+    """Of a request that is empty, filled, or has a list of thousands."""
+    kind, lists = rng.randrange(100), lists_of(key)
+    if kind < 2 and lists:
+        found = swollen(key, version, rng.choice(lists), rng.choice(SIZES), rng, same=rng.random() < 0.5)
+        if found is not None:
+            return found
+    return bytes((requests(key, version, rng) if kind < 70 else request_class(key)()).encode(version))
 
 
 def batches(count: int, seed: int) -> Iterator[bytes]:
@@ -96,6 +123,9 @@ def batches(count: int, seed: int) -> Iterator[bytes]:
         records = [Record(n, now + n, None, rng.randbytes(rng.randrange(60))) for n in range(rng.randint(1, 5))]
         batch = bytearray(encode_batch(records, codec=codec))
         kind = rng.randrange(4)
+        if not rng.randrange(BOMB_EVERY):
+            yield many_records(rng.choice((5_000, 500_000, 2_300_000)), now + 100_000)
+            continue
         if kind == 0:
             for at in rng.sample(sorted(FIELDS), rng.randint(1, 3)):
                 bits = BITS[FIELDS[at]]
@@ -140,7 +170,16 @@ class Opponent:
         score.least_mb, score.most_mb = min(score.least_mb, now), max(score.most_mb, now)
         assert score.most_mb < score.least_mb + GROWTH_MB, score.line()
 
+    def _is_served_meanwhile(self, bystander: Bystander) -> None:
+        self.score.slowest_s = max(self.score.slowest_s, bystander.slowest_s)
+
     def send_frames(self, count: int, seed: int) -> None:
+        """Send them while another client asks."""
+        with Bystander(self._broker) as bystander:
+            self._send_frames(count, seed)
+        self._is_served_meanwhile(bystander)
+
+    def _send_frames(self, count: int, seed: int) -> None:
         """Most over a connection of their own, some behind others: a frame may end what follows it, too."""
         rng, waiting, most = random.Random(seed + 1), [], 1
         for number, frame in enumerate(frames(count, seed), 1):
@@ -164,11 +203,21 @@ class Opponent:
                     pass
             except ConnectionError:
                 pass
+            except OSError as problem:
+                if problem.errno != ENOTCONN:  # it was ended before our side was
+                    raise
             self.score.closed += 1
 
     def send_batches(self, count: int, seed: int) -> None:
+        """Send them while another client asks."""
+        with Bystander(self._broker) as bystander:
+            self._send_batches(count, seed)
+        self._is_served_meanwhile(bystander)
+
+    def _send_batches(self, count: int, seed: int) -> None:
         """Produce each to one of the topics; look records up by time now and then, for bombs go off then."""
         rng, client = random.Random(seed + 1), self._broker.connect()
+        client.settimeout(60)
         for number, batch in enumerate(batches(count, seed), 1):
             topic = rng.choice((PLAIN, CHECKED))
             part = PartitionProduceData(index=0, records=batch)
@@ -184,6 +233,7 @@ class Opponent:
                 self.score.closed += 1
                 client.close()
                 client = self._broker.connect()
+                client.settimeout(60)
             if not number % LOOK_EVERY or number == count:
                 self._look()
         client.close()
@@ -219,6 +269,7 @@ def main(arguments: list[str]) -> int:
             opponent.send_batches(asked.batches, asked.seed)
         finally:
             broker.stop()
+            sys.stderr.write(broker.log.read_text()[-4000:])  # empty, if it ended well
     sys.stdout.write(opponent.score.line() + "\n")
     return 0
 
