@@ -11,6 +11,7 @@ from broker.log.results import FollowerAppend
 from broker.protocol.errors import ErrorCode
 from broker.replication import Partition
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -46,6 +47,22 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=REBALANCING, workload={"rate": 15})
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower that hears of decisions late follows the leader of two epochs ago, who leads again and counts it.
+    Then it hears of the epoch between, whose leader nobody has told of its end: it truncates what was acknowledged. It
+    is in the ISR, and its leader dies.
+    """
+    rng = draw(seed, "3: seen")
+    faults = [
+        seen.late_metadata(0.4, 9.0, seen.THIRD, rng.choice((1600, 1800, 2000, 2200))),
+        seen.cut_from_controller(0.5, 1.5, seen.FIRST),
+        seen.cut_from_controller(3.6, 5.0, seen.SECOND),
+        fault(rng.uniform(5.3, 6.4), 3.0, "kill", f"node:{seen.FIRST}"),
+    ]
+    settings = {**seen.PATIENT_WITH_CONTROLLER, "replica.lag.time.max.ms": "20000"}
+    return seen.seen_plan(seed, faults, settings=settings)
+
+
 MUTANT = Mutant(
     id="3",
     name="no-fencing-of-fetches",
@@ -67,4 +84,5 @@ MUTANT = Mutant(
     ),
     faults=("pause", "partition"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from broker.log import recovery
 from broker.protocol.records import BatchHeader
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from chaos.mutants import seen_plans as seen
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -18,6 +19,26 @@ def plan(seed: int) -> Plan:
     """Nodes die, or lose power, while their logs are all of epoch 0."""
     rng = draw(seed, "5")
     return hunt_plan(seed, killings(rng, rounds=2, action=rng.choice(("kill", "power_loss"))))
+
+
+def seen_plan(seed: int) -> Plan:
+    """A follower restarts and truncates to its high watermark, which was never written down. Before it has copied
+    anything again the others die, and an unclean election makes it the leader. A sound one still has all: nothing has
+    been written since it died.
+    """
+    rng = draw(seed, "5: seen")
+    faults = [
+        fault(2.2, 0.3, "kill", f"node:{seen.THIRD}"),
+        seen.late_fetches(2.3, 6.0, seen.THIRD, seen.FIRST, 6000, "back"),
+        seen.late_fetches(2.3, 6.0, seen.THIRD, seen.SECOND, 6000, "back"),
+        fault(rng.uniform(3.3, 3.6), 3.0, "kill", f"node:{seen.FIRST}"),
+        fault(3.7, 3.0, "kill", f"node:{seen.SECOND}"),
+    ]
+    settings = {
+        "unclean.leader.election.enable": "true",
+        "replica.high.watermark.checkpoint.interval.ms": "60000",
+    }
+    return seen.seen_plan(seed, faults, settings=settings, operations=seen.until(1.6))
 
 
 MUTANT = Mutant(
@@ -35,4 +56,5 @@ MUTANT = Mutant(
     ),
     faults=("kill", "power_loss"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -39,4 +39,6 @@ MUTANT = Mutant(
     ),
     faults=("power_loss",),
     plan=plan,
+    unseen="most files are damaged, and made again from the batches. One that is torn in its last number lets an epoch "
+    "begin too early: then a follower outside of the ISR truncates too much, and copies it again",
 )

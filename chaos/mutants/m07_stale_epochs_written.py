@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from broker.log import checkpoints
 from broker.log.epochs import EpochCache
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from chaos.mutants import seen_plans as seen
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -23,6 +24,23 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, killings(rng, rounds=4, action="stop"))
 
 
+def seen_plan(seed: int) -> Plan:
+    """A leader dies with records that it alone has. The next leader writes others in their place, in an epoch that it
+    has forgotten when it was stopped and leads again, as the last one in the ISR. The first one comes back, is not told
+    to truncate, and as the preferred leader serves what it has.
+    """
+    rng = draw(seed, "7: seen")
+    faults = [
+        seen.cut_fetches(0.8, 1.0, seen.SECOND, seen.FIRST),
+        seen.cut_fetches(0.8, 1.0, seen.THIRD, seen.FIRST),
+        fault(1.3, 3.6, "kill", f"node:{seen.FIRST}"),
+        fault(rng.uniform(2.9, 3.1), 7.0, "stop", f"node:{seen.THIRD}"),
+        fault(rng.uniform(3.5, 3.7), 0.5, "stop", f"node:{seen.SECOND}"),
+    ]
+    load = {**seen.ONE_BY_ONE, "producers": 6, "rate": 400}
+    return seen.seen_plan(seed, faults, settings=REBALANCING, workload=load)
+
+
 MUTANT = Mutant(
     id="7",
     name="stale-epochs-written",
@@ -39,4 +57,5 @@ MUTANT = Mutant(
     ),
     faults=("stop",),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from broker.replication import Effects, EpochCachePort, Partition, RestartAt
-from chaos.mutants.hunt_plans import hunt_plan, killings_behind
+from chaos.mutants import seen_plans as seen
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -23,6 +24,20 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, killings_behind(seed, "8", most_ms=40))
 
 
+def seen_plan(seed: int) -> Plan:
+    """The leader dies while one follower has more than the other one, who is elected. The one with more is in the ISR
+    and wipes its log, and the answers with which it would copy all again are late: its leader dies before they come.
+    """
+    rng = draw(seed, "8: seen")
+    faults = [
+        seen.cut_fetches(1.0, 1.0, seen.SECOND, seen.FIRST),
+        fault(rng.uniform(1.2, 1.5), 6.0, "kill", f"node:{seen.FIRST}"),
+        seen.late_fetches(1.6, 4.0, seen.THIRD, seen.SECOND, 1500, "back"),
+        fault(rng.uniform(3.7, 4.2), 2.5, "kill", f"node:{seen.SECOND}"),
+    ]
+    return seen.seen_plan(seed, faults, settings={"replica.lag.time.max.ms": "6000"})
+
+
 MUTANT = Mutant(
     id="8",
     name="too-new-as-too-old",
@@ -32,4 +47,5 @@ MUTANT = Mutant(
     expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen"),
     faults=("kill", "latency"),
     plan=plan,
+    seen_plan=seen_plan,
 )

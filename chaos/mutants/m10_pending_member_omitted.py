@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -35,6 +36,23 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, operations=operations)
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower joins, and its leader never hears that the controller has agreed. The follower gets nothing more, its
+    leader goes on without it and dies.
+    """
+    rng = draw(seed, "10: seen")
+    cut_s = 1.4 + rng.uniform(0.15, 0.5)
+    faults = [
+        seen.cut_fetches(0.6, 0.8, seen.SECOND, seen.FIRST),
+        seen.late_proposals(1.3, 3.0, seen.FIRST, 4000, "back"),
+        seen.late_metadata(1.3, 3.0, seen.FIRST, 4000),
+        seen.cut_fetches(cut_s, 3.0, seen.SECOND, seen.FIRST),
+        fault(cut_s + rng.uniform(0.5, 0.8), 3.0, "kill", f"node:{seen.FIRST}"),
+    ]
+    settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
+    return seen.seen_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
+
+
 MUTANT = Mutant(
     id="10",
     name="pending-member-omitted",
@@ -44,4 +62,5 @@ MUTANT = Mutant(
     expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("pause", "latency"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.cluster.image import PartitionImage
 from broker.controller import isr
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -29,6 +30,26 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, workload={"rate": 60})
 
 
+def seen_plan(seed: int) -> Plan:
+    """A request to let a follower join is late. It is sent again, the follower joins, gets nothing more, and leaves.
+    The late one lets it in again. The leader does not hear of that, goes on without it and dies.
+    """
+    rng = draw(seed, "11: seen")
+    faults = [
+        seen.cut_fetches(0.6, 0.8, seen.SECOND, seen.FIRST),
+        seen.late_proposals(1.35, 0.4, seen.FIRST, 1800, "there"),
+        seen.cut_fetches(2.3, 5.0, seen.SECOND, seen.FIRST),
+        seen.late_metadata(2.9, 3.0, seen.FIRST, 4000),
+        fault(rng.uniform(3.4, 3.7), 3.0, "kill", f"node:{seen.FIRST}"),
+    ]
+    settings = {
+        "replica.lag.time.max.ms": "200",
+        "broker.session.timeout.ms": "1000",
+        "controller.quorum.fetch.timeout.ms": "6000",
+    }
+    return seen.seen_plan(seed, faults, settings=settings)
+
+
 MUTANT = Mutant(
     id="11",
     name="partition-epoch-ignored",
@@ -46,4 +67,5 @@ MUTANT = Mutant(
     ),
     faults=("protocol", "pause"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -6,6 +6,7 @@ from broker.cluster.image import ClusterImage
 from broker.controller import isr
 from broker.replication import Partition
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -29,6 +30,20 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, [slow, *stops])
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower is fenced, and in the ISR again. The others die, so that it is the last one there; it loses its power
+    and is elected with what is left.
+    """
+    rng = draw(seed, "12: seen")
+    faults = [
+        seen.cut_from_controller(0.5, 3.2, seen.SECOND),
+        fault(rng.uniform(1.7, 1.9), 8.0, "kill", f"node:{seen.THIRD}"),
+        fault(rng.uniform(2.7, 2.9), 3.5, "kill", f"node:{seen.FIRST}"),
+        fault(3.6, 0.4, "power_loss", f"node:{seen.SECOND}"),
+    ]
+    return seen.seen_plan(seed, faults, settings=seen.NO_ELIGIBLE)
+
+
 MUTANT = Mutant(
     id="12",
     name="fenced-admitted",
@@ -38,4 +53,5 @@ MUTANT = Mutant(
     expected=("isr-joins-in-service", "valid-decision", "strong-isr", "lost-write", "unseen"),
     faults=("stop", "latency"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -8,6 +8,7 @@ from broker.protocol.schema.alter_partition import BrokerState
 from broker.replication import Partition
 from broker.replication.replica import Replica
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -52,6 +53,25 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, operations=operations, workload={"partitions": 1})
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower's fetches are late, and it loses its power. Its next incarnation asks from where its log ends now, and
+    waits for the answers. Then the late fetches let it join, and its leader dies.
+    """
+    rng = draw(seed, "13: seen")
+    faults = [
+        seen.late_fetches(1.7, 0.4, seen.SECOND, seen.FIRST, 3300, "there"),
+        fault(2.6, 0.3, "power_loss", f"node:{seen.SECOND}"),
+        seen.late_fetches(2.75, 5.0, seen.SECOND, seen.FIRST, 6000, "back"),
+        fault(rng.uniform(5.3, 5.7), 3.0, "kill", f"node:{seen.FIRST}"),
+    ]
+    settings = {
+        "replica.socket.timeout.ms": "300",
+        "replica.lag.time.max.ms": "5000",
+        "max.incremental.fetch.session.cache.slots": "0",
+    }
+    return seen.seen_plan(seed, faults, settings=settings, operations=seen.until(1.6))
+
+
 MUTANT = Mutant(
     id="13",
     name="earlier-incarnation-admitted",
@@ -65,4 +85,5 @@ MUTANT = Mutant(
     expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
     faults=("power_loss", "protocol", "latency"),
     plan=plan,
+    seen_plan=seen_plan,
 )

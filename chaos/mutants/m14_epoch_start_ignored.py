@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.replication import Partition
 from broker.replication.replica import Replica
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -46,6 +47,25 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, nodes=5, settings=settings, operations=operations, workload=workload)
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower is fenced and lacks just the last record. The other one has it, and becomes the leader before it hears
+    that the record is committed. It lets the first one join, whose copy of the record is late, and dies.
+    """
+    rng = draw(seed, "14: seen")
+    faults = [
+        seen.cut_from_controller(0.5, 1.85, seen.SECOND),
+        seen.cut_fetches(1.6, 0.6, seen.SECOND, seen.FIRST),
+        seen.late_fetches(1.7, 0.25, seen.THIRD, seen.FIRST, 300, "back"),
+        seen.late_fetches(1.97, 2.0, seen.THIRD, seen.FIRST, 2500, "back"),
+        fault(rng.uniform(2.08, 2.25), 6.0, "kill", f"node:{seen.FIRST}"),
+        seen.late_fetches(1.9, 5.0, seen.SECOND, seen.THIRD, 4000, "back"),
+        fault(rng.uniform(3.1, 3.4), 4.0, "kill", f"node:{seen.THIRD}"),
+    ]
+    settings = {"replica.fetch.wait.max.ms": "800", "replica.lag.time.max.ms": "6000"}
+    operations = [*seen.until(1.3), *seen.one_for_each(1.75)]
+    return seen.seen_plan(seed, faults, settings=settings, operations=operations)
+
+
 MUTANT = Mutant(
     id="14",
     name="epoch-start-ignored",
@@ -62,4 +82,5 @@ MUTANT = Mutant(
     ),
     faults=("kill", "latency"),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -26,6 +26,18 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, workload={"rate": 50})
 
 
+def seen_plan(seed: int) -> Plan:
+    """As `plan`, for longer: of a vote that was not synced a broker may find half, and does not start. Without a second
+    voter nobody can be elected any more.
+    """
+    rng = draw(seed, "19b: seen")
+    at_s, faults = 0.5, []
+    for _ in range(12):
+        faults.append(fault(at_s, rng.uniform(0.3, 0.7), "power_loss", f"node:{rng.randint(1, 3)}"))
+        at_s += rng.uniform(1.0, 1.4)
+    return hunt_plan(seed, faults, workload={"rate": 50})
+
+
 MUTANT = Mutant(
     id="19b",
     name="unsynced-vote",
@@ -39,7 +51,10 @@ MUTANT = Mutant(
         "one-controller-per-epoch",
         "lost-write",
         "unseen",
+        "stuck-producer",
+        "stuck-consumer",
     ),
     faults=("power_loss",),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -49,4 +49,6 @@ MUTANT = Mutant(
     ),
     faults=("kill", "partition"),
     plan=plan,
+    unseen="voters get the first record of an epoch in one answer with those before it. Who has these alone lost its "
+    "power while it wrote that answer; then a third voter must have led in between",
 )

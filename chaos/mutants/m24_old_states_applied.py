@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.replication import LeaderAndIsr, Partition
 from broker.replication.rules import Rules
+from chaos.mutants import seen_plans as seen
 from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -32,6 +33,23 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, [slow], settings=settings, workload={"rate": 120, "partitions": 6})
 
 
+def seen_plan(seed: int) -> Plan:
+    """A follower leaves and joins again. Its leader knows that from the controller's answers, and hears it once more
+    from late metadata: of the leaving first. By then the follower gets nothing, and the leader goes on without it.
+    """
+    rng = draw(seed, "24: seen")
+    cut_s = 2.1 + rng.uniform(0.15, 0.3)
+    faults = [
+        seen.late_metadata(0.3, 7.0, seen.FIRST, rng.choice((1000, 1200, 1400))),
+        seen.cut_fetches(0.6, 1.5, seen.SECOND, seen.FIRST),
+        seen.cut_fetches(cut_s, 4.0, seen.SECOND, seen.FIRST),
+        seen.late_proposals(cut_s, 4.0, seen.FIRST, 6000, "there"),
+        fault(cut_s + rng.uniform(1.0, 1.8), 3.0, "kill", f"node:{seen.FIRST}"),
+    ]
+    settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
+    return seen.seen_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
+
+
 MUTANT = Mutant(
     id="24",
     name="old-states-applied",
@@ -41,4 +59,5 @@ MUTANT = Mutant(
     expected=("epochs-monotone", "isr-superset", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("latency",),
     plan=plan,
+    seen_plan=seen_plan,
 )

@@ -76,6 +76,18 @@ def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Watch, "_died", unseen)
 
 
+def the_dying_decide_nothing(undone: pytest.MonkeyPatch) -> None:
+    """What a broker decides in the moment that it dies in is not seen."""
+    died = Watch._died
+
+    def unseen(watch: Watch, seen: Any) -> None:
+        with pytest.MonkeyPatch.context() as dying:
+            dying.setattr(Watch, "_image_moved", lambda *_: None)
+            died(watch, seen)
+
+    undone.setattr(Watch, "_died", unseen)
+
+
 def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
     """And no snapshot behind which it begins."""
     undone.setattr(quorum_watch, "newest_snapshot_end", lambda *_: -1)
@@ -118,6 +130,7 @@ def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
 
 
 MENDS: dict[str, Undo] = {
+    "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,

@@ -1,0 +1,91 @@
+"""Plans that go on to the harm: what a planted bug does to one partition must reach its clients, who see nothing else.
+
+A wrong ISR or a wrong epoch harms nobody as long as the leader lives. So these plans say who is cut off from whom, who
+dies, and in which order, until the replica that should not lead is the one that can. All of it happens to the one
+partition of many whose replicas are brokers 4, 5 and 6, in this order. None of them is a voter of the metadata quorum,
+so the controller stays. A sound broker loses nothing under such a plan, although power is lost or elections may be
+unclean: the plans are held to no loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chaos.mutants.hunt_plans import Values, fault, hunt_plan
+from chaos.plans.plan import Plan
+
+FIRST, SECOND, THIRD = 4, 5, 6
+"""The replicas of the partition that it is about, in the order in which they are elected."""
+NODES, PARTITIONS = 6, 30
+"""Replicas are placed anew by each run. So many partitions have each row of neighbours among their replicas once."""
+CONTROLLER = "controller"
+ONE_BY_ONE: Mapping[str, Any] = {"min_bytes": 900, "max_bytes": 1000, "batch_bytes": 1024, "linger_ms": 0}
+"""Each batch is one record: two logs that differ have batches of the same offsets, so that copying goes on."""
+NO_ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=0"}
+"""Without eligible leader replicas (KIP-966) the last member of an ISR stays in it, whatever it has lost."""
+PATIENT_WITH_CONTROLLER: Mapping[str, str] = {
+    "controller.quorum.fetch.timeout.ms": "6000",
+    "controller.quorum.request.timeout.ms": "6000",
+}
+"""Late answers of the controller are waited for."""
+
+
+def cut_fetches(at_s: float, duration_s: float, follower: int, leader: int) -> Values:
+    """A follower cannot fetch from a leader. All else between the two goes on."""
+    return fault(at_s, duration_s, "partition", f"link:{follower}->{leader}", side="replication")
+
+
+def cut_from_controller(at_s: float, duration_s: float, broker: int) -> Values:
+    """A broker is fenced, and hears of no decision. Followers still fetch from it, and it from leaders."""
+    return fault(at_s, duration_s, "partition", f"link:{broker}->{CONTROLLER}", side=CONTROLLER)
+
+
+def late_fetches(at_s: float, duration_s: float, follower: int, leader: int, late_ms: int, stream: str) -> Values:
+    """What a follower asks a leader ("there"), or is answered ("back"), comes late."""
+    return _late(at_s, duration_s, f"link:{follower}->{leader}", late_ms, "Fetch", stream, "replication")
+
+
+def late_metadata(at_s: float, duration_s: float, broker: int, late_ms: int) -> Values:
+    """A broker hears late what the controller has decided, and lives on: its heartbeats pass."""
+    return _late(at_s, duration_s, f"link:{broker}->{CONTROLLER}", late_ms, "Fetch", "back", CONTROLLER)
+
+
+def late_proposals(at_s: float, duration_s: float, broker: int, late_ms: int, stream: str) -> Values:
+    """A leader's changes of ISRs reach the controller late ("there"), or the leader hears late of them ("back")."""
+    return _late(at_s, duration_s, f"link:{broker}->{CONTROLLER}", late_ms, "AlterPartition", stream, CONTROLLER)
+
+
+def _late(at_s: float, duration_s: float, link: str, late_ms: int, api: str, stream: str, side: str) -> Values:
+    params = {"api": api, "act": "delay", "delay_ms": late_ms, "stream": stream, "side": side, "count": 0}
+    return fault(at_s, duration_s, "protocol", link, **params)
+
+
+def one_for_each(at_s: float) -> list[list[Any]]:
+    """One record for each partition, as operations of a plan."""
+    return [[round(at_s + 0.002 * index, 3), index % 2, "appends-0", index, 200] for index in range(PARTITIONS)]
+
+
+def until(end_s: float) -> list[list[Any]]:
+    """Ten records a second for each partition, and none after that."""
+    return [operation for tenth in range(int(10 * end_s)) for operation in one_for_each(0.05 + tenth / 10)]
+
+
+def seen_plan(
+    seed: int,
+    faults: Sequence[Values],
+    *,
+    settings: Mapping[str, str] | None = None,
+    workload: Mapping[str, Any] | None = None,
+    **plan: Any,
+) -> Plan:
+    """As `hunt_plan`, with brokers and partitions enough, and held to no loss."""
+    return hunt_plan(
+        seed,
+        faults,
+        nodes=NODES,
+        settings={"replica.socket.timeout.ms": "5000", **(settings or {})},
+        workload={"partitions": PARTITIONS, "rate": 200, **(workload or {})},
+        expect="safe",
+        **plan,
+    )
