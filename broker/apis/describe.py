@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, with_altered
-from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
-from broker.config.topic import Synonym
+from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
+from broker.config import ConfigEntry, ConfigError, describe_broker, describe_topic
 from broker.controller.features import FEATURES
 from broker.net.served import SERVED
 from broker.protocol.apis import APIS, ApiKey
@@ -167,7 +166,7 @@ def describe_configs(
     results = []
     for resource in request.resources:
         result = configs_wire.DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         entries = _entries(context, resource, result)
         wanted = resource.configuration_keys
@@ -184,13 +183,12 @@ def _entries(
     context: AdminContext, resource: configs_wire.DescribeConfigsResource, result: configs_wire.DescribeConfigsResult
 ) -> list[ConfigEntry]:
     image, node_id, name = context.image, context.config.node_id, resource.resource_name
-    altered = altered_settings(image, node_id)
+    altered, layers = altered_settings(image, node_id), layers_of(image, context.config)
     if resource.resource_type == TOPIC_RESOURCE:
         if name in image.topic_ids:
             overrides = image.configs.get((TOPIC_RESOURCE, name), {})
             try:
-                entries = describe_topic(with_altered(context.config, altered), overrides)
-                return _with_altered(image, node_id, entries)
+                return describe_topic(with_altered(context.config, altered), overrides, layers)
             except ConfigError as error:  # the topic's settings contradict the defaults in this node's file
                 result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
                 return []
@@ -199,10 +197,11 @@ def _entries(
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-            entries = _with_altered(image, node_id, describe_broker(with_altered(context.config, everyone), everyone))
-            return [entry for entry in entries if entry.name in everyone]
+            of_all = layers._replace(own={}, file={})
+            entries = describe_broker(with_altered(context.config, everyone), of_all)
+            return [entry.alone() for entry in entries if entry.name in everyone]
         if name == str(node_id):
-            return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered), altered))
+            return describe_broker(with_altered(context.config, altered), layers)
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     elif resource.resource_type == BROKER_LOGGER_RESOURCE:
@@ -233,25 +232,6 @@ def list_config_resources(
     names = {TOPIC_RESOURCE: sorted(image.topic_ids), BROKER_RESOURCE: brokers, BROKER_LOGGER_RESOURCE: brokers}
     found = [list_wire.ConfigResource(name, kind) for kind in dict.fromkeys(kinds) for name in names.get(kind, ())]
     return list_wire.ListConfigResourcesResponse(config_resources=found)
-
-
-def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Mark the values that were altered at run time, because `broker.config` reports them as the file's."""
-    own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
-    everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-
-    def source(synonym: Synonym) -> Synonym:
-        if synonym.source is not ConfigSource.STATIC_BROKER:
-            return synonym
-        if synonym.name in own:
-            return synonym._replace(source=ConfigSource.DYNAMIC_BROKER)
-        return synonym._replace(source=ConfigSource.DYNAMIC_DEFAULT_BROKER) if synonym.name in everyone else synonym
-
-    changed = []
-    for entry in entries:
-        synonyms = tuple(source(synonym) for synonym in entry.synonyms)
-        changed.append(entry._replace(synonyms=synonyms, source=synonyms[0].source if synonyms else entry.source))
-    return changed
 
 
 def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.DescribeConfigsResourceResult:

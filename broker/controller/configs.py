@@ -14,10 +14,11 @@ from broker.config import (
     BROKER_SETTINGS,
     ConfigError,
     ConfigOp,
-    Kind,
+    alter_list,
     alter_topic_configs,
     validate_topic_configs,
 )
+from broker.config.settings import nearest
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
@@ -87,9 +88,11 @@ def alter_configs(
 def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
     if duplicates([name for name, _, _ in changes]):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    for _, operation, _ in changes:
+    for name, operation, value in changes:
         if operation not in tuple(ConfigOp):
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+        if value is None and operation != ConfigOp.DELETE:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
     return _records(command, resource, before, _altered(command, resource, before, changes))
@@ -124,17 +127,22 @@ def _altered(
             after = alter_topic_configs(config, before, changes)
             return validate_topic_configs(config, after)
         after = _alter_broker(before, changes)
-        command.settings.config.changed(after)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    try:
+        command.settings.config.changed(after)
+    except ConfigError as error:  # Kafka answers so: a broker reads its settings before the controller has them
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     return after
 
 
 def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
     altered = dict(before)
     for name, operation, value in changes:
+        if name not in BROKER_SETTINGS:
+            raise ConfigError(name, f"unknown setting {name}: did you mean {nearest(name, DYNAMIC_BROKER_SETTINGS)}?")
         if name not in DYNAMIC_BROKER_SETTINGS:
-            raise ConfigError(name, f"{name} cannot be altered while brokers run")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
         if operation == ConfigOp.DELETE:
             altered.pop(name, None)
         elif value is None:
@@ -142,17 +150,8 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
         elif operation == ConfigOp.SET:
             altered[name] = value
         else:
-            altered[name] = _listed(altered.get(name, ""), name, operation, value)
+            altered[name] = alter_list(BROKER_SETTINGS[name], altered.get(name), operation, value)
     return altered
-
-
-def _listed(current: str, name: str, operation: int, value: str) -> str:
-    if BROKER_SETTINGS[name].kind is not Kind.LIST:
-        raise ConfigError(name, f"operation {operation} is not possible on {name}: it is no list")
-    items, given = [item for item in current.split(",") if item], [item for item in value.split(",") if item]
-    if operation == ConfigOp.APPEND:
-        return ",".join(dict.fromkeys(items + given))
-    return ",".join(item for item in items if item not in given)
 
 
 def _records(

@@ -368,13 +368,29 @@ def synonyms_of(cluster: Cluster, key: str) -> list[tuple[str, str | None, int]]
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def test_the_default_of_a_time_stands_in_the_coarsest_setting_as_with_kafka() -> None:
+def test_a_time_has_no_synonym_until_it_is_given_itself_as_with_kafka() -> None:
     cluster = Cluster()
-    assert synonyms_of(cluster, "retention.ms") == [("log.retention.hours", "168", 5)]
-    assert synonyms_of(cluster, "segment.ms") == [("log.roll.hours", "168", 5)]
-    assert synonyms_of(cluster, "segment.jitter.ms") == [("log.roll.jitter.hours", "0", 5)]
-    given = synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms")
-    assert given == [("log.retention.minutes", "7", 4), ("log.retention.hours", "168", 5)]
+    for name in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"):
+        assert synonyms_of(cluster, name) == []
+    assert synonyms_of(cluster, "leader.replication.throttled.replicas") == []
+    assert synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms") == []
+    given = synonyms_of(Cluster(log_retention_ms="7"), "retention.ms")
+    assert given == [("log.retention.ms", "7", 4), ("log.retention.hours", "168", 5)]
+
+
+def test_every_place_that_has_a_setting_is_named_the_nearest_first() -> None:
+    cluster = Cluster(log_retention_ms="7", log_retention_minutes="8")
+    set_config(cluster, BROKER_RESOURCE, "", "log.retention.ms", "6")
+    set_config(cluster, BROKER_RESOURCE, "1", "log.retention.ms", "5")
+    set_config(cluster, TOPIC_RESOURCE, "t", "retention.ms", "4")
+    assert synonyms_of(cluster, "retention.ms") == [
+        ("retention.ms", "4", 1),
+        ("log.retention.ms", "5", 2),
+        ("log.retention.ms", "6", 3),
+        ("log.retention.ms", "7", 4),
+        ("log.retention.minutes", "8", 4),
+        ("log.retention.hours", "168", 5),
+    ]
 
 
 def test_a_time_altered_for_brokers_names_what_would_stand_in_for_it_as_with_kafka() -> None:
