@@ -6,12 +6,21 @@ Message classes that few clients ask for are imported where they are used, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.apis.loggers import Loggers
+from broker.cluster.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
-from broker.config import ConfigEntry, ConfigError, describe_broker, describe_topic
+from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
+from broker.config.client_metrics import describe_subscription
+from broker.config.group import describe_group
 from broker.controller.features import FEATURES
 from broker.net.served import SERVED
 from broker.protocol.apis import APIS, ApiKey
@@ -25,8 +34,8 @@ if TYPE_CHECKING:
     from broker.protocol.schema import describe_configs as configs_wire
     from broker.protocol.schema import list_config_resources as list_wire
 
-BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 8, 16, 32
-"""Kinds of `ConfigResource` that Kafka has besides topics and brokers."""
+UNKNOWN_TYPE = 0
+"""Of a logger's level, as Kafka tells it."""
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
 NOT_ASKED = -2147483648
@@ -52,6 +61,10 @@ class AdminContext:
     cluster_id: str
     controller_id: int = -1
     """The active controller as this node knows it, -1 for none."""
+    loggers: Loggers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loggers = Loggers(self.config.node_id)
 
 
 # ----------------------------------------------------------------------------------------------------- ApiVersions
@@ -205,10 +218,19 @@ def _entries(
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     elif resource.resource_type == BROKER_LOGGER_RESOURCE:
-        # This broker has no loggers: its traces are not made by levels.
-        if name != str(node_id):
-            result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = f"Unexpected broker id, expected {node_id} but received {name}"
+        result.error_message = context.loggers.wrong_with(name)
+        if not result.error_message:
+            return context.loggers.describe()
+        result.error_code = ErrorCode.INVALID_REQUEST
+    elif resource.resource_type == GROUP_RESOURCE:
+        if name:
+            return describe_group(context.config, image.configs.get((GROUP_RESOURCE, name), {}))
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Group name must not be empty"
+    elif resource.resource_type == CLIENT_METRICS_RESOURCE:
+        if name:
+            return describe_subscription(image.configs.get((CLIENT_METRICS_RESOURCE, name), {}))
+        result.error_code = ErrorCode.INVALID_REQUEST
+        result.error_message = "Client metrics subscription name must not be empty"
     else:
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unsupported resource type: {resource.resource_type}"
@@ -218,18 +240,23 @@ def _entries(
 def list_config_resources(
     context: AdminContext, request: list_wire.ListConfigResourcesRequest, version: int
 ) -> list_wire.ListConfigResourcesResponse:
-    """What has settings (KIP-1142): all kinds, unless some are named. There are no client metrics and no groups."""
+    """What has settings (KIP-1142): all kinds, unless some are named. Of groups and subscriptions, those that were
+    given any.
+    """
     from broker.protocol.schema import list_config_resources as list_wire
 
     known = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
-    if version == 0:
-        return list_wire.ListConfigResourcesResponse()
+    if version == 0 and not request.resource_types:
+        # KIP-1000: it listed nothing else.
+        request = list_wire.ListConfigResourcesRequest(resource_types=[CLIENT_METRICS_RESOURCE])
     if any(kind not in known for kind in request.resource_types):
         return list_wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     kinds = tuple(request.resource_types) or known
     image = context.image
     brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
     names = {TOPIC_RESOURCE: sorted(image.topic_ids), BROKER_RESOURCE: brokers, BROKER_LOGGER_RESOURCE: brokers}
+    for kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+        names[kind] = sorted(name for other, name in image.configs if other == kind)
     found = [list_wire.ConfigResource(name, kind) for kind in dict.fromkeys(kinds) for name in names.get(kind, ())]
     return list_wire.ListConfigResourcesResponse(config_resources=found)
 
@@ -249,6 +276,6 @@ def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.Descr
         ]
         if include_synonyms
         else [],
-        config_type=entry.kind,
+        config_type=entry.kind if entry.source is not ConfigSource.BROKER_LOGGER else UNKNOWN_TYPE,
         documentation=None,
     )

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from broker.cluster.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.cluster.replay import Write
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from broker.config import (
@@ -18,6 +24,8 @@ from broker.config import (
     alter_topic_configs,
     validate_topic_configs,
 )
+from broker.config.client_metrics import UnfitSubscription, alter_subscription
+from broker.config.group import alter_group_configs
 from broker.config.settings import nearest
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
@@ -88,20 +96,26 @@ def alter_configs(
 def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
     if duplicates([name for name, _, _ in changes]):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    for name, operation, value in changes:
+    for _, operation, _ in changes:
         if operation not in tuple(ConfigOp):
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
-        if value is None and operation != ConfigOp.DELETE:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    _check_nulls(changes)
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
     return _records(command, resource, before, _altered(command, resource, before, changes))
 
 
 def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+    _check_nulls(changes)
     _check_resource(command.image, resource)
     after = _altered(command, resource, {}, changes)
     return _records(command, resource, command.image.configs.get(resource, {}), after)
+
+
+def _check_nulls(changes: Sequence[Change]) -> None:
+    for name, operation, value in changes:
+        if value is None and operation != ConfigOp.DELETE:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
 
 
 def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
@@ -114,8 +128,13 @@ def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
             raise Refused(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
         if name and int(name) not in image.brokers:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
-    else:
+    elif kind not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+    elif not name:
+        of_groups = "Default group resources are not allowed."
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, of_groups if kind == GROUP_RESOURCE else "Subscription name can't be empty"
+        )
 
 
 def _altered(
@@ -126,7 +145,13 @@ def _altered(
         if resource[0] == TOPIC_RESOURCE:
             after = alter_topic_configs(config, before, changes)
             return validate_topic_configs(config, after)
+        if resource[0] == GROUP_RESOURCE:
+            return alter_group_configs(config, before, changes)
+        if resource[0] == CLIENT_METRICS_RESOURCE:
+            return alter_subscription(before, changes)
         after = _alter_broker(before, changes)
+    except UnfitSubscription as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     try:

@@ -419,6 +419,8 @@ class ReplicaManager:
         )
 
     def _settings_changed(self, kind: int, name: str, now_ms: int) -> None:
+        if kind not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            return
         if kind == BROKER_RESOURCE:
             self.in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
         of_topics: dict[str, tuple[LogConfig, ReplicationSettings]] = {}

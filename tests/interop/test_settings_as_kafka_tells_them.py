@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.config import ConfigOp
 from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import consumer_group_heartbeat as beat_wire
 from broker.protocol.schema import create_topics as create_wire
 from broker.protocol.schema import describe_configs as describe_wire
+from broker.protocol.schema import find_coordinator as find_wire
 from broker.protocol.schema import incremental_alter_configs as alter_wire
+from broker.protocol.schema import list_config_resources as list_wire
 from chaos.toolchain.kafka import at_hand
 from chaos.toolchain.lookout import FETCH
 from tests.support.brokers.broker_process import ask
@@ -158,6 +167,84 @@ def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(bo
         assert_alike(*both)
 
 
+def listed(cluster: Cluster, *kinds: int) -> list[tuple[int, str]]:
+    request = list_wire.ListConfigResourcesRequest(resource_types=list(kinds))
+    answer = call(cluster, request, list_wire.ListConfigResourcesResponse, 1)
+    assert answer.error_code == ErrorCode.NONE
+    return sorted((each.resource_type, each.resource_name) for each in answer.config_resources)
+
+
+def await_wholly_alike(ours: Cluster, kafka: Cluster, kind: int, name: str) -> None:
+    """Both describe a resource alike, to the last setting, within the time that a change takes to reach the broker."""
+    deadline = time.monotonic() + 5
+    while (our := described(ours, kind, name)) != (its := described(kafka, kind, name)):
+        assert time.monotonic() < deadline, (our, its)
+        time.sleep(0.1)
+
+
+def test_groups_and_subscriptions_are_described_and_listed_alike(both: tuple[Cluster, Cluster]) -> None:
+    ours, kafka = both
+    steps: list[tuple[int, str, list[Change]]] = [
+        (
+            GROUP_RESOURCE,
+            "g",
+            [("consumer.session.timeout.ms", SET, "50000"), ("streams.num.standby.replicas", SET, "1")],
+        ),
+        (GROUP_RESOURCE, "g", [("share.auto.offset.reset", SET, "by_duration:PT1H"), ("nope", DELETE, None)]),
+        (CLIENT_METRICS_RESOURCE, "m", [("interval.ms", SET, "1000"), ("metrics", SET, "a.,b.")]),
+        (CLIENT_METRICS_RESOURCE, "m", [("match", SET, "client_id=a.*,client_source_port=1")]),
+        (CLIENT_METRICS_RESOURCE, "m", [("interval.ms", DELETE, None)]),
+    ]
+    for kind, name in ((GROUP_RESOURCE, "g"), (CLIENT_METRICS_RESOURCE, "m")):
+        assert described(ours, kind, name) == described(kafka, kind, name)
+    for kind, name, changes in steps:
+        for cluster in both:
+            assert altered(cluster, kind, name, *changes) == (ErrorCode.NONE, None), (cluster.name, changes)
+        await_wholly_alike(ours, kafka, kind, name)
+    kinds = (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)
+    assert listed(ours, *kinds) == listed(kafka, *kinds)
+    assert {(CLIENT_METRICS_RESOURCE, "m"), (GROUP_RESOURCE, "g")} <= set(listed(ours, *kinds))
+    for kind in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
+        assert described(ours, kind, "") == described(kafka, kind, "")
+
+
+def heartbeat_interval_ms(cluster: Cluster, group_id: str) -> int:
+    """What a member that joins is told."""
+    find = find_wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
+    beat = beat_wire.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        call(cluster, find, find_wire.FindCoordinatorResponse, 4)
+        answer = call(cluster, beat, beat_wire.ConsumerGroupHeartbeatResponse, 1)
+        if answer.error_code == ErrorCode.NONE:
+            return int(answer.heartbeat_interval_ms)
+        assert time.monotonic() < deadline, f"{cluster.name}: {answer.error_code} {answer.error_message}"
+        time.sleep(0.1)
+
+
+def test_members_are_told_their_groups_own_interval(both: tuple[Cluster, Cluster]) -> None:
+    for cluster in both:
+        change = ("consumer.heartbeat.interval.ms", SET, "6000")
+        assert altered(cluster, GROUP_RESOURCE, "slow", change) == (ErrorCode.NONE, None)
+        assert [heartbeat_interval_ms(cluster, group) for group in ("slow", "usual")] == [6000, 5000]
+
+
+def test_the_root_logger_is_told_and_altered_as_kafkas(both: tuple[Cluster, Cluster]) -> None:
+    for level in ("TRACE", "WARN"):
+        for cluster in both:
+            assert altered(cluster, BROKER_LOGGER_RESOURCE, "1", ("root", SET, level)) == (ErrorCode.NONE, None)
+        ours, kafka = (described(cluster, BROKER_LOGGER_RESOURCE, "1")[1]["root"] for cluster in both)
+        assert ours == kafka
+        assert ours[0] == level
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "change"),
     [
@@ -177,6 +264,34 @@ def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(bo
         (BROKER_RESOURCE, "1", ("max.connections", APPEND, "3")),
         (BROKER_RESOURCE, "1", ("max.connections", SET, None)),
         (7, "x", ("y", SET, "1")),
+        (BROKER_LOGGER_RESOURCE, "1", ("kafka", SET, "INFO")),
+        (BROKER_LOGGER_RESOURCE, "1", ("root", SET, "info")),
+        (BROKER_LOGGER_RESOURCE, "1", ("root", SET, None)),
+        (BROKER_LOGGER_RESOURCE, "1", ("root", DELETE, None)),
+        (BROKER_LOGGER_RESOURCE, "1", ("root", APPEND, "INFO")),
+        (BROKER_LOGGER_RESOURCE, "2", ("root", SET, "INFO")),
+        (BROKER_LOGGER_RESOURCE, "", ("root", SET, "INFO")),
+        (GROUP_RESOURCE, "", ("consumer.session.timeout.ms", SET, "50000")),
+        (GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", SET, "1")),
+        (GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", SET, "x")),
+        (GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", SET, "70000")),
+        (GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", SET, None)),
+        (GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", APPEND, "4")),
+        (GROUP_RESOURCE, "g", ("consumer.heartbeat.interval.ms", SET, "16000")),
+        (GROUP_RESOURCE, "g", ("share.auto.offset.reset", SET, "by_duration:-PT1H")),
+        (GROUP_RESOURCE, "g", ("share.delivery.count.limit", SET, "30")),
+        (GROUP_RESOURCE, "g", ("share.isolation.level", SET, "read_x")),
+        (GROUP_RESOURCE, "g", ("share.partition.max.record.locks", SET, "100000")),
+        (GROUP_RESOURCE, "g", ("share.record.lock.duration.ms", SET, "2000")),
+        (GROUP_RESOURCE, "g", ("streams.num.standby.replicas", SET, "9")),
+        (GROUP_RESOURCE, "g", ("nope", SET, "1")),
+        (CLIENT_METRICS_RESOURCE, "", ("interval.ms", SET, "1000")),
+        (CLIENT_METRICS_RESOURCE, "m", ("interval.ms", SET, "1")),
+        (CLIENT_METRICS_RESOURCE, "m", ("interval.ms", SET, "x")),
+        (CLIENT_METRICS_RESOURCE, "m", ("match", SET, "client_id=[")),
+        (CLIENT_METRICS_RESOURCE, "m", ("match", SET, "x=a")),
+        (CLIENT_METRICS_RESOURCE, "m", ("metrics", APPEND, "a")),
+        (CLIENT_METRICS_RESOURCE, "m", ("nope", SET, "1")),
     ],
 )
 def test_what_kafka_refuses_is_refused_with_its_code(
