@@ -233,6 +233,7 @@ def test_members_are_told_their_groups_own_interval(both: tuple[Cluster, Cluster
     for cluster in both:
         change = ("consumer.heartbeat.interval.ms", SET, "6000")
         assert altered(cluster, GROUP_RESOURCE, "slow", change) == (ErrorCode.NONE, None)
+    for cluster in both:
         assert [heartbeat_interval_ms(cluster, group) for group in ("slow", "usual")] == [6000, 5000]
 
 
