@@ -193,6 +193,7 @@ class Node:
         env, config = self.env, self.config
         server = Server(env, config, self.replicas.woken, nursery)
         self.replicas.settle = server.settle
+        server.in_force = lambda: self.replicas.in_force
         context = AdminContext(self.feed.image, config, self.cluster_id)
         self.feed.follow(lambda _: setattr(context, "controller_id", self.control.controller_id))
         creator = TopicCreator(self.control, nursery)

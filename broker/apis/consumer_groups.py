@@ -10,6 +10,8 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.asking import ask
+from broker.cluster.image import GROUP_RESOURCE
+from broker.config.group import group_number
 from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
 from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
 from broker.coordinators.groups.consumer.group import by_topic
@@ -46,7 +48,7 @@ class ConsumerGroupApis:
     def __init__(self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
         self._env, self._image, self._coordinator = env, image, coordinator
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
-        self._interval_ms = config.group_consumer_heartbeat_interval_ms
+        self._config = config
         self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
 
     def is_enabled(self) -> bool:
@@ -79,9 +81,15 @@ class ConsumerGroupApis:
             slot.conn.client_id or "",
             "/" + slot.conn.link.peer.rpartition(":")[0],
         )
-        return self._ask([asked], lambda answers: self._beaten(answers[0]))
+        return self._ask([asked], lambda answers: self._beaten(request.group_id, answers[0]))
 
-    def _beaten(self, answer: Answer) -> beat_wire.ConsumerGroupHeartbeatResponse:
+    def _interval_ms(self, group_id: str) -> int:
+        """Between heartbeats of a group's members: its own setting, else the broker's."""
+        given = self._image.configs.get((GROUP_RESOURCE, group_id), {})
+        of_broker = self._config.group_consumer_heartbeat_interval_ms
+        return group_number(self._config, "consumer.heartbeat.interval.ms", given, of_broker)
+
+    def _beaten(self, group_id: str, answer: Answer) -> beat_wire.ConsumerGroupHeartbeatResponse:
         if answer.error or not isinstance(answer, Beaten):
             message = answer.message if isinstance(answer, Beaten) else None
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
@@ -95,7 +103,7 @@ class ConsumerGroupApis:
         return beat_wire.ConsumerGroupHeartbeatResponse(
             member_id=answer.member_id,
             member_epoch=answer.epoch,
-            heartbeat_interval_ms=self._interval_ms,
+            heartbeat_interval_ms=self._interval_ms(group_id),
             assignment=assignment,
         )
 

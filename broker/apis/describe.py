@@ -6,13 +6,21 @@ Message classes that few clients ask for are imported where they are used, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, with_altered
+from broker.apis.loggers import Loggers
+from broker.cluster.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
 from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
-from broker.config.topic import Synonym
+from broker.config.client_metrics import describe_subscription
+from broker.config.group import describe_group
 from broker.controller.features import FEATURES
 from broker.net.served import SERVED
 from broker.protocol.apis import APIS, ApiKey
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
     from broker.protocol.schema import describe_configs as configs_wire
     from broker.protocol.schema import list_config_resources as list_wire
 
-BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 8, 16, 32
-"""Kinds of `ConfigResource` that Kafka has besides topics and brokers."""
+UNKNOWN_TYPE = 0
+"""Of a logger's level, as Kafka tells it."""
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
 NOT_ASKED = -2147483648
@@ -53,6 +61,10 @@ class AdminContext:
     cluster_id: str
     controller_id: int = -1
     """The active controller as this node knows it, -1 for none."""
+    loggers: Loggers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loggers = Loggers(self.config.node_id)
 
 
 # ----------------------------------------------------------------------------------------------------- ApiVersions
@@ -167,7 +179,7 @@ def describe_configs(
     results = []
     for resource in request.resources:
         result = configs_wire.DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         entries = _entries(context, resource, result)
         wanted = resource.configuration_keys
@@ -184,13 +196,12 @@ def _entries(
     context: AdminContext, resource: configs_wire.DescribeConfigsResource, result: configs_wire.DescribeConfigsResult
 ) -> list[ConfigEntry]:
     image, node_id, name = context.image, context.config.node_id, resource.resource_name
-    altered = altered_settings(image, node_id)
+    altered, layers = altered_settings(image, node_id), layers_of(image, context.config)
     if resource.resource_type == TOPIC_RESOURCE:
         if name in image.topic_ids:
             overrides = image.configs.get((TOPIC_RESOURCE, name), {})
             try:
-                entries = describe_topic(with_altered(context.config, altered), overrides)
-                return _with_altered(image, node_id, entries)
+                return describe_topic(with_altered(context.config, altered), overrides, layers)
             except ConfigError as error:  # the topic's settings contradict the defaults in this node's file
                 result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
                 return []
@@ -199,17 +210,27 @@ def _entries(
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-            entries = _with_altered(image, node_id, describe_broker(with_altered(context.config, everyone), everyone))
-            return [entry for entry in entries if entry.name in everyone]
+            of_all = layers._replace(own={}, file={})
+            entries = describe_broker(with_altered(context.config, everyone), of_all)
+            return [entry.alone() for entry in entries if entry.name in everyone]
         if name == str(node_id):
-            return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered), altered))
+            return describe_broker(with_altered(context.config, altered), layers)
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     elif resource.resource_type == BROKER_LOGGER_RESOURCE:
-        # This broker has no loggers: its traces are not made by levels.
-        if name != str(node_id):
-            result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = f"Unexpected broker id, expected {node_id} but received {name}"
+        result.error_message = context.loggers.wrong_with(name)
+        if not result.error_message:
+            return context.loggers.describe()
+        result.error_code = ErrorCode.INVALID_REQUEST
+    elif resource.resource_type == GROUP_RESOURCE:
+        if name:
+            return describe_group(context.config, image.configs.get((GROUP_RESOURCE, name), {}))
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Group name must not be empty"
+    elif resource.resource_type == CLIENT_METRICS_RESOURCE:
+        if name:
+            return describe_subscription(image.configs.get((CLIENT_METRICS_RESOURCE, name), {}))
+        result.error_code = ErrorCode.INVALID_REQUEST
+        result.error_message = "Client metrics subscription name must not be empty"
     else:
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unsupported resource type: {resource.resource_type}"
@@ -219,39 +240,25 @@ def _entries(
 def list_config_resources(
     context: AdminContext, request: list_wire.ListConfigResourcesRequest, version: int
 ) -> list_wire.ListConfigResourcesResponse:
-    """What has settings (KIP-1142): all kinds, unless some are named. There are no client metrics and no groups."""
+    """What has settings (KIP-1142): all kinds, unless some are named. Of groups and subscriptions, those that were
+    given any.
+    """
     from broker.protocol.schema import list_config_resources as list_wire
 
     known = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
-    if version == 0:
-        return list_wire.ListConfigResourcesResponse()
+    if version == 0 and not request.resource_types:
+        # KIP-1000: it listed nothing else.
+        request = list_wire.ListConfigResourcesRequest(resource_types=[CLIENT_METRICS_RESOURCE])
     if any(kind not in known for kind in request.resource_types):
         return list_wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     kinds = tuple(request.resource_types) or known
     image = context.image
     brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
     names = {TOPIC_RESOURCE: sorted(image.topic_ids), BROKER_RESOURCE: brokers, BROKER_LOGGER_RESOURCE: brokers}
+    for kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+        names[kind] = sorted(name for other, name in image.configs if other == kind)
     found = [list_wire.ConfigResource(name, kind) for kind in dict.fromkeys(kinds) for name in names.get(kind, ())]
     return list_wire.ListConfigResourcesResponse(config_resources=found)
-
-
-def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Mark the values that were altered at run time, because `broker.config` reports them as the file's."""
-    own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
-    everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-
-    def source(synonym: Synonym) -> Synonym:
-        if synonym.source is not ConfigSource.STATIC_BROKER:
-            return synonym
-        if synonym.name in own:
-            return synonym._replace(source=ConfigSource.DYNAMIC_BROKER)
-        return synonym._replace(source=ConfigSource.DYNAMIC_DEFAULT_BROKER) if synonym.name in everyone else synonym
-
-    changed = []
-    for entry in entries:
-        synonyms = tuple(source(synonym) for synonym in entry.synonyms)
-        changed.append(entry._replace(synonyms=synonyms, source=synonyms[0].source if synonyms else entry.source))
-    return changed
 
 
 def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.DescribeConfigsResourceResult:
@@ -269,6 +276,6 @@ def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.Descr
         ]
         if include_synonyms
         else [],
-        config_type=entry.kind,
+        config_type=entry.kind if entry.source is not ConfigSource.BROKER_LOGGER else UNKNOWN_TYPE,
         documentation=None,
     )

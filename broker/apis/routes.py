@@ -112,6 +112,11 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
 
         return Route(key, waits=ask)
 
+    async def alter(request: Any, slot: Slot) -> Any:
+        asked = forward(ApiKey.INCREMENTAL_ALTER_CONFIGS).waits
+        assert asked is not None
+        return await context.loggers.alter(request, lambda rest: asked(rest, slot))
+
     return _table(
         Route(ApiKey.API_VERSIONS, plain=versions),
         Route(ApiKey.METADATA, plain=lambda request, slot: metadata.encode(request, slot.version, slot.conn.listener)),
@@ -127,7 +132,8 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
             plain=lambda request, slot: list_config_resources(context, request, slot.version),
         ),
         Route(ApiKey.DESCRIBE_CONFIGS, plain=lambda request, slot: describe_configs(context, request)),
-        *(forward(key) for key in FORWARDED),
+        *(forward(key) for key in FORWARDED if key != ApiKey.INCREMENTAL_ALTER_CONFIGS),
+        Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, waits=alter),
     )
 
 

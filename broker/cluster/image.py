@@ -21,6 +21,12 @@ TOPIC_RESOURCE = 2
 """Kafka's config resource type of a topic."""
 BROKER_RESOURCE = 4
 """Kafka's config resource type of a broker; the name "" stands for every broker."""
+BROKER_LOGGER_RESOURCE = 8
+"""Kafka's config resource type of a broker's loggers (KIP-412): the controller keeps none."""
+CLIENT_METRICS_RESOURCE = 16
+"""Kafka's config resource type of a subscription to clients' metrics (KIP-714)."""
+GROUP_RESOURCE = 32
+"""Kafka's config resource type of a group (KIP-848)."""
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")
 """Key in `ClusterImage.configs` of the settings that hold for every broker."""
 

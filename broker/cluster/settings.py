@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError
+from broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, Layers
 from broker.config.topic import BROKER_SYNONYMS
 
 if TYPE_CHECKING:
@@ -25,10 +25,34 @@ THROTTLES = frozenset(
     }
 )
 """Kept and told, without an effect."""
-DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES
-"""Settings of brokers that may be altered while they run: those that are the defaults of topics' settings, and
-throttles of replication.
-"""
+AT_WORK = frozenset(
+    {
+        "max.connections",
+        "max.connections.per.ip",
+        "producer.id.expiration.ms",
+        "transaction.partition.verification.enable",
+    }
+)
+"""Settings of a whole broker that take effect while it runs."""
+KEPT = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "max.connection.creation.rate",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""Kept and told, as the throttles: they have no effect here, altered or in a file."""
+DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES | AT_WORK | KEPT
+"""Settings of brokers that may be altered while they run: the defaults of topics' settings, and these others."""
 
 
 class ControllerSettings:
@@ -84,3 +108,9 @@ def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
     """The settings altered at run time for one node: those for all nodes, overridden by those for it alone."""
     everyone: Mapping[str, str] = image.configs.get(CLUSTER_DEFAULT, {})
     return {**everyone, **image.configs.get((BROKER_RESOURCE, str(node_id)), {})}
+
+
+def layers_of(image: ClusterImage, config: BrokerConfig) -> Layers:
+    """A node's settings by the place where they were given. `config` is its file's."""
+    own = image.configs.get((BROKER_RESOURCE, str(config.node_id)), {})
+    return Layers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)

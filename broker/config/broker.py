@@ -47,11 +47,6 @@ DEVIATIONS = MappingProxyType(
 
 NO_EFFECT = MappingProxyType(
     {
-        "num.network.threads": "one event loop serves every connection",
-        "num.io.threads": "one event loop serves every request",
-        "background.threads": "background work runs on the event loop",
-        "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
-        "num.replica.fetchers": "one fetcher for each leader",
         "add.partitions.to.txn.retry.backoff.ms": "an addition waits for the transaction before it to be complete",
         "queued.max.requests": "requests are not queued: queued.max.request.bytes bounds what is held",
         "socket.send.buffer.bytes": "the system sizes the sockets' buffers",
@@ -230,6 +225,15 @@ class BrokerConfig:
     follower_replication_throttled_rate: int = long(2**63 - 1, low=0)
     leader_replication_throttled_rate: int = long(2**63 - 1, low=0)
     replica_alter_log_dirs_io_max_bytes_per_second: int = long(2**63 - 1, low=0)
+
+    # Taken and kept, so that they can be altered as with Kafka: one event loop does all the work, connections come at
+    # any rate, and there is one fetcher for each leader.
+    background_threads: int = integer(10, low=1)
+    max_connection_creation_rate: int = integer(INT_MAX, low=0)
+    num_io_threads: int = integer(8, low=1)
+    num_network_threads: int = integer(3, low=1)
+    num_recovery_threads_per_data_dir: int = integer(2, low=1)
+    num_replica_fetchers: int = integer(1, low=0)
 
     # A setting of Kafka's past, off here as in its present: followers that are more messages behind than this leave the
     # ISR (4000 in its day, gone since KAFKA-1546, because any burst threw all of them out).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -125,7 +126,15 @@ class Setting:
             return "true" if value else "false"
         if self.kind is Kind.LIST:
             return ",".join(str(item) for item in value)
-        return str(value)
+        return _as_java(value) if self.kind is Kind.DOUBLE else str(value)
+
+
+def _as_java(value: float) -> str:
+    """As Java writes a double: with an exponent from 10^7 on and below 10^-3."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    mantissa, _, exponent = f"{Decimal(repr(float(value))).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -5,9 +5,10 @@ A topic's overrides travel and are stored as text by name (`Mapping[str, str]`);
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from broker.config.broker import COMPRESSIONS, BrokerConfig
@@ -25,6 +26,15 @@ from broker.config.settings import (
     text,
 )
 
+ALL_REPLICAS = "*"
+
+
+def read_throttled(text: str) -> str:
+    """A replica whose replication is throttled, `partition:broker`, or `*` for all. ValueError where it is neither."""
+    if text != ALL_REPLICAS and not all(part.isdecimal() and part.isascii() for part in text.partition(":")[::2]):
+        raise ValueError(f"{text!r} should look like 0:1 (partition 0's replica on broker 1), or the list should be *")
+    return text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
@@ -39,9 +49,9 @@ class TopicConfig:
     file_delete_delay_ms: int = long(60_000, low=0)
     flush_messages: int = long(2**63 - 1, low=1)
     flush_ms: int = long(2**63 - 1, low=0)
-    follower_replication_throttled_replicas: tuple[str, ...] = listing(())
+    follower_replication_throttled_replicas: tuple[str, ...] = listing((), item=read_throttled)
     index_interval_bytes: int = integer(4096, low=0)
-    leader_replication_throttled_replicas: tuple[str, ...] = listing(())
+    leader_replication_throttled_replicas: tuple[str, ...] = listing((), item=read_throttled)
     max_compaction_lag_ms: int = long(2**63 - 1, low=1)
     max_message_bytes: int = integer((1 << 20) + 12, low=0)
     message_timestamp_after_max_ms: int = long(3_600_000, low=0)
@@ -71,6 +81,9 @@ class TopicConfig:
 
 TOPIC_SETTINGS = declared(fields(TopicConfig))
 """Every topic-level setting by its name."""
+
+THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+"""The lists of throttled replicas: topic-level only."""
 
 BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     # topic-level name: (broker-level name, attribute of BrokerConfig with the value in force)
@@ -114,6 +127,11 @@ COARSER: Mapping[str, tuple[str, ...]] = {
     "log.roll.ms": ("log.roll.hours",),
 }
 
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    name: (finest, *coarser) for finest, coarser in COARSER.items() for name in (finest, *coarser)
+}
+"""Of each setting that has a coarser or a finer one: all of its family, the finest first."""
+
 
 class ConfigOp(IntEnum):
     """What IncrementalAlterConfigs does to one setting."""
@@ -132,6 +150,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -157,6 +178,10 @@ class ConfigEntry(NamedTuple):
         """True where nobody has set it."""
         return self.source is ConfigSource.DEFAULT
 
+    def alone(self) -> ConfigEntry:
+        """With the place of its value as the only synonym: Kafka names no other for the settings of all brokers."""
+        return self._replace(synonyms=self.synonyms[:1])
+
 
 def topic_setting(name: str) -> Setting:
     """The topic-level setting of that name. ConfigError with the nearest name where there is none."""
@@ -172,6 +197,10 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     for name, value in overrides.items():
         values[name.replace(".", "_")] = topic_setting(name).parse(value)
     config = TopicConfig(**values, overrides=dict(overrides))
+    for name in THROTTLED:
+        listed: tuple[str, ...] = getattr(config, name.replace(".", "_"))
+        if ALL_REPLICAS in listed and len(listed) > 1:
+            raise ConfigError(name, f"{name}={','.join(listed)}: should be * alone, or a list of partition:broker")
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             "min.compaction.lag.ms",
@@ -197,7 +226,8 @@ def alter_topic_configs(
 ) -> dict[str, str]:
     """The overrides after IncrementalAlterConfigs' (name, operation, value) triples, all of them or (ConfigError) none.
 
-    APPEND and SUBTRACT work on lists only, and start from the value in force.
+    APPEND and SUBTRACT work on lists only. As with Kafka, they start from the topic's own value, else from the
+    setting's default: a value that is altered for brokers or stands in their file does not count.
     """
     altered = dict(overrides)
     for name, operation, value in changes:
@@ -209,70 +239,95 @@ def alter_topic_configs(
         elif operation == ConfigOp.SET:
             altered[name] = value
         else:
-            altered[name] = _listed(broker, altered, setting, operation, value)
+            altered[name] = alter_list(setting, altered.get(name), operation, value)
     topic_config(broker, altered)
     return altered
 
 
-def _listed(broker: BrokerConfig, overrides: Mapping[str, str], setting: Setting, operation: int, value: str) -> str:
+def alter_list(setting: Setting, before: str | None, operation: int, value: str) -> str:
+    """A list after APPEND or SUBTRACT; without a value before, from its default. ConfigError where it is no list."""
     if setting.kind is not Kind.LIST or operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
         raise ConfigError(setting.name, f"operation {operation} is not possible on {setting.name}: it is no list")
-    current: tuple[str, ...] = getattr(topic_config(broker, overrides), setting.name.replace(".", "_"))
+    current: tuple[str, ...] = setting.default if before is None else setting.parse(before)
     given: tuple[str, ...] = setting.parse(value)
     if operation == ConfigOp.APPEND:
         return ",".join(dict.fromkeys(current + given))
     return ",".join(item for item in current if item not in given)
 
 
-def describe_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every topic-level setting, with its value in force and where that comes from."""
+class Layers(NamedTuple):
+    """Broker-level settings by the place where they were given, the nearest first, as text by name."""
+
+    own: Mapping[str, str]
+    """Altered at run time for this node."""
+    everyone: Mapping[str, str]
+    """Altered at run time for all nodes."""
+    file: Mapping[str, str]
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Every place that has one of the family of a broker-level setting: place by place, defaults last."""
+        from broker.config.broker import BROKER_SETTINGS
+
+        family = FAMILIES.get(name, (name,))
+        sources = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.STATIC_BROKER)
+        found = [
+            Synonym(each, values[each], source)
+            for values, source in zip(self, sources, strict=True)
+            for each in family
+            if each in values
+        ]
+        for each in family:
+            default = BROKER_SETTINGS[each].render(BROKER_SETTINGS[each].default)
+            if default is not None:
+                found.append(Synonym(each, default, ConfigSource.DEFAULT))
+        return found
+
+    def told(self, name: str) -> tuple[Synonym, ...]:
+        """Of these, what DescribeConfigs tells: as Kafka, none before the first that bears the setting's own name."""
+        return tuple(dropwhile(lambda synonym: synonym.name != name, self.synonyms(name)))
+
+
+def describe_topic(
+    broker: BrokerConfig, overrides: Mapping[str, str], layers: Layers | None = None
+) -> list[ConfigEntry]:
+    """Every topic-level setting, with its value in force and where that comes from, as DescribeConfigs tells it.
+
+    `broker` is in force on the node; without `layers`, all that it was given counts as its file's.
+    """
     in_force = topic_config(broker, overrides)
-    return [_entry(broker, overrides, in_force, setting) for setting in TOPIC_SETTINGS.values()]
+    layers = layers or Layers({}, {}, broker.given)
+    entries = []
+    for setting in TOPIC_SETTINGS.values():
+        below = BROKER_SYNONYMS.get(setting.name)
+        synonyms = () if below is None else layers.told(below[0])
+        if setting.name in overrides:
+            synonyms = (Synonym(setting.name, overrides[setting.name], ConfigSource.TOPIC), *synonyms)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        value = setting.render(getattr(in_force, setting.name.replace(".", "_")))
+        entries.append(ConfigEntry(setting.name, value, source, setting.kind, False, synonyms))
+    return entries
 
 
-def _entry(broker: BrokerConfig, overrides: Mapping[str, str], in_force: TopicConfig, setting: Setting) -> ConfigEntry:
-    synonyms: list[Synonym] = []
-    if setting.name in overrides:
-        synonyms.append(Synonym(setting.name, overrides[setting.name], ConfigSource.TOPIC))
-    below = BROKER_SYNONYMS.get(setting.name, (setting.name, ""))[0]
-    for name in (below, *COARSER.get(below, ())):
-        if name in broker.given:
-            synonyms.append(Synonym(name, broker.given[name], ConfigSource.STATIC_BROKER))
-    synonyms.append(_default_of(below, setting))
-    value = setting.render(getattr(in_force, setting.name.replace(".", "_")))
-    return ConfigEntry(setting.name, value, synonyms[0].source, setting.kind, False, tuple(synonyms))
+def source_of(name: str, overrides: Mapping[str, str], layers: Layers) -> ConfigSource:
+    """Where a topic-level setting has its value from, as CreateTopics tells it: a coarser setting's place counts."""
+    if name in overrides:
+        return ConfigSource.TOPIC
+    below = BROKER_SYNONYMS.get(name)
+    return ConfigSource.DEFAULT if below is None else layers.synonyms(below[0])[0].source
 
 
-def _default_of(name: str, setting: Setting) -> Synonym:
-    """Where the default stands: with Kafka, in the coarsest setting, for the finer ones have none."""
-    from broker.config.broker import BROKER_SETTINGS
-
-    coarser = COARSER.get(name)
-    if coarser is None:
-        return Synonym(name, setting.render(setting.default), ConfigSource.DEFAULT)
-    coarsest = BROKER_SETTINGS[coarser[-1]]
-    return Synonym(coarsest.name, coarsest.render(coarsest.default), ConfigSource.DEFAULT)
-
-
-def describe_broker(broker: BrokerConfig, altered: Container[str] = ()) -> list[ConfigEntry]:
+def describe_broker(broker: BrokerConfig, layers: Layers | None = None) -> list[ConfigEntry]:
     """Every setting of a node, with its value and where that comes from. All are read-only: they come from its file.
 
-    As with Kafka, one without a default has no synonym for it, and one `altered` at run time names those that would
-    stand in for it.
+    As with Kafka, one without a default has no synonym for it, and a finer one that is given names the coarser ones.
     """
     from broker.config.broker import BROKER_SETTINGS
 
+    layers = layers or Layers({}, {}, broker.given)
     entries = []
     for setting in BROKER_SETTINGS.values():
-        family = (setting.name, *(COARSER.get(setting.name, ()) if setting.name in altered else ()))
-        synonyms = [
-            Synonym(name, broker.given[name], ConfigSource.STATIC_BROKER) for name in family if name in broker.given
-        ]
-        for name in family:
-            default = BROKER_SETTINGS[name].render(BROKER_SETTINGS[name].default)
-            if default is not None:
-                synonyms.append(Synonym(name, default, ConfigSource.DEFAULT))
+        synonyms = layers.told(setting.name)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = setting.render(getattr(broker, setting.name.replace(".", "_")))
-        entries.append(ConfigEntry(setting.name, value, source, setting.kind, True, tuple(synonyms)))
+        entries.append(ConfigEntry(setting.name, value, source, setting.kind, True, synonyms))
     return entries

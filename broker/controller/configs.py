@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from broker.cluster.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.cluster.replay import Write
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from broker.config import (
     BROKER_SETTINGS,
     ConfigError,
     ConfigOp,
-    Kind,
+    alter_list,
     alter_topic_configs,
     validate_topic_configs,
 )
+from broker.config.client_metrics import UnfitSubscription, alter_subscription
+from broker.config.group import alter_group_configs
+from broker.config.settings import nearest
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
@@ -90,15 +99,23 @@ def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[
     for _, operation, _ in changes:
         if operation not in tuple(ConfigOp):
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+    _check_nulls(changes)
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
     return _records(command, resource, before, _altered(command, resource, before, changes))
 
 
 def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+    _check_nulls(changes)
     _check_resource(command.image, resource)
     after = _altered(command, resource, {}, changes)
     return _records(command, resource, command.image.configs.get(resource, {}), after)
+
+
+def _check_nulls(changes: Sequence[Change]) -> None:
+    for name, operation, value in changes:
+        if value is None and operation != ConfigOp.DELETE:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
 
 
 def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
@@ -111,8 +128,13 @@ def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
             raise Refused(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
         if name and int(name) not in image.brokers:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
-    else:
+    elif kind not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+    elif not name:
+        of_groups = "Default group resources are not allowed."
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, of_groups if kind == GROUP_RESOURCE else "Subscription name can't be empty"
+        )
 
 
 def _altered(
@@ -123,18 +145,29 @@ def _altered(
         if resource[0] == TOPIC_RESOURCE:
             after = alter_topic_configs(config, before, changes)
             return validate_topic_configs(config, after)
+        if resource[0] == GROUP_RESOURCE:
+            return alter_group_configs(config, before, changes)
+        if resource[0] == CLIENT_METRICS_RESOURCE:
+            return alter_subscription(before, changes)
         after = _alter_broker(before, changes)
-        command.settings.config.changed(after)
+    except UnfitSubscription as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    try:
+        command.settings.config.changed(after)
+    except ConfigError as error:  # Kafka answers so: a broker reads its settings before the controller has them
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     return after
 
 
 def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
     altered = dict(before)
     for name, operation, value in changes:
+        if name not in BROKER_SETTINGS:
+            raise ConfigError(name, f"unknown setting {name}: did you mean {nearest(name, DYNAMIC_BROKER_SETTINGS)}?")
         if name not in DYNAMIC_BROKER_SETTINGS:
-            raise ConfigError(name, f"{name} cannot be altered while brokers run")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
         if operation == ConfigOp.DELETE:
             altered.pop(name, None)
         elif value is None:
@@ -142,17 +175,8 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
         elif operation == ConfigOp.SET:
             altered[name] = value
         else:
-            altered[name] = _listed(altered.get(name, ""), name, operation, value)
+            altered[name] = alter_list(BROKER_SETTINGS[name], altered.get(name), operation, value)
     return altered
-
-
-def _listed(current: str, name: str, operation: int, value: str) -> str:
-    if BROKER_SETTINGS[name].kind is not Kind.LIST:
-        raise ConfigError(name, f"operation {operation} is not possible on {name}: it is no list")
-    items, given = [item for item in current.split(",") if item], [item for item in value.split(",") if item]
-    if operation == ConfigOp.APPEND:
-        return ",".join(dict.fromkeys(items + given))
-    return ",".join(item for item in items if item not in given)
 
 
 def _records(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from broker.cluster.image import TOPIC_RESOURCE
 from broker.cluster.names import METADATA_TOPIC, name_fault
 from broker.cluster.replay import PARTITION_VERSION, Write
-from broker.config import ConfigError, describe_topic, validate_topic_configs
+from broker.cluster.settings import layers_of
+from broker.config import ConfigError, describe_topic, source_of, validate_topic_configs
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.placement import check_manual, live_replicas, place
 from broker.protocol.errors import ErrorCode
@@ -74,6 +75,7 @@ def _create_topic(
         for name, value in overrides.items()
     ]
     writes += _partition_records(image, topic_id, 0, placements)
+    layers = layers_of(image, command.settings.config)
     result = create_wire.CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -82,7 +84,10 @@ def _create_topic(
         replication_factor=len(placements[0]),
         configs=[
             create_wire.CreatableTopicConfigs(
-                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.source
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=source_of(entry.name, overrides, layers),
             )
             for entry in describe_topic(command.settings.in_force(image), overrides)
         ],

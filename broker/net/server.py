@@ -82,6 +82,8 @@ class Server:
         self._for_clients: dict[int, Route] = {}
         self._for_nodes: dict[int, Route] = {}
         self._ready = trio.Event()
+        self.in_force: Callable[[], BrokerConfig] = lambda: config
+        """The settings with those altered at run time, asked for when a connection comes."""
         self.ports: dict[str, int] = {}
         """Port that each listener opened, by its name."""
 
@@ -116,7 +118,8 @@ class Server:
                 continue
             address = link.peer.rpartition(":")[0]
             held = self._per_address.get(address, 0)
-            if len(self._connections) >= self._config.max_connections or held >= self._config.max_connections_per_ip:
+            config = self.in_force()
+            if len(self._connections) >= config.max_connections or held >= config.max_connections_per_ip:
                 self._env.trace("connection_refused", listener=name, peer=link.peer, reason="too many connections")
                 link.close()
                 continue

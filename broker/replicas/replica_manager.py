@@ -67,7 +67,8 @@ class ReplicaManager:
         proposals: ProposalPort,
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
-        self._in_force = config
+        self.in_force = config
+        """The node's settings with those altered at run time."""
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._checkpointed = dict(logs.read_high_watermarks())
@@ -405,12 +406,12 @@ class ReplicaManager:
 
     def topic_config(self, name: str) -> TopicConfig:
         """A topic's settings in force: its own, else those altered for this broker or for all, else the file's."""
-        return topic_config(self._in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
+        return topic_config(self.in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
         """A topic's settings: the part for its logs, and the part for the state machines."""
         topic, config = self.topic_config(name), self._config
-        return LogConfig.of(topic, **of_broker(self._in_force)), ReplicationSettings(
+        return LogConfig.of(topic, **of_broker(self.in_force)), ReplicationSettings(
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             min_insync_replicas=topic.min_insync_replicas,
             replica_lag_max_messages=config.replica_lag_max_messages,
@@ -418,8 +419,10 @@ class ReplicaManager:
         )
 
     def _settings_changed(self, kind: int, name: str, now_ms: int) -> None:
+        if kind not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            return
         if kind == BROKER_RESOURCE:
-            self._in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
+            self.in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
         of_topics: dict[str, tuple[LogConfig, ReplicationSettings]] = {}
         for h in self.hosted():
             topic = h.log.topic

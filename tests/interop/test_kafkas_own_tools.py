@@ -150,5 +150,17 @@ def test_sizes_of_log_directories_and_settings_of_one_broker(cluster: Any, admin
     assert "DEFAULT_CONFIG:log.retention.hours=168" in line
     tools.configs("--alter", *one, "--delete-config", "log.retention.ms")
     assert altered(admin, "BROKER", "2") == {}
-    loggers = tools.configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
-    assert [line for line in loggers if line] == ["Dynamic configs for broker-logger 1 are:"], "it has none"
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    tools.configs("--alter", *loggers, "--add-config", "root=WARN")
+    said = [line for line in tools.configs("--describe", *loggers) if line]
+    assert said == ["Dynamic configs for broker-logger 1 are:", "  root=WARN sensitive=false synonyms={}"]
+
+
+def test_settings_of_a_group_and_of_a_subscription_by_kafkas_tools(tools: Tools) -> None:
+    for kind, name, setting in (
+        ("groups", "readers", "consumer.session.timeout.ms=50000"),
+        ("client-metrics", "of-producers", "interval.ms=1000"),
+    ):
+        one = ("--entity-type", kind, "--entity-name", name)
+        tools.configs("--alter", *one, "--add-config", setting)
+        assert any(line.strip().startswith(setting) for line in tools.configs("--describe", *one)), kind

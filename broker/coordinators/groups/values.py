@@ -6,6 +6,7 @@ monotonic ms of the coordinator's node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -381,3 +382,5 @@ class Settings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration: str = "bidirectional"
     """Which ways a group with members may go from one protocol to the other."""
+    own_session_ms: Callable[[str], int | None] = lambda group_id: None
+    """The session of a consumer group's members where the group has a setting of its own."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import GROUP_RESOURCE
+from broker.config.group import group_number
 from broker.coordinators.groups import records
 from broker.coordinators.groups.shard import Shard
 from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings
@@ -97,6 +99,7 @@ class GroupCoordinator:
             config.group_consumer_max_size,
             config.group_consumer_assignors,
             config.group_consumer_migration_policy,
+            self._own_session_ms,
         )
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroups] = {}
@@ -108,6 +111,13 @@ class GroupCoordinator:
         """When the clock's task looks next; None: not before it is told to."""
         replicas.role_watchers[TOPIC] = self.role_changed
         replicas.marker_watchers[TOPIC] = self.transaction_ended
+
+    def _own_session_ms(self, group_id: str) -> int | None:
+        given = self._image.configs.get((GROUP_RESOURCE, group_id))
+        if given is None:
+            return None
+        of_broker = self._config.group_consumer_session_timeout_ms
+        return group_number(self._config, "consumer.session.timeout.ms", given, of_broker)
 
     def bind(self, start_soon: Callable[..., None]) -> None:
         """Set where tasks run. Before the first order of the control plane."""

@@ -13,6 +13,8 @@ from struct import error as StructError
 import pytest
 from crc32c import crc32c
 
+from broker.cluster.image import BROKER_RESOURCE
+from broker.config import ConfigOp
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.records import Record, encode_batch
@@ -23,6 +25,12 @@ from broker.protocol.schema.create_topics import (
     CreateTopicsResponse,
 )
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -150,6 +158,28 @@ def test_more_connections_than_allowed_are_refused_and_those_there_are_served(br
     for client in [first, *crowd]:
         client.close()
     broker.wait_for(lambda: _try(broker))
+
+
+def test_a_limit_of_connections_that_is_altered_while_the_broker_runs_is_the_one_in_force(
+    broker: BrokerProcess,
+) -> None:
+    def altered(value: str | None) -> None:
+        config = AlterableConfig("max.connections.per.ip", ConfigOp.DELETE if value is None else ConfigOp.SET, value)
+        resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = ask(first, request, IncrementalAlterConfigsResponse, 1)
+        assert [each.error_code for each in answer.responses] == [0]  # type: ignore[attr-defined]
+
+    def is_refused() -> bool:
+        with broker.connect() as other:
+            return is_closed(other, 0.5)
+
+    with broker.connect() as first:
+        assert not is_refused()
+        altered("1")
+        broker.wait_for(is_refused)
+        altered(None)
+        broker.wait_for(lambda: not is_refused())
 
 
 def zstd_bomb(unpacked: int, newest_ms: int) -> bytes:

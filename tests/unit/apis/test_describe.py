@@ -368,13 +368,29 @@ def synonyms_of(cluster: Cluster, key: str) -> list[tuple[str, str | None, int]]
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def test_the_default_of_a_time_stands_in_the_coarsest_setting_as_with_kafka() -> None:
+def test_a_time_has_no_synonym_until_it_is_given_itself_as_with_kafka() -> None:
     cluster = Cluster()
-    assert synonyms_of(cluster, "retention.ms") == [("log.retention.hours", "168", 5)]
-    assert synonyms_of(cluster, "segment.ms") == [("log.roll.hours", "168", 5)]
-    assert synonyms_of(cluster, "segment.jitter.ms") == [("log.roll.jitter.hours", "0", 5)]
-    given = synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms")
-    assert given == [("log.retention.minutes", "7", 4), ("log.retention.hours", "168", 5)]
+    for name in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"):
+        assert synonyms_of(cluster, name) == []
+    assert synonyms_of(cluster, "leader.replication.throttled.replicas") == []
+    assert synonyms_of(Cluster(log_retention_minutes="7"), "retention.ms") == []
+    given = synonyms_of(Cluster(log_retention_ms="7"), "retention.ms")
+    assert given == [("log.retention.ms", "7", 4), ("log.retention.hours", "168", 5)]
+
+
+def test_every_place_that_has_a_setting_is_named_the_nearest_first() -> None:
+    cluster = Cluster(log_retention_ms="7", log_retention_minutes="8")
+    set_config(cluster, BROKER_RESOURCE, "", "log.retention.ms", "6")
+    set_config(cluster, BROKER_RESOURCE, "1", "log.retention.ms", "5")
+    set_config(cluster, TOPIC_RESOURCE, "t", "retention.ms", "4")
+    assert synonyms_of(cluster, "retention.ms") == [
+        ("retention.ms", "4", 1),
+        ("log.retention.ms", "5", 2),
+        ("log.retention.ms", "6", 3),
+        ("log.retention.ms", "7", 4),
+        ("log.retention.minutes", "8", 4),
+        ("log.retention.hours", "168", 5),
+    ]
 
 
 def test_a_time_altered_for_brokers_names_what_would_stand_in_for_it_as_with_kafka() -> None:
@@ -393,15 +409,15 @@ def test_a_time_altered_for_brokers_names_what_would_stand_in_for_it_as_with_kaf
     assert told(cluster, "log.retention.minutes") == ([], True)
 
 
-def test_a_broker_has_no_loggers_and_another_brokers_are_not_asked_for_here() -> None:
+def test_a_broker_has_one_logger_and_another_brokers_are_not_asked_for_here() -> None:
     own = str(Cluster().context.config.node_id)
-    assert entries(Cluster(), 8, own) == (ErrorCode.NONE, {})
+    assert entries(Cluster(), 8, own) == (ErrorCode.NONE, {"root": ("INFO", 6)})
     assert entries(Cluster(), 8, "77")[0] == ErrorCode.INVALID_REQUEST
 
 
-def resources(version: int, *kinds: int) -> tuple[int, list[tuple[int, str]]]:
+def resources(version: int, *kinds: int, of: Cluster | None = None) -> tuple[int, list[tuple[int, str]]]:
     request = ListConfigResourcesRequest(resource_types=list(kinds))
-    response = handlers.list_config_resources(Cluster().context, request, version)
+    response = handlers.list_config_resources((of or Cluster()).context, request, version)
     return response.error_code, [(each.resource_type, each.resource_name) for each in response.config_resources]
 
 
@@ -409,6 +425,11 @@ def test_what_has_settings_is_listed_by_kind() -> None:
     assert resources(1, TOPIC_RESOURCE) == (0, [(TOPIC_RESOURCE, "t")])
     assert resources(1, BROKER_RESOURCE, 8) == (0, [(kind, str(n)) for kind in (BROKER_RESOURCE, 8) for n in (1, 2, 3)])
     assert resources(1, 16, 32) == (0, [])
+    cluster = Cluster()
+    set_config(cluster, 32, "g", "consumer.session.timeout.ms", "50000")
+    set_config(cluster, 16, "m", "interval.ms", "1000")
+    assert resources(1, 32, of=cluster) == (0, [(32, "g")])
+    assert resources(0, of=cluster) == (0, [(16, "m")])
     assert len(resources(1)[1]) == 7
     assert resources(0) == (0, [])
     assert resources(1, 5)[0] == ErrorCode.UNSUPPORTED_VERSION

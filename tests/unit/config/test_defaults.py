@@ -10,6 +10,12 @@ FOREVER = 9223372036854775807
 INT_MAX = 2147483647
 
 KAFKA = {
+    "background.threads": 10,
+    "max.connection.creation.rate": 2**31 - 1,
+    "num.io.threads": 8,
+    "num.network.threads": 3,
+    "num.recovery.threads.per.data.dir": 2,
+    "num.replica.fetchers": 1,
     "add.partitions.to.txn.retry.backoff.max.ms": 100,
     "advertised.listeners": (),
     "auto.create.topics.enable": True,

@@ -10,9 +10,11 @@ from broker.config import (
     ConfigOp,
     ConfigSource,
     Kind,
+    Layers,
     alter_topic_configs,
     describe_broker,
     describe_topic,
+    source_of,
     topic_config,
     validate_topic_configs,
 )
@@ -106,10 +108,32 @@ def test_description_names_value_source_and_where_it_would_come_from_otherwise()
     assert policy.synonyms[0].name == "log.cleanup.policy"
 
 
-def test_value_that_a_coarser_unit_gave_is_not_called_a_default() -> None:
+def test_value_that_a_coarser_unit_gave_is_a_default_to_who_describes_and_none_to_who_creates_as_with_kafka() -> None:
     retention = next(entry for entry in describe_topic(BROKER, {}) if entry.name == "retention.ms")
-    assert (retention.value, retention.source) == ("3600000", ConfigSource.STATIC_BROKER)
-    assert retention.synonyms[0].name == "log.retention.hours"
+    assert (retention.value, retention.source, retention.synonyms) == ("3600000", ConfigSource.DEFAULT, ())
+    layers = Layers({}, {}, BROKER.given)
+    assert source_of("retention.ms", {}, layers) is ConfigSource.STATIC_BROKER
+    assert source_of("retention.ms", {"retention.ms": "5"}, layers) is ConfigSource.TOPIC
+    assert source_of("segment.ms", {}, layers) is ConfigSource.DEFAULT
+
+
+@pytest.mark.parametrize("value", ["*", "", "0:1", "0:1,2:3"])
+def test_throttled_replicas_are_all_or_partitions_with_brokers(value: str) -> None:
+    name = "leader.replication.throttled.replicas"
+    assert alter_topic_configs(BROKER, {}, [(name, ConfigOp.SET, value)]) == {name: value}
+
+
+@pytest.mark.parametrize("value", ["garbage", "1:", ":1", "0:1;", "*,0:1", "-1:2", "0:1:2"])
+def test_throttled_replicas_that_are_neither_are_refused(value: str) -> None:
+    for name in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
+        with pytest.raises(ConfigError, match=name):
+            alter_topic_configs(BROKER, {}, [(name, ConfigOp.SET, value)])
+
+
+def test_a_large_number_is_written_as_java_writes_it() -> None:
+    entries = {entry.name: entry.value for entry in describe_broker(BROKER)}
+    assert entries["log.cleaner.io.max.bytes.per.second"] == "1.7976931348623157E308"
+    assert entries["log.cleaner.io.buffer.load.factor"] == "0.9"
 
 
 def test_description_of_a_node_is_read_only_and_complete() -> None:

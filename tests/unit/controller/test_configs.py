@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.config import ConfigOp
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -84,11 +84,25 @@ def test_what_cannot_be_altered_is_refused() -> None:
     assert alter(room, (BROKER_RESOURCE, "9"), change) == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert alter(room, (99, "x"), change) == ErrorCode.INVALID_REQUEST
     assert alter(room, TOPIC_T, ("no.such", ConfigOp.SET, "5")) == ErrorCode.INVALID_CONFIG
-    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.SET, None)) == ErrorCode.INVALID_CONFIG
+    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.SET, None)) == ErrorCode.INVALID_REQUEST
     assert alter(room, TOPIC_T, ("retention.ms", 9, "5")) == ErrorCode.INVALID_REQUEST
     assert alter(room, TOPIC_T, change, change) == ErrorCode.INVALID_REQUEST
-    assert alter(room, EVERY_BROKER, ("node.id", ConfigOp.SET, "5")) == ErrorCode.INVALID_CONFIG
-    assert alter(room, EVERY_BROKER, ("min.insync.replicas", ConfigOp.SET, "0")) == ErrorCode.INVALID_CONFIG
+    assert alter(room, EVERY_BROKER, ("node.id", ConfigOp.SET, "5")) == ErrorCode.INVALID_REQUEST
+    assert alter(room, EVERY_BROKER, ("min.insync.replicas", ConfigOp.SET, "0")) == ErrorCode.INVALID_REQUEST
+
+
+def test_settings_of_groups_and_of_subscriptions_are_kept_and_what_is_gone_leaves_nothing() -> None:
+    room = prepared()
+    group, subscription = (GROUP_RESOURCE, "g"), (CLIENT_METRICS_RESOURCE, "m")
+    assert alter(room, group, ("consumer.session.timeout.ms", ConfigOp.SET, "50000")) == ErrorCode.NONE
+    assert alter(room, subscription, ("interval.ms", ConfigOp.SET, "1000")) == ErrorCode.NONE
+    assert room.image.configs[group] == {"consumer.session.timeout.ms": "50000"}
+    assert room.image.configs[subscription] == {"interval.ms": "1000"}
+    assert alter(room, group, ("consumer.session.timeout.ms", ConfigOp.SET, "1")) == ErrorCode.INVALID_CONFIG
+    assert alter(room, subscription, ("interval.ms", ConfigOp.SET, "1")) == ErrorCode.INVALID_REQUEST
+    assert alter(room, (GROUP_RESOURCE, ""), ("x", ConfigOp.SET, "1")) == ErrorCode.INVALID_REQUEST
+    assert alter(room, group, ("consumer.session.timeout.ms", ConfigOp.DELETE, None)) == ErrorCode.NONE
+    assert group not in room.image.configs
 
 
 def test_a_resource_named_twice_is_not_altered() -> None:

@@ -16,6 +16,7 @@ from broker.coordinators.groups.values import (
     Describe,
     Expire,
     GroupWritten,
+    Settings,
     State,
     TxnCommit,
 )
@@ -286,6 +287,16 @@ def test_a_member_that_is_not_heard_of_is_none_any_more(room: ConsumerRoom) -> N
     assert room.turn(one).error == ErrorCode.UNKNOWN_MEMBER_ID
     room.settle_down(two)
     assert len(two.owned) == 4
+
+
+def test_a_group_may_have_a_session_of_its_own() -> None:
+    room = ConsumerRoom(Settings(initial_delay_ms=0, own_session_ms={"g": SESSION_MS + 5000}.get))
+    one = Consumer("m1")
+    room.together(one)
+    room.wait(SESSION_MS + 4999)
+    assert room.alive(one).error == OK
+    room.wait(SESSION_MS + 5000)
+    assert room.alive(one).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_does_not_give_up_what_it_should_is_none_any_more(room: ConsumerRoom) -> None:

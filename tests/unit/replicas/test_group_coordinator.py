@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from broker.cluster.image import GROUP_RESOURCE
 from broker.coordinators.groups.values import (
     Answer,
     Commit,
@@ -234,3 +235,18 @@ async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use
     room.end(room.client(), PID, 0, (TOPIC, 0), commit=False)
     question.agreed = True
     assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broker_permits(
+    autojump_clock: Clock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        room = GroupingBroker(nursery)
+        session_of = room.coordinator._settings.own_session_ms
+        assert session_of("g") is None
+        room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="50000")
+        assert session_of("g") == 50_000
+        assert session_of("h") is None
+        room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="70000")
+        assert session_of("g") == 60_000
+        nursery.cancel_scope.cancel()

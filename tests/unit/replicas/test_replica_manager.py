@@ -106,6 +106,17 @@ def test_settings_altered_for_all_brokers_or_this_one_are_in_force_unless_the_to
     assert t.state.settings.min_insync_replicas == 2
 
 
+def test_settings_of_a_whole_broker_that_are_altered_reach_its_logs() -> None:
+    room = OneBroker()
+    hosted = room.give()
+    room.alter(BROKER_RESOURCE, "", producer_id_expiration_ms="5", transaction_partition_verification_enable="false")
+    assert hosted.log.config.producer_id_expiration_ms == 5
+    assert not hosted.log.config.transaction_partition_verification_enable
+    room.alter(BROKER_RESOURCE, "")
+    assert hosted.log.config.producer_id_expiration_ms == 86_400_000
+    assert hosted.log.config.transaction_partition_verification_enable
+
+
 def test_what_was_altered_for_another_broker_is_not_in_force_here() -> None:
     room = OneBroker()
     h = room.give()

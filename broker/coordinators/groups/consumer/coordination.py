@@ -97,7 +97,10 @@ class ConsumerCoordination(ConsumerRules):
     def _session_ms(self, group: ConsumerGroup, member_id: str) -> int:
         """How long a member may be silent: a classic one says it itself."""
         classic = group.members[member_id].classic
-        return self._settings.consumer_session_ms if classic is None else classic.session_ms
+        if classic is not None:
+            return classic.session_ms
+        own = self._settings.own_session_ms(group.group_id)
+        return self._settings.consumer_session_ms if own is None else own
 
     def replayed(self, written: ConsumerWritten) -> None:
         """A record is in the log."""

@@ -73,6 +73,7 @@ class Connections:
         hooks: list[tuple[Any, str, Callable[..., Any]]] = [
             (Controller, "decide", self._asked(Controller.decide)),
             (Server, "_dispatch", self._dispatched(Server._dispatch)),
+            (Server, "_handle", self._handled(Server._handle)),
             (Server, "_begin", self._begun(Server._begin)),
             *((owner, name, self._effective(getattr(owner, name))) for owner, name in called),
             *((module, "ask", self._effective(asking.ask)) for module in _ASKING),
@@ -117,23 +118,37 @@ class Connections:
             line.arrived += 1
             key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1
             request = server._config.node_id, line, Effect(line.arrived, key)
-            line.late = False
             before = now.set(request)
             try:
                 rule(server, conn, routes, frame)
             finally:
                 now.reset(before)
-            if key not in BY_CALL and not line.late:
+            route = routes.get(key)
+            if route is not None and route.hot is not None and key not in BY_CALL:
                 self._took_effect(*request)
 
         return dispatch
 
+    def _handled(self, rule: Callable[..., None]) -> Callable[..., None]:
+        @wraps(rule)
+        def handle(*args: Any, **kwargs: Any) -> None:
+            _, line, effect = request = self._request()
+            line.late = False
+            rule(*args, **kwargs)
+            if effect.key not in BY_CALL and not line.late:
+                self._took_effect(*request)
+
+        return handle
+
+    def _request(self) -> tuple[int, Line, Effect]:
+        request = self._now.get()
+        assert request is not None, "it was not dispatched"
+        return request
+
     def _begun(self, rule: Callable[..., None]) -> Callable[..., None]:
         @wraps(rule)
-        def begin(server: Server, wait: Callable[[], Awaitable[Any]], slot: Any, *, holds: bool) -> None:
-            request = self._now.get()
-            assert request is not None, "it was not dispatched"
-            _, line, effect = request
+        def begin(server: Server, wait: Callable[[], Awaitable[Any]], slot: Any, **kwargs: bool) -> None:
+            _, line, effect = request = self._request()
             # From another node to the controller they are decided as they come.
             line.late = effect.key in BY_ANSWER and slot.conn.listener != server._config.inter_broker_listener
 
@@ -142,7 +157,7 @@ class Connections:
                 self._took_effect(*request)
                 return answer
 
-            rule(server, noted if line.late else wait, slot, holds=holds)
+            rule(server, noted if line.late else wait, slot, **kwargs)
 
         return begin
 

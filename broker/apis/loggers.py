@@ -1,0 +1,115 @@
+"""The loggers of this broker, as Kafka's tools ask for them (KIP-412): one, whose level is kept and told.
+
+The level has no effect, because what a broker says (its trace) is not made by levels. It is forgotten when the node
+stops, as Kafka's are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.cluster.image import BROKER_LOGGER_RESOURCE
+from broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import incremental_alter_configs as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+ROOT = "root"
+LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
+Refusal = tuple[ErrorCode, str]
+
+
+class Loggers:
+    """The levels of a node's loggers."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._level = "INFO"
+
+    def wrong_with(self, name: str) -> str:
+        """Why loggers of a broker of that name are not told here; "" if they are."""
+        if not name:
+            return "Broker id must not be empty"
+        if not (name.isdecimal() and name.isascii()):
+            return f"Broker id must be an integer, but it is: {name}"
+        if int(name) != self._node_id:
+            return f"Unexpected broker id, expected {self._node_id} but received {name}"
+        return ""
+
+    def describe(self) -> list[ConfigEntry]:
+        """Every logger, with its level."""
+        return [ConfigEntry(ROOT, self._level, ConfigSource.BROKER_LOGGER, Kind.STRING, False, ())]
+
+    async def alter(
+        self,
+        request: wire.IncrementalAlterConfigsRequest,
+        forward: Callable[[wire.IncrementalAlterConfigsRequest], Awaitable[wire.IncrementalAlterConfigsResponse]],
+    ) -> wire.IncrementalAlterConfigsResponse:
+        """Set the levels that a request names; the rest of it is the controller's. Answers keep the request's order."""
+        others = [each for each in request.resources if each.resource_type != BROKER_LOGGER_RESOURCE]
+        if len(others) == len(request.resources):
+            return await forward(request)
+        named = [each.resource_name for each in request.resources if each.resource_type == BROKER_LOGGER_RESOURCE]
+        answers = {}
+        for each in request.resources:
+            if each.resource_type == BROKER_LOGGER_RESOURCE:
+                answers[id_of(each)] = self._answer(
+                    each, request.validate_only, twice=named.count(each.resource_name) > 1
+                )
+        answer = wire.IncrementalAlterConfigsResponse()
+        if others:
+            rest = wire.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+            answer = await forward(rest)
+            answers.update({id_of(each): each for each in answer.responses})
+        answer.responses = [answers[id_of(each)] for each in request.resources if id_of(each) in answers]
+        return answer
+
+    def _answer(
+        self, asked: wire.AlterConfigsResource, validate_only: bool, *, twice: bool
+    ) -> wire.AlterConfigsResourceResponse:
+        changes = [(config.name, config.config_operation, config.value) for config in asked.configs]
+        refused = (
+            (ErrorCode.INVALID_REQUEST, "Duplicate resource.") if twice else self._refusal(asked.resource_name, changes)
+        )
+        if refused is None and not validate_only:
+            for _, _, value in changes:
+                self._level = str(value)
+        code, message = refused or (ErrorCode.NONE, None)
+        return wire.AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+        )
+
+    def _refusal(self, node: str, changes: Sequence[tuple[str, int, str | None]]) -> Refusal | None:
+        """As Kafka refuses: changes of one resource are made all or not at all."""
+        for name, operation, value in changes:
+            if value is None and operation != ConfigOp.DELETE:
+                return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
+        if not (node.isdecimal() and node.isascii()):
+            return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {node}"
+        if int(node) != self._node_id:
+            return ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {self._node_id}, but received {node}"
+        for name, operation, value in changes:
+            if operation in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
+                said = f"{ConfigOp(operation).name} operation is not allowed for the BROKER_LOGGER resource"
+                return ErrorCode.INVALID_REQUEST, said
+            if operation not in tuple(ConfigOp):
+                return ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}"
+            if name != ROOT:
+                return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
+            if operation == ConfigOp.DELETE:
+                return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
+            if value not in LEVELS:
+                allowed = ", ".join(LEVELS)
+                said = f"Cannot set the log level of {name} to {value} as it is not a supported log level"
+                return ErrorCode.INVALID_CONFIG, f"{said}. Valid log levels are {allowed}"
+        return None
+
+
+def id_of(resource: wire.AlterConfigsResource | wire.AlterConfigsResourceResponse) -> tuple[int, str]:
+    """What a resource and the answer about it have in common."""
+    return resource.resource_type, resource.resource_name

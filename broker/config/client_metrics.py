@@ -1,0 +1,85 @@
+"""Subscriptions to clients' metrics (KIP-714): their settings are checked and kept. No client is asked to push any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from broker.config.settings import ConfigError, declared, integer, listing, nearest
+from broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym
+
+INTERVAL_MS = (100, 3_600_000)
+SELECTORS = (
+    "client_id",
+    "client_instance_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+def read_selector(text: str) -> str:
+    """A client's property and the pattern that it is to match, as `client_id=a.*`. ValueError where it is not."""
+    name, equals, pattern = text.partition("=")
+    if name.strip() not in SELECTORS or not equals:
+        raise ValueError(f"{text!r} should be one of {', '.join(SELECTORS)}, with = and a pattern")
+    try:
+        re.compile(pattern.strip())
+    except re.error as wrong:
+        raise ValueError(f"{text!r} has no pattern that can be read: {wrong}") from None
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionConfig:
+    """The settings of one subscription."""
+
+    interval_ms: int = integer(300_000)
+    match: tuple[str, ...] = listing((), item=read_selector)
+    metrics: tuple[str, ...] = listing(())
+
+
+SUBSCRIPTION_SETTINGS = declared(fields(SubscriptionConfig))
+"""Every setting of a subscription by its name."""
+
+
+class UnfitSubscription(ConfigError):
+    """Kafka calls these the request's fault (INVALID_REQUEST): an unknown setting, an interval out of bounds."""
+
+
+def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str]:
+    """A subscription's settings after (name, operation, value) triples. ConfigError, UnfitSubscription."""
+    altered = dict(before)
+    for name, operation, value in changes:
+        if operation == ConfigOp.DELETE:
+            altered.pop(name, None)
+        elif operation != ConfigOp.SET:  # Kafka, too, appends to none of these lists
+            raise ConfigError(name, f"operation {operation} is not possible on {name}")
+        else:
+            assert value is not None, "nulls are refused before"
+            altered[name] = value
+    for name, value in altered.items():
+        setting = SUBSCRIPTION_SETTINGS.get(name)
+        if setting is None:
+            near = nearest(name, SUBSCRIPTION_SETTINGS)
+            raise UnfitSubscription(name, f"unknown client metrics setting {name}: did you mean {near}?")
+        read = setting.parse(value)
+        if name == "interval.ms" and not INTERVAL_MS[0] <= read <= INTERVAL_MS[1]:
+            low, high = INTERVAL_MS
+            raise UnfitSubscription(name, f"interval.ms={value}: should be from {low} to {high}")
+    return altered
+
+
+def describe_subscription(given: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a subscription, with its value and where that comes from."""
+    entries = []
+    for setting in SUBSCRIPTION_SETTINGS.values():
+        name, source, value = setting.name, ConfigSource.DEFAULT, setting.render(setting.default)
+        synonyms: tuple[Synonym, ...] = ()
+        if name in given:
+            source, value = ConfigSource.CLIENT_METRICS, given[name]
+            synonyms = (Synonym(name, value, source),)
+        entries.append(ConfigEntry(name, value, source, setting.kind, False, synonyms))
+    return entries
