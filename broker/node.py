@@ -203,7 +203,8 @@ class Node:
         records = RecordGate(env, self.replicas, unpacking, nursery.start_soon)
         enrolment = Enrolment(image, self.peers, timeout_ms)
         gate = TxnGate(env, self.replicas, enrolment, nursery.start_soon)
-        produce = ProduceApi(env, self.replicas, self.timers, gate, records)
+        most_batches = config.squall_produce_max_batches
+        produce = ProduceApi(env, self.replicas, self.timers, gate, records, most_batches=most_batches)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)

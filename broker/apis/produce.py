@@ -51,12 +51,23 @@ Results = list[tuple[bytes, list[ProduceResult]]]
 class ProduceApi:
     """Handles Produce requests."""
 
-    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, gate: TxnGate, records: RecordGate) -> None:
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        timers: Timers,
+        gate: TxnGate,
+        records: RecordGate,
+        *,
+        most_batches: int,
+    ) -> None:
+        """`most_batches`: and topics, in one request."""
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
+        self._most_batches = most_batches
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
-        request = decode_produce(view, at, slot.version)
+        request = decode_produce(view, at, slot.version, self._most_batches)
         by_ids = slot.version >= _TOPIC_IDS_FROM
         if not self._records.holds(slot, request, by_ids, partial(self._checked, slot, request)):
             self._checked(slot, request, NOTHING_CHECKED)

@@ -255,6 +255,13 @@ class BrokerConfig:
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
     squall_connection_parked_max_requests: int = integer(1000, low=1)
     squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
+    squall_request_max_bytes: int = integer(4 << 20, low=1 << 16)
+    squall_request_max_elements: int = integer(50_000, low=1000)
+    """Of all lists in a request that is no Produce and no Fetch."""
+    squall_fetch_request_max_bytes: int = integer(1 << 20, low=1 << 16)
+    """One MiB is 30,000 partitions."""
+    squall_produce_max_batches: int = integer(20_000, low=1000)
+    """And topics, in one Produce request."""
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
     """A new controller counts its predecessor's session from when that one last answered the quorum. Kafka begins all

@@ -27,7 +27,7 @@ def read_selector(text: str) -> str:
         raise ValueError(f"{text!r} should be one of {', '.join(SELECTORS)}, with = and a pattern")
     try:
         re.compile(pattern.strip())
-    except re.error as wrong:
+    except (re.error, RecursionError, OverflowError) as wrong:  # the latter two: nested or repeated beyond measure
         raise ValueError(f"{text!r} has no pattern that can be read: {wrong}") from None
     return text
 

@@ -14,29 +14,28 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire import Message, Structure
 
 if TYPE_CHECKING:
+    from broker.config import BrokerConfig
     from broker.env import Env
 
 LARGE: Final = 32 << 10
 """A smaller request is read in less time than handing it to a thread and others' turns take."""
-LARGEST: Final = 4 << 20
-LARGEST_FETCH: Final = 1 << 20
-"""Of 30,000 partitions."""
-MOST_LISTED: Final = 50_000
 
 
 class LargeRequests:
     """Reads and writes them."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, config: BrokerConfig) -> None:
         self._env = env
+        self._most_bytes, self._most_listed = config.squall_request_max_bytes, config.squall_request_max_elements
         self._turn = trio.Lock()
 
     async def read(self, kind: type[Message], frame: memoryview, at: int, version: int) -> Any:
         """The decoded request. Raises MalformedFrame. Nothing may be received into the frame's buffer meanwhile."""
-        if len(frame) > LARGEST:
-            raise MalformedFrame(f"a request of {len(frame)} bytes that is no Produce: at most {LARGEST} are allowed")
+        size, most = len(frame), self._most_bytes
+        if size > most:
+            raise MalformedFrame(f"a request of {size} bytes that is no Produce: squall.request.max.bytes={most}")
         async with self._turn:
-            return await self._env.cpu(_read, kind, frame, at, version)
+            return await self._env.cpu(_read, kind, frame, at, version, self._most_listed)
 
     async def write(self, answer: Any, version: int) -> bytes:
         """The bytes of its answer."""
@@ -45,11 +44,11 @@ class LargeRequests:
             return found
 
 
-def _read(kind: type[Message], frame: memoryview, at: int, version: int) -> Message:
+def _read(kind: type[Message], frame: memoryview, at: int, version: int, most: int) -> Message:
     request, _ = kind.decode(frame, at, version)
     listed = _listed(request)
-    if listed > MOST_LISTED:
-        raise MalformedFrame(f"a request that lists {listed} things: at most {MOST_LISTED} are allowed")
+    if listed > most:
+        raise MalformedFrame(f"a request that lists {listed} things: squall.request.max.elements={most}")
     return request
 
 

@@ -17,7 +17,7 @@ import trio
 from broker.env import LinkClosed
 from broker.net.connection import Connection, Slot
 from broker.net.frames import Frames, ReceiveMemory
-from broker.net.large import LARGE, LARGEST_FETCH, LargeRequests
+from broker.net.large import LARGE, LargeRequests
 from broker.net.later import Later
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
@@ -70,9 +70,10 @@ class Server:
 
     def __init__(self, env: Env, config: BrokerConfig, woken: Woken, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
-        self._large = LargeRequests(env)
+        self._large = LargeRequests(env, config)
         self._memory = ReceiveMemory(config.queued_max_request_bytes)
         self._max_frame = config.socket_request_max_bytes
+        self._max_fetch = config.squall_fetch_request_max_bytes
         self._max_parked = config.squall_connection_parked_max_requests
         self._max_unsent = config.squall_connection_parked_max_bytes
         self._connections: dict[Connection, Frames] = {}
@@ -192,8 +193,8 @@ class Server:
         slot = Slot(conn, correlation_id, version, version >= route.tagged_from)
         conn.slots.append(slot)
         if route.hot is not None:
-            if size > LARGEST_FETCH and key == ApiKey.FETCH:
-                raise MalformedFrame(f"a Fetch of {size} bytes: at most {LARGEST_FETCH} are allowed")
+            if size > self._max_fetch and key == ApiKey.FETCH:
+                raise MalformedFrame(f"a Fetch of {size} bytes: squall.fetch.request.max.bytes={self._max_fetch}")
             route.hot(slot, frame, at)
             return
         if conn.client_id is None and client_id_size > 0:

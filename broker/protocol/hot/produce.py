@@ -45,13 +45,15 @@ MOST_BATCHES = 20_000
 """And topics, in one request: each takes a broker 2.5 µs, however little is in it."""
 
 
-def decode_produce(view: memoryview, at: int, version: int) -> ProduceIn:
-    """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`."""
+def decode_produce(view: memoryview, at: int, version: int, most: int = MOST_BATCHES) -> ProduceIn:
+    """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`. MalformedFrame, also where it has
+    more than `most` batches and topics.
+    """
     try:
         if version >= 9:
-            found, at = _produce_flexible(view, at, version)
+            found, at = _produce_flexible(view, at, version, most)
         else:
-            found, at = _produce_classic(view, at)
+            found, at = _produce_classic(view, at, most)
     except DECODE_ERRORS as problem:
         raise MalformedFrame(f"Produce version {version}: {problem}") from problem
     if at > len(view):
@@ -59,7 +61,7 @@ def decode_produce(view: memoryview, at: int, version: int) -> ProduceIn:
     return found
 
 
-def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceIn, int]:
+def _produce_flexible(view: memoryview, at: int, version: int, most: int) -> tuple[ProduceIn, int]:
     n = view[at]
     at += 1
     if n > 127:
@@ -77,7 +79,7 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
     if not 0 < count <= len(view) - at + 1:
         raise too_many(count - 1)
     topics = []
-    left = MOST_BATCHES
+    left = most
     for _ in range(count - 1):
         if version >= 13:
             n = 16
@@ -90,7 +92,7 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
                 raise negative(-1)
             n -= 1
         topic = view[at : at + n].tobytes()
-        parts, at = _produce_parts_flexible(view, at + n)
+        parts, at = _produce_parts_flexible(view, at + n, most)
         left -= 1 + len(parts)
         if left < 0:
             raise too_many(count - 1)
@@ -102,13 +104,13 @@ def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceI
     return ProduceIn(transactional_id, acks, timeout_ms, topics), at
 
 
-def _produce_parts_flexible(view: memoryview, at: int) -> tuple[list[ProducePart], int]:
+def _produce_parts_flexible(view: memoryview, at: int, most: int) -> tuple[list[ProducePart], int]:
     """The array of a topic's partitions and the topic's tags."""
     count = view[at]
     at += 1
     if count > 127:
         count, at = more(view, at, count)
-    if not 0 < count <= min((len(view) - at) // 6, MOST_BATCHES) + 1:
+    if not 0 < count <= min((len(view) - at) // 6, most) + 1:
         raise too_many(count - 1)
     parts: list[ProducePart] = []
     for _ in range(count - 1):
@@ -134,14 +136,14 @@ def _produce_parts_flexible(view: memoryview, at: int) -> tuple[list[ProducePart
     return parts, at
 
 
-def _produce_classic(view: memoryview, at: int) -> tuple[ProduceIn, int]:
+def _produce_classic(view: memoryview, at: int, most: int) -> tuple[ProduceIn, int]:
     transactional_id, at = read_classic_nullable_string(view, at)
     acks, timeout_ms, count = _u_hii(view, at)
     at += 10
     if not 0 <= count <= (len(view) - at) // 6:
         raise too_many(count)
     topics = []
-    left = MOST_BATCHES
+    left = most
     for _ in range(count):
         topic, at = read_classic_bytes(view, at)
         (inner,) = _u_i(view, at)
@@ -149,7 +151,7 @@ def _produce_classic(view: memoryview, at: int) -> tuple[ProduceIn, int]:
         left -= 1 + inner
         if left < 0:
             raise too_many(inner)
-        if not 0 <= inner <= min((len(view) - at) // 8, MOST_BATCHES):
+        if not 0 <= inner <= min((len(view) - at) // 8, most):
             raise too_many(inner)
         parts: list[ProducePart] = []
         for _ in range(inner):

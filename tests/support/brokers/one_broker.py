@@ -168,7 +168,8 @@ class OneBroker:
         gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon)
         self.unpacking = Unpacking(self.env)
         records = RecordGate(self.env, self.replicas, self.unpacking, self.start_soon)
-        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records)
+        most_batches = self.config.squall_produce_max_batches
+        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records, most_batches=most_batches)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
         self._correlation_id = 0

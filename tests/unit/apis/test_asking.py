@@ -1,0 +1,50 @@
+"""Many requests to a coordinator: in their order, with turns for others in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from broker.apis.asking import MOST_AT_ONCE, ask
+from broker.net.later import Later
+
+ENV: Any = None
+"""Asked for the time only where there is a time-out."""
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+def test_others_have_a_turn_after_so_many(rounds: int) -> None:
+    requests = list(range(rounds * MOST_AT_ONCE))
+    submitted: list[int] = []
+    seen: list[int] = []
+
+    def submit(request: int, answer: Callable[[int], None]) -> None:
+        submitted.append(request)
+        answer(-request)
+
+    async def bystander() -> None:
+        while len(submitted) < len(requests):
+            seen.append(len(submitted))
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> list[int]:
+        answer = ask(ENV, submit, requests, list, 0)
+        assert isinstance(answer, Later)
+        assert answer.holds, "what follows on the connection takes effect behind all of them"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bystander)
+            await trio.lowlevel.checkpoint()
+            found: list[int] = await answer.wait()
+        return found
+
+    assert trio.run(main) == [-request for request in requests]
+    assert submitted == requests
+    assert len(seen) >= rounds - 1
+
+
+def test_few_are_answered_at_once() -> None:
+    requests = list(range(MOST_AT_ONCE))
+    assert ask(ENV, lambda request, answer: answer(request), requests, list, 0) == requests

@@ -1,0 +1,32 @@
+"""Subscriptions to clients' metrics: what of their settings is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import ConfigError, ConfigOp
+from broker.config.client_metrics import UnfitSubscription, alter_subscription
+
+
+def altered(name: str, value: str) -> dict[str, str]:
+    return alter_subscription({}, [(name, ConfigOp.SET, value)])
+
+
+def test_what_can_be_read_is_kept() -> None:
+    assert altered("match", "client_id=a.*,client_software_name=b") == {"match": "client_id=a.*,client_software_name=b"}
+    assert altered("interval.ms", "100") == {"interval.ms": "100"}
+
+
+NESTED = 3_000 * "("
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999}", NESTED + NESTED.replace("(", ")")])
+def test_a_pattern_that_cannot_be_read_or_is_too_deep_is_told(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="has no pattern that can be read"):
+        altered("match", f"client_id={pattern}")
+
+
+@pytest.mark.parametrize(("name", "value"), [("interval.ms", "99"), ("interval.ms", "3600001"), ("intervall.ms", "1")])
+def test_what_does_not_fit_is_the_requests_fault(name: str, value: str) -> None:
+    with pytest.raises(UnfitSubscription):
+        altered(name, value)
