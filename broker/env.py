@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import random
@@ -63,6 +63,14 @@ class File(Protocol):
         """Release the handle. Idempotent."""
 
 
+class Space(NamedTuple):
+    """How large a volume is. Bytes."""
+
+    total: int
+    usable: int
+    """What this process may still write."""
+
+
 class Fs(Protocol):
     """Files by path: str with "/" separators. Names are durable only after `fsync_dir` of their directory."""
 
@@ -89,6 +97,9 @@ class Fs(Protocol):
 
     def fsync_dir(self, path: str) -> None:
         """Make the names in a directory (creations, renames, removals) durable."""
+
+    def space(self, path: str) -> Space:
+        """Of the volume that a directory is on. OSError where that cannot be told."""
 
 
 class Transport(Protocol):

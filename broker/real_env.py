@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from broker.env import Buffer, File, Fs, LinkClosed
+from broker.env import Buffer, File, Fs, LinkClosed, Space
 from broker.real_clock import RealClock
 from broker.signals import EventSignal
 
@@ -202,6 +202,11 @@ class RealFs:
             for name in folders:
                 os.rmdir(os.path.join(folder, name))
         os.rmdir(path)
+
+    def space(self, path: str) -> Space:
+        """As `Fs.space`."""
+        told = os.statvfs(path)
+        return Space(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
 
     def fsync_dir(self, path: str) -> None:
         """As `Fs.fsync_dir`."""

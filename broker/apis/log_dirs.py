@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """The one log directory, with the requested replicas in it, or with all replicas if the request names no topics.
 
-    Replicas that are not hosted here are left out, as Kafka does. The size of the volume is -1, Kafka's "unknown".
+    Replicas that are not hosted here are left out, as Kafka does. The size of a volume that cannot be told is -1.
     """
     asked = None if request.topics is None else {each.topic: frozenset(each.partitions) for each in request.topics}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -29,7 +29,9 @@ def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest)
         if asked is None or index in asked.get(name, ()):
             topics.setdefault(name, []).append(_partition(hosted))
     found = [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=replicas.log_dir, topics=found)])
+    total, usable = replicas.space()
+    told = DescribeLogDirsResult(log_dir=replicas.log_dir, topics=found, total_bytes=total, usable_bytes=usable)
+    return DescribeLogDirsResponse(results=[told])
 
 
 def _partition(hosted: Hosted) -> DescribeLogDirsPartition:

@@ -60,6 +60,13 @@ class LogManager:
         self.directory_id = self._check_meta(cluster_id, node_id)
         """16 bytes that name this directory for good (KIP-858)."""
 
+    def space(self) -> tuple[int, int]:
+        """Of the volume that the directory is on: its bytes, and those that may still be written; -1: nobody knows."""
+        try:
+            return self._fs.space(self.log_dir)
+        except OSError:
+            return -1, -1
+
     def _check_meta(self, cluster_id: str | None, node_id: int | None) -> bytes:
         path = f"{self.log_dir}/{META_PROPERTIES}"
         found = checkpoints.read_properties(self._fs, path)

@@ -100,6 +100,10 @@ class ReplicaManager:
         """The folder of all logs."""
         return self._logs.log_dir
 
+    def space(self) -> tuple[int, int]:
+        """Of the volume of all logs: its bytes, and those that may still be written; -1 where that cannot be told."""
+        return self._logs.space()
+
     def find(self, topic_id: bytes, index: int) -> Hosted | None:
         """The replica hosted here, if it is."""
         parts = self.by_id.get(topic_id)

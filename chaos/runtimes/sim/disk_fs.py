@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from broker.env import Buffer, NodeDead
+from broker.env import Buffer, NodeDead, Space
 from chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
 from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
 
@@ -18,6 +18,10 @@ Gate = Callable[[str, str], None]
 
 def _gone(op: str, path: str) -> None:
     raise NodeDead
+
+
+SPACE = Space(1 << 40, 1 << 39)
+"""Of any simulated disk."""
 
 
 class Handle:
@@ -192,6 +196,12 @@ class Mount:
         if isinstance(node, Folder):
             raise failure(errno.EISDIR, path)
         self._names.remove(place)
+
+    def space(self, path: str) -> Space:
+        """As `Fs.space`: always the same, because a simulated disk is as large as it has to be."""
+        if self.revoked:
+            raise NodeDead
+        return SPACE
 
     def remove_dir(self, path: str) -> None:
         """As `Fs.remove_dir`. Each name below it is an effect of its own, the innermost first."""

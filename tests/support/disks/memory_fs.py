@@ -15,6 +15,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from broker.env import Space
+
 Table = dict[str, "Inode | None"]
 """Path -> content; None for a directory."""
 Names = list[str]
@@ -244,6 +246,10 @@ class MemoryFs:
             raise FileNotFoundError(path)
         self.step("remove")
         self._change(_parent(path), [path], {})
+
+    def space(self, path: str) -> Space:
+        """As Fs.space."""
+        return Space(1 << 30, 1 << 29)
 
     def remove_dir(self, path: str) -> None:
         """As Fs.remove_dir."""

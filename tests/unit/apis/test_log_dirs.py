@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.apis.log_dirs import describe_log_dirs
+from broker.env import Space
 from broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.support.brokers.one_broker import OneBroker
 
@@ -34,3 +37,20 @@ def test_only_what_is_asked_for_and_hosted_here_is_told() -> None:
     assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[7])]) == {}
     assert asked(room, [DescribableLogDirTopic(topic="other", partitions=[0])]) == {}
     assert asked(room, []) == {}
+
+
+def test_the_volumes_size_is_told_or_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = OneBroker()
+    room.give()
+
+    def told() -> tuple[int, int]:
+        [result] = describe_log_dirs(room.replicas, DescribeLogDirsRequest(topics=[])).results
+        return result.total_bytes, result.usable_bytes
+
+    assert told() == room.fs.space("/") != (-1, -1)
+
+    def unknown(path: str) -> Space:
+        raise OSError(path)
+
+    monkeypatch.setattr(room.fs, "space", unknown)
+    assert told() == (-1, -1)

@@ -132,3 +132,8 @@ def test_an_open_file_outlives_its_name(fs: Fs, root: str) -> None:
     assert replaced.pread(99, 0) == b"replaced"
     assert fs.open(f"{root}/b").pread(99, 0) == b"new"
     assert fs.open(f"{root}/a").pread(99, 0) == b"another"
+
+
+def test_the_space_of_a_volume_is_told(fs: Fs, root: str) -> None:
+    total, usable = fs.space(root)
+    assert 0 < usable <= total
