@@ -19,6 +19,7 @@ from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Known
 from chaos.runtimes.sim.invariants.watch import Watch
 from checkers import nemesis_log
+from checkers.anomalies import send_reorder
 from workloads.client import admin
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
 
     undone.setattr(admin, "create_topics", create_topics)
     undone.setattr(admin, "delete_topic", delete_topic)
+
+
+def later_copies_are_not_looked_at(undone: pytest.MonkeyPatch) -> None:
+    """The first place that is left of a record is its place."""
+    undone.setattr(send_reorder, "max", lambda *_, **__: -1, raising=False)
 
 
 def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
@@ -138,6 +144,7 @@ MENDS: dict[str, Undo] = {
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,
+    "copies_of_which_the_first_is_deleted": later_copies_are_not_looked_at,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
 }
 """Name of a plan to what undoes its mend."""
