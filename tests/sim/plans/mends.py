@@ -72,23 +72,20 @@ def later_copies_are_not_looked_at(undone: pytest.MonkeyPatch) -> None:
 
 def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
     """What a broker deletes in the moment that it dies in is not seen."""
-    died = Watch._died
-
-    def unseen(watch: Watch, seen: Any) -> None:
-        with pytest.MonkeyPatch.context() as dying:
-            dying.setattr(Ledger, "deleted", lambda *_: None)
-            died(watch, seen)
-
-    undone.setattr(Watch, "_died", unseen)
+    _nobody_hears_the_dying(undone, Ledger, "deleted")
 
 
 def the_dying_decide_nothing(undone: pytest.MonkeyPatch) -> None:
     """What a broker decides in the moment that it dies in is not seen."""
+    _nobody_hears_the_dying(undone, Watch, "_image_moved")
+
+
+def _nobody_hears_the_dying(undone: pytest.MonkeyPatch, owner: type[Any], what: str) -> None:
     died = Watch._died
 
     def unseen(watch: Watch, seen: Any) -> None:
         with pytest.MonkeyPatch.context() as dying:
-            dying.setattr(Watch, "_image_moved", lambda *_: None)
+            dying.setattr(owner, what, lambda *_: None)
             died(watch, seen)
 
     undone.setattr(Watch, "_died", unseen)
