@@ -68,7 +68,6 @@ class ReplicaManager:
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
         self.in_force = config
-        """The node's settings with those altered at run time."""
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._checkpointed = dict(logs.read_high_watermarks())

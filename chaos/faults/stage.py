@@ -20,6 +20,7 @@ from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, POLL_S, PROBE_TI
 from chaos.faults.shapes import Hit
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
+from chaos.runtimes.layout import choose_controllers
 from checkers import fault_traits
 from checkers.nemesis_log import SCHEMA
 from workloads.client.client import Client
@@ -121,6 +122,8 @@ class Stage:
         """Node id -> ids of the faults that hold it down. The last of them to end starts the node."""
         self._on_links: dict[Link, dict[str, int]] = {}
         """Link -> name of each fault that is on it -> id of that fault."""
+        self._forgetful: set[int] = set()
+        """Nodes whose disks may have forgotten what was synced."""
         self._proving: Counter[Link] = Counter()
         """Links -> how many faults are about to show themselves on it, or that it answers again."""
         self._env, self._seed, self._record = env, seed, record
@@ -152,6 +155,8 @@ class Stage:
     def begun(self, p: Played) -> None:
         """The fault begins now."""
         p.began = self.now_ns()
+        if Trait.FORGETS_SYNCS in p.fault.traits:
+            self._forgetful.update(p.resolved)
         self.note(p)
 
     async def begin_on_running_nodes(self, p: Played, *, joins: NodeState = NodeState.RUNNING) -> tuple[int, ...]:
@@ -182,6 +187,16 @@ class Stage:
             self._down.setdefault(node, set()).update((p.fault.id, *self.holders(p, node, joins)))
         self.begun(p)
         return tuple(joined)
+
+    def check_metadata_survives(self, nodes: Sequence[int]) -> None:
+        """Raise Unresolved where these nodes' loss of power could take committed metadata: a majority of the quorum's
+        voters would lose what their disks may have forgotten. No cluster survives that, and no verdict could tell.
+        """
+        voters = choose_controllers(self.runtime.nodes)
+        lost = self._forgetful.intersection(nodes, voters)
+        if len(lost) > len(voters) // 2:
+            which = ", ".join(map(str, sorted(lost)))
+            raise Unresolved(f"an fsync of node {which} has failed: of the metadata there may be no other durable copy")
 
     def is_turning(self, node: int) -> bool:
         """Whether a fault is starting the node or taking it down at this moment."""

@@ -21,6 +21,7 @@ async def play(stage: Stage, p: Played) -> None:
     partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
+    stage.check_metadata_survives(p.resolved)
     await stage.begin_on_running_nodes(p)
     with stage.taking_down(p, p.resolved):
         lost = await stage.runtime.power_loss(p.resolved)
