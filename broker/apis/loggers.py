@@ -6,11 +6,13 @@ stops, as Kafka's are.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import BROKER_LOGGER_RESOURCE
 from broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import broker_id_in
 from broker.protocol.schema import incremental_alter_configs as wire
 
 if TYPE_CHECKING:
@@ -32,9 +34,9 @@ class Loggers:
         """Why loggers of a broker of that name are not told here; "" if they are."""
         if not name:
             return "Broker id must not be empty"
-        if not (name.isdecimal() and name.isascii()):
+        if broker_id_in(name) is None:
             return f"Broker id must be an integer, but it is: {name}"
-        if int(name) != self._node_id:
+        if broker_id_in(name) != self._node_id:
             return f"Unexpected broker id, expected {self._node_id} but received {name}"
         return ""
 
@@ -51,13 +53,12 @@ class Loggers:
         others = [each for each in request.resources if each.resource_type != BROKER_LOGGER_RESOURCE]
         if len(others) == len(request.resources):
             return await forward(request)
-        named = [each.resource_name for each in request.resources if each.resource_type == BROKER_LOGGER_RESOURCE]
+        ours = [each for each in request.resources if each.resource_type == BROKER_LOGGER_RESOURCE]
+        named = Counter(each.resource_name for each in ours)
         answers = {}
-        for each in request.resources:
-            if each.resource_type == BROKER_LOGGER_RESOURCE:
-                answers[id_of(each)] = self._answer(
-                    each, request.validate_only, twice=named.count(each.resource_name) > 1
-                )
+        for each in ours:
+            twice = named[each.resource_name] > 1
+            answers[id_of(each)] = self._answer(each, request.validate_only, twice=twice)
         answer = wire.IncrementalAlterConfigsResponse()
         if others:
             rest = wire.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
@@ -89,9 +90,9 @@ class Loggers:
         for name, operation, value in changes:
             if value is None and operation != ConfigOp.DELETE:
                 return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
-        if not (node.isdecimal() and node.isascii()):
+        if broker_id_in(node) is None:
             return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {node}"
-        if int(node) != self._node_id:
+        if broker_id_in(node) != self._node_id:
             return ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {self._node_id}, but received {node}"
         for name, operation, value in changes:
             if operation in (ConfigOp.APPEND, ConfigOp.SUBTRACT):

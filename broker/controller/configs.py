@@ -31,6 +31,7 @@ from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import broker_id_in
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
@@ -124,9 +125,9 @@ def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
         if name not in image.topic_ids:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER_RESOURCE:
-        if name and not (name.isdecimal() and name.isascii()):
+        if name and broker_id_in(name) is None:
             raise Refused(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
-        if name and int(name) not in image.brokers:
+        if name and broker_id_in(name) not in image.brokers:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
     elif kind not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")

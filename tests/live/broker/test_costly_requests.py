@@ -20,11 +20,22 @@ from broker.protocol.schema.create_topics import (
     CreateTopicsResponse,
 )
 from broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from broker.protocol.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.protocol.schema.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
@@ -188,6 +199,32 @@ def test_a_request_that_lists_tens_of_thousands_is_answered_and_stops_nobody(
     [told] = [value for name in answer.__match_args__ if isinstance(value := getattr(answer, name), list)]
     assert len(told[0].partitions if len(told) == 1 else told) == len(NAMES)
     assert bystander.slowest_s < PATIENCE_S
+
+
+def test_few_bytes_do_not_ask_for_millions_of_settings(broker: BrokerProcess) -> None:
+    """Each of 12 bytes gets 250 settings: together they took the event loop for minutes, and gigabytes."""
+    resources = [DescribeConfigsResource(resource_type=4, resource_name="1") for _ in range(40_000)]
+    with broker.connect() as client, Bystander(broker) as bystander:
+        client.settimeout(60)
+        answer: Any = ask(client, DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, 4)
+    assert bystander.slowest_s < PATIENCE_S
+    told = [result for result in answer.results if not result.error_code]
+    assert 50_000 <= sum(len(result.configs) for result in told) < 51_000
+    assert {result.error_code for result in answer.results[len(told) :]} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_request_that_alters_one_logger_many_times_stops_nobody(broker: BrokerProcess) -> None:
+    """Each was compared with all others. A name of many digits ended its connection, or that of two nodes."""
+    changes = [AlterableConfig(name="root", config_operation=0, value="INFO")]
+    names = ["1"] * 24_000 + ["9" * 5_000]
+    resources = [AlterConfigsResource(resource_type=8, resource_name=name, configs=changes) for name in names]
+    resources.append(AlterConfigsResource(resource_type=4, resource_name="9" * 5_000))
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    with broker.connect() as client, Bystander(broker) as bystander:
+        client.settimeout(60)
+        answer: Any = ask(client, request, IncrementalAlterConfigsResponse, 1)
+    assert bystander.slowest_s < PATIENCE_S
+    assert {each.error_code for each in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_a_request_that_lists_more_ends_its_connection_only(broker: BrokerProcess) -> None:
