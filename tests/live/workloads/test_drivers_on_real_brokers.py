@@ -54,6 +54,9 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
         await until_acked(200)
         brokers.start(1)
         await until_acked(200)
+        with trio.fail_after(90):  # On a busy machine readers begin after all of that.
+            while not counters.read:
+                await trio.sleep(0.05)
         stop.set()
     await final_reads(env, brokers.bootstrap, SETTINGS.places(), recorder, rounds=1)
     recorder.close()
