@@ -38,6 +38,8 @@ class _Hold:
     """As `checkers.history.group_tables.Hold.proved`."""
     last_generation: int = -1
     """As `checkers.history.group_tables.Hold.last_gen`."""
+    last_told: int = -1
+    """As `checkers.history.group_tables.Hold.told`."""
 
 
 @dataclass(slots=True)
@@ -51,33 +53,44 @@ class _Reader:
     holds: list[_Hold] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Process -> when it was last told of a generation."""
-    commits: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Operation -> (process, when it was sent)."""
+    granted: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
+    """Process and generation -> when it was first told of it, or that it assigns the partition; whether it does."""
+    commits: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Operation -> (process, when it was sent, generation)."""
 
     def take(self, line: Json) -> None:
         """One line."""
         process, t, kind = integer(line.get("p")), integer(line.get("t")), line.get("kind")
         if line.get("e") == "c":
-            sender, sent = self.commits.pop(integer(line.get("op")), (-1, -1))
-            for hold in self._of(sender) if integer(line.get("st")) == 0 else ():
+            sender, sent, generation = self.commits.pop(integer(line.get("op")), (-1, -1, -1))
+            _, assigns = self.granted.get((sender, generation), (-1, True))
+            for hold in self._of(sender) if assigns and integer(line.get("st")) == 0 else ():
                 hold.proved = max(hold.proved, sent if sent >= hold.told else -1)
         elif process not in self.processes:
             return
         elif line.get("e") == "i" and line.get("f") == "commit" and integer(line.get("gen")) >= 0 and line.get("at"):
-            self.commits[integer(line.get("op"))] = process, t
+            self.commits[integer(line.get("op"))] = process, t, integer(line.get("gen"))
         elif line.get("e") == "x":
             self._event(process, t, str(kind), line)
 
     def _event(self, process: int, t: int, kind: str, line: Json) -> None:
         if kind == "joined":
             self.joined[process] = t
-            for hold in self._of(process) if self.part in (line.get("parts") or ()) else ():
-                hold.last_generation = integer(line.get("gen"))
+            generation, assigns = integer(line.get("gen")), self.part in (line.get("parts") or ())
+            if assigns:
+                for hold in self._of(process):
+                    if hold.last_generation != generation:
+                        hold.last_generation, hold.last_told = generation, t
+            if not self.granted.get((process, generation), (-1, False))[1]:
+                self.granted[process, generation] = t, assigns
         elif kind == "assigned" and str(self.part) in mapping(line.get("at")):
             who = process, str(line.get("m") or ""), integer(line.get("gen")), str(line.get("g"))
             position = integer(mapping(line.get("at")).get(str(self.part)))
             self._end(process, t, "was assigned it anew")
-            hold = _Hold(*who, position, self.joined.get(process, -1), t, last_generation=integer(line.get("gen")))
+            generation = integer(line.get("gen"))
+            since, assigns = self.granted.get((process, generation), (t, False))
+            hold = _Hold(*who, position, self.joined.get(process, -1), t)
+            hold.last_generation, hold.last_told = generation, since if assigns else t
             self.holds.append(hold)
         elif kind == "revoked" and self.part in (line.get("parts") or ()):
             self._end(process, t, "gave it up", integer(line.get("beat")))
@@ -126,7 +139,12 @@ def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | Non
 
 
 def _proved(earlier: _Hold, later: _Hold) -> bool:
-    return min(earlier.proved, later.proved) >= later.told
+    def alone(one: _Hold, other: _Hold) -> bool:
+        """A member again only after the other one's ownership."""
+        return 0 <= other.ended < one.last_told <= one.proved
+
+    both = min(earlier.proved, later.proved) >= later.told
+    return both and not alone(earlier, later) and not alone(later, earlier)
 
 
 def _shared(earlier: _Hold, later: _Hold) -> int:

@@ -9,11 +9,17 @@ given up sooner. Two processes with one instance id are one member to their coor
 Or, in whatever generations they were told, after both were told so the coordinator accepted something of each of them
 that only a member may ask for (`Hold.proved`):
 
-- a commit that it acknowledged, at any time. Its record was appended by other replicas, and those follow the
-  coordinator's successor if there is one. So a coordinator that has lost its groups acknowledges none;
+- a commit that it acknowledged, at any time, in a generation that assigned the partition to the member. Its record was
+  appended by other replicas, and those follow the coordinator's successor if there is one. So a coordinator that has
+  lost its groups acknowledges none. Without the generation it would prove too little: a member of the classic protocol
+  that was removed may join a consumer group again under its old id. It is told then that the partition is not its own
+  any more, and commits what it has read before it gives the partition up;
 - a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that for all to have heard of each
   other. A coordinator that is cut off from its peers, but not from its member, answers the member's heartbeats until it
   hears of its successor. Apache Kafka's does so as well, and the successor cannot know it: that is promised nowhere.
+
+Joining proves nothing: it makes a member of who was none. So what a member proves in a generation that it was told of
+after the other one's ownership had ended says nothing of the time before.
 
 Which faults those are, and for how long they count, is said at `checkers.nemesis_log.apart`.
 """
@@ -59,9 +65,14 @@ def find(seen: Seen) -> Iterator[Witness]:
         for one, other in combinations(sorted(place.holds, key=lambda hold: (hold.t0, hold.proc)), 2):
             if one.proc == other.proc:
                 continue
-            proved = min(one.proved, other.proved) >= other.t0
+            proved = _proved(one, other, other.t0) and _proved(other, one, other.t0)
             if proved or _one_generation(one, other, processes[one.proc], processes[other.proc]):
                 yield Witness(NAME, "", place.part, other.pos, -1, -1, other.proc, one.proc)
+
+
+def _proved(one: Hold, other: Hold, since: int) -> bool:
+    """Whether `one` was a member after `since`, and not only again after the other one's ownership."""
+    return one.proved >= since and not 0 <= other.t1 < one.told <= one.proved
 
 
 def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> bool:

@@ -34,9 +34,10 @@ class Hold(NamedTuple):
     """-1 where it held it to the end of the history."""
     how: int
     proved: int
-    """When it sent the last request, while it owned the partition, that proves that it was a member: a commit that the
-    coordinator acknowledged; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
-    apart (`checkers.nemesis_log.apart`). -1 if none is known."""
+    """When it sent the last request, while it owned the partition, that proves that it was a member that has it: a
+    commit that the coordinator acknowledged, in no generation that is known not to assign it; or its last heartbeat
+    that was answered well, if it sent that while no fault kept brokers apart (`checkers.nemesis_log.apart`). -1 if none
+    is known."""
     last_gen: int
     """The last generation or member epoch that assigned it to the member while it owned it."""
     told: int

@@ -3,8 +3,9 @@
 A hold begins when a member says that it may now read a partition (`assigned`), and ends when it says that it no longer
 does (`revoked`, before the coordinator hears of it), when it learns that the partition is not its own any more
 (`lost`), or when it crashes. What a coordinator accepted of a member meanwhile proves that it still took it for one: a
-commit always, because other replicas have to append it, and they follow the coordinator's successor if there is one; a
-heartbeat only while no fault kept brokers apart, because one that nobody tells of its successor goes on to answer.
+commit in a generation that assigned the partition, because other replicas have to append it, and they follow the
+coordinator's successor if there is one; a heartbeat only while no fault kept brokers apart, because one that nobody
+tells of its successor goes on to answer.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Groups:
         self._holds: dict[tuple[int, int], _Holding] = {}
         self._told: dict[tuple[int, int, int, int], int] = {}
         """Process, partition, group and generation -> when it was first told that this one assigns it."""
+        self._generations: set[tuple[int, int, int]] = set()
+        """Process, group and generation: it was told what this one assigns to it."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -98,9 +101,14 @@ class Groups:
             self._commit(op, group, part, st, t1, invoked, late=line.get("unanswered") != 0)
         # A commit of nothing is appended nowhere.
         if line["st"] == OK and invoked.get("gen", -1) >= 0 and invoked["at"]:
-            for (holder, _), hold in self._holds.items():
-                if holder == proc and hold.group == group and t0 >= hold.t0:
+            gen = invoked["gen"]
+            for (holder, part), hold in self._holds.items():
+                if holder == proc and hold.group == group and t0 >= hold.t0 and self._assigns(proc, part, group, gen):
                     hold.proved = max(hold.proved, t0)
+
+    def _assigns(self, proc: int, part: int, group: int, gen: int) -> bool:
+        """Whether a generation assigned it to this process, by all that this one was told of it."""
+        return (proc, part, group, gen) in self._told or (proc, group, gen) not in self._generations
 
     def _commit(
         self, op: int, group: int, part: int, st: int, t1: int, invoked: Mapping[str, Any], *, late: bool
@@ -138,6 +146,7 @@ class Groups:
             for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
                 if hold.group == group and hold.last_gen != gen:
                     hold.last_gen, hold.told = gen, t
+            self._generations.add((proc, group, gen))
             for part in parts:
                 self._told.setdefault((proc, part, group, gen), t)
         elif kind == "assigned":

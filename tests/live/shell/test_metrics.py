@@ -25,11 +25,13 @@ def scraped(url: str) -> dict[tuple[str, ...], float]:
 
 
 def scraped_when(url: str, acknowledged: int, limit_s: float = 30) -> dict[tuple[str, ...], float]:
-    """What there is once so many sends were acknowledged and the brokers were looked at. AssertionError."""
+    """What there is once so many sends were acknowledged, and the processes of the brokers and then the brokers
+    themselves were asked (the two have turns of their own). AssertionError."""
     deadline = time.monotonic() + limit_s
     while True:
         values = scraped(url)
-        if values["squall_send_outcomes_total", "ok"] >= acknowledged and ("squall_broker_up", "3") in values:
+        asked = ("squall_broker_up", "3") in values and any(name == "squall_partition_isr" for name, *_ in values)
+        if values["squall_send_outcomes_total", "ok"] >= acknowledged and asked:
             return values
         assert time.monotonic() < deadline, values
         time.sleep(0.1)

@@ -96,6 +96,30 @@ def test_a_heartbeat_while_brokers_were_apart_makes_nobody_an_owner(began_ms: in
     assert bool(told(h, tmp_path)) is tells
 
 
+def test_a_commit_makes_an_owner_only_in_a_generation_that_assigned_it(tmp_path: Path) -> None:
+    for parts, tells in (([0], True), ([], False)):
+        h = GroupHistory()
+        one, two = h.member(), h.member()
+        h.assigned(one, {0: 0}, 1)
+        h.assigned(two, {0: 0}, 2)
+        h.joined(one, parts, 3)
+        h.commit(one, {0: 1}, gen=3)
+        h.commit(two, {0: 1}, gen=2)
+        assert bool(told(h, tmp_path)) is tells
+
+
+def test_who_is_a_member_again_after_another_owner_was_none_meanwhile(tmp_path: Path) -> None:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, 1)
+    h.assigned(two, {0: 0}, 2)
+    h.commit(two, {0: 1}, gen=2)
+    h.revoked(two, [0], gen=2)
+    h.joined(one, [0], 3)
+    h.commit(one, {0: 2}, gen=3)
+    assert told(h, tmp_path) == []
+
+
 @pytest.mark.parametrize("lines", ["", '{"e": "p", "p": 1}\n', "[1]\n"])
 def test_a_history_that_does_not_tell_is_no_error(lines: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(lines)

@@ -109,7 +109,6 @@ class GroupMember(Membered[Membership]):
 
     async def _ask_to_join(self) -> Heed:
         core = self.core
-        sent = self._env.mono()
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
         try:
             answer = await self.coordination.ask(core.join_request(), JoinGroupResponse, JOIN_VERSION, limit_s)
@@ -122,13 +121,11 @@ class GroupMember(Membered[Membership]):
             self.coordination.forget()
         if heed is not Heed.GO_ON:
             return heed
-        self._heard(sent)
         return await self._synchronize(answer)
 
     async def _synchronize(self, answer: JoinGroupResponse) -> Heed:
         core = self.core
         counts = await self._known_counts(answer) if core.leads else {}
-        sent = self._env.mono()
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
         try:
             told = await self.coordination.ask(
@@ -142,7 +139,6 @@ class GroupMember(Membered[Membership]):
             if change is Heed.ELSEWHERE:
                 self.coordination.forget()
             return Heed.OUT if change is Heed.OUT else Heed.JOIN
-        self._heard(sent)
         self._listener.joined(core.owned, leader=core.leads)
         if change.removed:
             # They are its own until it says so: who is to have them gets them in the next generation (KIP-429).
@@ -150,9 +146,6 @@ class GroupMember(Membered[Membership]):
             await self._give_up(change.removed)
             core.rejoin = core.rejoin or "revoked partitions"
         return Heed.GO_ON
-
-    def _heard(self, sent: float) -> None:
-        self.beat_sent, self.beat_answered = sent, self._env.mono()
 
     def _counts(self) -> dict[str, int]:
         """Partitions of each topic that is known."""
@@ -223,7 +216,7 @@ class GroupMember(Membered[Membership]):
             return True  # it has another generation by now, of which this says nothing
         heed = self.core.refused(answer.error_code)
         if answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._heard(sent)
+            self.beat_sent, self.beat_answered = sent, self._env.mono()
         if heed is Heed.ELSEWHERE:
             self.coordination.forget()
         return heed is not Heed.ELSEWHERE

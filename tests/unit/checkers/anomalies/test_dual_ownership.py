@@ -211,6 +211,104 @@ def _() -> GroupHistory:
     return h
 
 
+def _joins_again(*parts: int) -> GroupHistory:
+    """A member stands still, another one is assigned its partition; then it joins a generation that assigns it
+    `parts`, and commits in that one. The other one commits as well.
+    """
+    h = GroupHistory(2)
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    h.joined(two, [0], 2)
+    h.assigned(two, {0: 0}, 2)
+    h.joined(one, list(parts), 3)
+    h.commit(one, {0: 1}, gen=3)
+    h.commit(two, {0: 1}, gen=2)
+    h.revoked(one, [0], gen=3)
+    return h
+
+
+@CASES.case("a commit in a generation that did not assign the partition to its sender proves nothing")
+def _() -> GroupHistory:
+    return _joins_again()
+
+
+@CASES.case("nor does one in a generation that assigned another one")
+def _() -> GroupHistory:
+    return _joins_again(1)
+
+
+@CASES.case("a commit in a generation that assigned the partition does", FOUND)
+def _() -> GroupHistory:
+    return _joins_again(0, 1)
+
+
+@CASES.case("a generation has assigned what it takes away later: until it is given up, it is owned", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    h.joined(one, [], 1)
+    h.joined(two, [0], 2)
+    h.assigned(two, {0: 0}, 2)
+    h.commit(one, {0: 1}, gen=1)
+    h.commit(two, {0: 1}, gen=2)
+    return h
+
+
+def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
+    """Another member owned a partition for a while. The first one knows of no loss. Before the end of that, or only
+    after it, it is told of a generation that assigns it the partition.
+    """
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    h.assigned(two, {0: 0}, 2)
+    if not again:
+        h.joined(one, [0], 3)
+    h.commit(two, {0: 1}, gen=2)
+    h.revoked(two, [0], gen=2)
+    if again:
+        h.joined(one, [0], 3)
+    if by_beats:
+        h.revoked(one, [0], h.tick(), 3)
+    else:
+        h.commit(one, {0: 2}, gen=3)
+    return h
+
+
+@CASES.case("who is a member again after another one owned its partition was no owner meanwhile")
+def _() -> GroupHistory:
+    return _owned_between(again=True)
+
+
+@CASES.case("also by its heartbeats")
+def _() -> GroupHistory:
+    return _owned_between(again=True, by_beats=True)
+
+
+@CASES.case("who is told that a partition is its own while another one has it is a second owner", FOUND)
+def _() -> GroupHistory:
+    return _owned_between(again=False)
+
+
+@CASES.case("the second owner may be the one who is a member again")
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.joined(one, [0], 2)
+    h.assigned(one, {0: 0}, 2)
+    h.joined(two, [0], 1)
+    h.assigned(two, {0: 0}, 1)
+    h.commit(one, {0: 1}, gen=2)
+    h.revoked(one, [0], gen=2)
+    h.joined(two, [0], 3)
+    h.commit(two, {0: 2}, gen=3)
+    return h
+
+
 @CASES.case("who has revoked a partition may go on as a member without it")
 def _() -> GroupHistory:
     h = GroupHistory(2)
