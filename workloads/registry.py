@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from workloads.scenario import Scenario
 
@@ -31,6 +33,12 @@ SCENARIOS: dict[str, type[Scenario]] = {
 }
 """By name."""
 DEFAULT = next(iter(SCENARIOS))
+
+
+def suited_brokers(table: Mapping[str, Any], nodes: int) -> dict[str, str]:
+    """Settings of brokers that suit this `[workload]` table, where nobody gives others."""
+    scenario = SCENARIOS[table["name"]]
+    return {**scenario.brokers(nodes), **scenario.suited_brokers(table)}
 
 
 def unknown(name: str) -> str:

@@ -20,7 +20,7 @@ from chaos.plans.parts import LimitsPlan
 from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from chaos.typed import typed
-from workloads.registry import DEFAULT, SCENARIOS, unknown
+from workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
 from workloads.scenario import Scenario
 
 INTERRUPTED = 130
@@ -311,7 +311,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         if name in given:
             cluster[name] = given[name]
     values["workload"] = _table(values.get("workload", {}), given, cluster["nodes"])
-    suited = _suited(values["workload"], cluster["nodes"]) if values["runtime"] != "external" else {}
+    suited = suited_brokers(values["workload"], cluster["nodes"]) if values["runtime"] != "external" else {}
     cluster["settings"] = {**suited, **cluster["settings"], **given["broker_settings"]}
     limits = values.setdefault("limits", {})
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})
@@ -352,12 +352,6 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
             f"{options}: the plan has {operations:,} operations of its own, and they are its load: leave the option "
             f"out, or remove `operations` from {file}, so that the load is drawn"
         )
-
-
-def _suited(table: dict[str, Any], nodes: int) -> dict[str, str]:
-    """Settings of brokers that suit this load, where nobody gives others."""
-    scenario = SCENARIOS[table["name"]]
-    return {**scenario.brokers(nodes), **scenario.suited_brokers(table)}
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:

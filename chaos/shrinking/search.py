@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from chaos.plans.mistakes import beyond_limits
 from chaos.plans.plan import Plan, PlanError, make_plan
+from workloads.registry import suited_brokers
 
 Values = dict[str, Any]
 """A plan as JSON values, which is what passes change."""
@@ -53,7 +54,7 @@ class Search(Generic[F]):
     def attempt(self, values: Values) -> bool:
         """Whether a plan of `values` fails in the same way; if so it is the best one now. OutOfBudget."""
         try:
-            plan = make_plan(values, as_recorded=self._as_recorded)
+            plan = make_plan(_completed(values), as_recorded=self._as_recorded)
         except (PlanError, ValueError):
             return False
         key = _key(plan)
@@ -74,9 +75,18 @@ class Search(Generic[F]):
 
     def _is_best(self, values: Values) -> bool:
         try:
-            return _key(make_plan(values, as_recorded=self._as_recorded)) == self._best_key
+            return _key(make_plan(_completed(values), as_recorded=self._as_recorded)) == self._best_key
         except (PlanError, ValueError):
             return False
+
+
+def _completed(values: Values) -> Values:
+    """With the settings that brokers get for this load where a plan names none: whoever runs the plan again runs it
+    with these (`chaos.commands.run.plan_of`), so it has to fail with them.
+    """
+    cluster = values["cluster"]
+    suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"], cluster["nodes"])
+    return {**values, "cluster": {**cluster, "settings": {**suited, **cluster.get("settings", {})}}}
 
 
 def _key(plan: Plan) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chaos.plans.plan import Plan, make_plan
+from chaos.commands.run import plan_of
+from chaos.plans.plan import Plan, make_plan, write_plan
 from chaos.shrinking.plain_numbers import plainer, plainness
 from chaos.shrinking.search import OutOfBudget, Search
 from chaos.shrinking.shrinker import shrink
@@ -243,3 +245,16 @@ def test_no_operation_is_traded_where_as_many_are_needed() -> None:
 def test_a_plainer_number_is_plainer_so_that_the_search_ends(value: float) -> None:
     assert all(plainness(each) < plainness(value) for each in plainer(value))
     assert 0.0 in plainer(value) or value == 0.0
+
+
+def test_whoever_runs_the_shrunk_plan_again_runs_it_with_the_settings_that_it_failed_with(tmp_path: Path) -> None:
+    """The command adds what brokers need for groups where a plan does not say it: so the shrunk plan says it."""
+    group = {"name": "groups", "members": 3, "group_protocol": "mixed", "session_timeout_ms": 1500}
+    settings = {"offsets.topic.num.partitions": "1"}
+    values = {"seed": 3, "runtime": "sim", "cluster": {"nodes": 3, "settings": settings}, "workload": group, "time_s": 9}
+    plan, ran = shrunk(values, lambda each: each.workload.members >= 1)
+    (tmp_path / "plan.toml").write_text(write_plan(plan))
+    again = plan_of(tmp_path / "plan.toml", {"broker_settings": {}, "topic_settings": {}}, "sim")
+    assert again.cluster.settings == plan.cluster.settings
+    assert plan.cluster.settings["offsets.topic.num.partitions"] == "5"
+    assert len(ran) > 1
