@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -35,7 +34,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
 DEFAULT = next(iter(SCENARIOS))
 
 
-def suited_brokers(table: Mapping[str, Any], nodes: int) -> dict[str, str]:
+def suited_brokers(table: dict[str, Any], nodes: int) -> dict[str, str]:
     """Settings of brokers that suit this `[workload]` table, where nobody gives others."""
     scenario = SCENARIOS[table["name"]]
     return {**scenario.brokers(nodes), **scenario.suited_brokers(table)}
