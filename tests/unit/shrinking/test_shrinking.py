@@ -251,7 +251,8 @@ def test_whoever_runs_the_shrunk_plan_again_runs_it_with_the_settings_that_it_fa
     """The command adds what brokers need for groups where a plan does not say it: so the shrunk plan says it."""
     group = {"name": "groups", "members": 3, "group_protocol": "mixed", "session_timeout_ms": 1500}
     settings = {"offsets.topic.num.partitions": "1"}
-    values = {"seed": 3, "runtime": "sim", "cluster": {"nodes": 3, "settings": settings}, "workload": group, "time_s": 9}
+    cluster = {"nodes": 3, "settings": settings}
+    values = {"seed": 3, "runtime": "sim", "cluster": cluster, "workload": group, "time_s": 9}
     plan, ran = shrunk(values, lambda each: each.workload.members >= 1)
     (tmp_path / "plan.toml").write_text(write_plan(plan))
     again = plan_of(tmp_path / "plan.toml", {"broker_settings": {}, "topic_settings": {}}, "sim")
