@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import signal
 import sys
 
@@ -44,6 +45,7 @@ def main() -> int:
     if len(arguments) not in (2, 4) or arguments[0] != "--config" or arguments[2:3] not in ([], ["--faults"]):
         sys.stderr.write("usage: python -m broker --config FILE.properties [--faults FOLDER]\n")
         return USAGE
+    _open_as_many_files_as_allowed()
     path = arguments[1]
     try:
         with open(path, encoding="utf-8") as file:
@@ -68,6 +70,12 @@ def main() -> int:
             sys.stderr.write(f"broker: {leaf}\n")
         return FAILED
     return 0
+
+
+def _open_as_many_files_as_allowed() -> None:
+    """A log has three files open, and a shell allows its programs few, but they may have more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _env(config: BrokerConfig, faults: str | None) -> RealEnv:

@@ -86,7 +86,13 @@ class Node:
         self.feed = ImageFeed()
         self._own_logs = own_logs(config)
         self.logs = LogManager(
-            env.fs, config.data_dir, self._log_config, cluster_id=self.cluster_id, node_id=config.node_id, rng=env.rng
+            env.fs,
+            config.data_dir,
+            self._log_config,
+            cluster_id=self.cluster_id,
+            node_id=config.node_id,
+            rng=env.rng,
+            segments=config.squall_small_segments_max,
         )
         self.logs.load_all(env.wall_ms())
         for log in self.logs.logs.values():
@@ -135,7 +141,7 @@ class Node:
         env, config = self.env, self.config
         async with trio.open_nursery() as nursery:
             self.fetchers.bind(self.replicas, nursery)
-            self.replicas.flushes.bind(nursery.start_soon)
+            self.replicas.bind(nursery.start_soon)
             self.markers.bind(nursery.start_soon)
             self.transactions.bind(nursery.start_soon, self.markers)
             self.groups.bind(nursery.start_soon)

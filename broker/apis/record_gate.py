@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from broker.protocol.record_walk import Checked
     from broker.replicas.replica_manager import ReplicaManager
 
+SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
+"""A packed batch that is read within some 0.1 s, also if it unpacks to squall.decompressed.batch.max.bytes."""
 CheckedBatches = dict[tuple[bytes, int], "Checked | AppendResult"]
 """Topic as the request names it and partition, to what was found in the batch."""
 Waiting = list[tuple[tuple[bytes, int], memoryview, "LogConfig"]]
@@ -65,7 +67,9 @@ class RecordGate:
         found: CheckedBatches = {}
         try:
             for place, records, config in waiting:
-                found[place] = await self._unpacking.run(check_batch, records, config, self._env.wall_ms())
+                is_short = len(records) <= SHORT_BYTES and read_header(records, 0).record_count <= SHORT_RECORDS
+                now_ms = self._env.wall_ms()
+                found[place] = await self._unpacking.run(check_batch, records, config, now_ms, short=is_short)
                 if slot.conn.closed:
                     return
         finally:

@@ -262,6 +262,12 @@ class BrokerConfig:
     """One MiB is 30,000 partitions."""
     squall_produce_max_batches: int = integer(20_000, low=1000)
     """And topics, in one Produce request."""
+    squall_broker_max_replicas: int = integer(4000, low=1)
+    """Of one broker. Each takes about three open files."""
+    squall_small_segments_max: int = integer(1000, low=1)
+    """Inactive segments of a broker, from which on none ends before it has one MiB, whatever a topic asks for."""
+    squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
+    """Of what the members of classic groups have sent to one coordinator."""
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
     """A new controller counts its predecessor's session from when that one last answered the quorum. Kafka begins all

@@ -94,7 +94,9 @@ class DataPlane(Protocol):
     """The side that obeys the control plane's orders."""
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """Carry out orders, one after the other. Must not wait. AssertionError for one that contradicts itself."""
+        """Carry out orders, one after the other; many at once are carried out later. Must not wait. AssertionError for
+        one that contradicts itself.
+        """
 
 
 # ----------------------------------------------------------------------------------- proposals, and what comes of them

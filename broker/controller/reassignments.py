@@ -13,6 +13,7 @@ from broker.cluster.replay import Write
 from broker.controller.decision import Decision, Refused
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from broker.controller.placement import check_manual
+from broker.controller.room import Room
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition_reassignments as wire
 from broker.protocol.schema import list_partition_reassignments as list_wire
@@ -28,6 +29,7 @@ def alter_reassignments(
     command: Command, request: wire.AlterPartitionReassignmentsRequest
 ) -> Decision[wire.AlterPartitionReassignmentsResponse]:
     """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
+    room = Room(command.image, command.settings.config)
     writes: list[Write] = []
     responses = []
     for asked in request.topics:
@@ -39,7 +41,7 @@ def alter_reassignments(
                 if target.partition_index in seen:
                     raise Refused(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
                 seen.add(target.partition_index)
-                writes += _reassign(command, asked.name, target, request.allow_replication_factor_change)
+                writes += _reassign(command, asked.name, target, room, request.allow_replication_factor_change)
             except Refused as refused:
                 result.error_code, result.error_message = refused.code, refused.message
             response.partitions.append(result)
@@ -49,7 +51,9 @@ def alter_reassignments(
     return Decision(reply, tuple(writes))
 
 
-def _reassign(command: Command, name: str, target: wire.ReassignablePartition, may_change_factor: bool) -> list[Write]:
+def _reassign(
+    command: Command, name: str, target: wire.ReassignablePartition, room: Room, may_change_factor: bool
+) -> list[Write]:
     topic = command.image.topic(name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -65,6 +69,7 @@ def _reassign(command: Command, name: str, target: wire.ReassignablePartition, m
     if not may_change_factor and len(replicas) != len(before):
         message = f"The replication factor is changed from {len(before)} to {len(replicas)}"
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    room.take([[replica for replica in replicas if replica not in partition.replicas]])
     leaving = tuple(replica for replica in partition.replicas if replica not in replicas)
     change = partition_change(command, topic.id, target.partition_index, partition)
     change.replicas = replicas + leaving

@@ -11,6 +11,7 @@ from broker.cluster.settings import layers_of
 from broker.config import ConfigError, describe_topic, source_of, validate_topic_configs
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.placement import check_manual, live_replicas, place
+from broker.controller.room import Room
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire
 from broker.protocol.schema import create_topics as create_wire
@@ -38,6 +39,7 @@ def create_topics(
     """Decide each topic for itself; with `validate_only` nothing is written. Never raises."""
     twice = duplicates([topic.name for topic in request.topics])
     too_many = sum(_partitions_asked(topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
+    room = Room(command.image, command.settings.config)
     writes: list[Write] = []
     results: dict[str, create_wire.CreatableTopicResult] = {}
     for topic in request.topics:
@@ -47,7 +49,7 @@ def create_topics(
             if too_many:
                 message = "Excessively large number of partitions per request."
                 raise Refused(ErrorCode.POLICY_VIOLATION, message)
-            results[topic.name], records = _create_topic(command, topic)
+            results[topic.name], records = _create_topic(command, topic, room)
             writes += records
         except Refused as refused:
             results[topic.name] = create_wire.CreatableTopicResult(
@@ -62,12 +64,13 @@ def _partitions_asked(topic: create_wire.CreatableTopic) -> int:
 
 
 def _create_topic(
-    command: Command, topic: create_wire.CreatableTopic
+    command: Command, topic: create_wire.CreatableTopic, room: Room
 ) -> tuple[create_wire.CreatableTopicResult, list[Write]]:
     image = command.image
     check_new_name(image, topic.name)
     overrides = _check_overrides(command, topic)
     placements = _placements(command, topic)
+    room.take(placements)
     topic_id = new_topic_id(command)
     writes = [Write(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     writes += [
@@ -208,6 +211,7 @@ def create_partitions(
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
     """Add partitions to topics, each decided for itself."""
     twice = duplicates([topic.name for topic in request.topics])
+    room = Room(command.image, command.settings.config)
     writes: list[Write] = []
     results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
     for topic in request.topics:
@@ -215,7 +219,7 @@ def create_partitions(
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            writes += _more_partitions(command, topic)
+            writes += _more_partitions(command, topic, room)
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results[topic.name] = result
@@ -223,7 +227,7 @@ def create_partitions(
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTopic) -> list[Write]:
+def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTopic, room: Room) -> list[Write]:
     image = command.image
     topic = image.topic(asked.name)
     if topic is None:
@@ -239,6 +243,7 @@ def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTo
     if asked.count - present > MAX_PARTITIONS_PER_REQUEST:
         raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     placements = _added_placements(command, asked, topic)
+    room.take(placements)
     return _partition_records(image, topic.id, present, placements)
 
 

@@ -28,7 +28,7 @@ from broker.log.reads import segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
 from broker.log.retention import useless
 from broker.log.scan import Placed
-from broker.log.segment import NEVER, Segment
+from broker.log.segment import Segment
 from broker.log.slices import FileSlice
 from broker.log.validation import ORDINARY, look_closer, stamped
 from broker.protocol.compression import MOST_UNPACKED
@@ -48,6 +48,8 @@ from broker.protocol.records import (
 
 PLACE = Struct(">qii")
 """Base offset, length, leader epoch: the head of a batch, which its CRC does not cover."""
+SMALL_BYTES = 1 << 20
+"""A segment that ends before it has so many is small: Kafka 4 lets topics ask for none of these (KIP-1030)."""
 
 
 class Log:
@@ -90,6 +92,8 @@ class Log:
         self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] | None = None
         """Called when recovery point or log start has been lowered, before files change: to make that durable."""
+        self.may_be_small: Callable[[], bool] = lambda: True
+        """Whether a segment may end before it has SMALL_BYTES, whatever its topic's settings say."""
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -179,7 +183,7 @@ class Log:
             (segment.size + size > limits.segment_bytes or timestamp - segment.roll_timestamp > limits.segment_ms)
             or (last > segment.offset_limit or segment.full)
         ) and segment.size:
-            segment = self.roll()
+            segment = self.roll(must=last > segment.offset_limit)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         if self.epochs.dirty:
@@ -238,8 +242,8 @@ class Log:
                 or segment.full
             ):
                 self._append_run(segment, records, run)
-                segment = self.roll()
-                run, size, oldest = [], 0, NEVER
+                segment = self.roll(must=header.base_offset + header.last_offset_delta > segment.offset_limit)
+                run, size, oldest = [], segment.size, segment.roll_timestamp
             if not size and header.max_timestamp >= 0:
                 oldest = header.max_timestamp
             size += stop - at
@@ -277,10 +281,12 @@ class Log:
             segment.aborted.add_aborted(aborted)
             self.durability.named()
 
-    def roll(self) -> Segment:
-        """Begin a new segment at the log's end, unless the active one is empty. The active one."""
+    def roll(self, *, must: bool = False) -> Segment:
+        """Begin a new segment at the log's end, unless the active one is empty, or small where there are too many. The
+        active one. must: however many there are.
+        """
         old = self._active
-        if not old.size:
+        if not old.size or (old.size < SMALL_BYTES and not must and not self.may_be_small()):
             return old
         assert old.next_offset == self.log_end_offset
         old.become_inactive()
@@ -426,7 +432,7 @@ class Log:
         """
         doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
-            self.roll()
+            self.roll(must=True)
         if doomed and self.durability.lacks_names:
             # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
             self._fs.fsync_dir(self.directory)

@@ -39,12 +39,17 @@ class LogManager:
         rng: Random,
         cluster_id: str | None = None,
         node_id: int | None = None,
+        segments: int = 1000,
     ) -> None:
-        """Makes the directory and its meta.properties if missing. InconsistentMeta where those name somebody else."""
+        """Makes the directory and its meta.properties if missing. InconsistentMeta where those name somebody else.
+
+        segments: inactive ones of all logs, from which on none ends before it has `log.SMALL_BYTES`.
+        """
         self._fs = fs
         self.log_dir = log_dir
         self._config_for = config_for
         self._rng = rng
+        self._segments = segments
         self.logs: dict[TopicPartition, Log] = {}
         self._doomed: list[tuple[int, str]] = []
         """Renamed directories, each with the wall-clock ms from which it may be removed."""
@@ -152,7 +157,7 @@ class LogManager:
             log_start_offset=start,
             wall_ms=wall_ms,
         )
-        log.before_shrink = self._before_shrink
+        log.before_shrink, log.may_be_small = self._before_shrink, self._may_be_small
         self.logs[place] = log
         return log
 
@@ -228,6 +233,10 @@ class LogManager:
             if bases:
                 lost.append((log, bases))
         return lost
+
+    def _may_be_small(self) -> bool:
+        """Each segment has open files. So a topic whose settings make tiny ones makes them for a while only."""
+        return sum(len(log.segments) - 1 for log in self.logs.values()) < self._segments
 
     def _before_shrink(self, log: Log) -> None:
         self.checkpoint_recovery_points()

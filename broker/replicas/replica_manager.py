@@ -6,8 +6,11 @@ KRaft's or another.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.settings import altered_settings, with_altered
@@ -54,6 +57,10 @@ _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
+MADE_IN_A_TURN = 16
+"""Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
+
+
 class ReplicaManager:
     """The replicas of one broker."""
 
@@ -70,6 +77,9 @@ class ReplicaManager:
         self.in_force = config
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
+        self._start_soon: Callable[..., None] | None = None
+        self._owed: deque[Order] = deque()
+        """Orders that are still to be obeyed, turn by turn."""
         self._checkpointed = dict(logs.read_high_watermarks())
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""
@@ -89,6 +99,11 @@ class ReplicaManager:
         """
         self.settle: Callable[[], None] = lambda: None
         """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
+
+    def bind(self, start_soon: Callable[..., None]) -> None:
+        """Set where tasks run."""
+        self._start_soon = start_soon
+        self.flushes.bind(start_soon)
 
     def hosted(self) -> list[Hosted]:
         """All replicas, in a deterministic order."""
@@ -320,19 +335,46 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the control plane
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """The control plane's orders, one after the other: take up, change or drop replicas."""
+        """The control plane's orders, one after the other: take up, change or drop replicas.
+
+        Making a log and giving one up takes a millisecond or two of disk. So after MADE_IN_A_TURN of them others have
+        their turn, and the rest of the orders waits for the next one. A replica that is not made yet is answered for
+        with NOT_LEADER_OR_FOLLOWER, as one that is not known yet.
+        """
+        waits = bool(self._owed)
+        self._owed.extend(orders)
+        if waits:
+            return
+        self._obey_for_a_turn()
+        if self._owed:
+            assert self._start_soon is not None
+            self._start_soon(self._obey_on)
+
+    async def _obey_on(self) -> None:
+        while self._owed:
+            await trio.lowlevel.checkpoint()
+            self._obey_for_a_turn()
+
+    def _obey_for_a_turn(self) -> None:
         now_ms = int(self._env.mono() * 1000)
-        for order in orders:
-            match order:
-                case BecomeLeader() | BecomeFollower():
-                    self._take_up(order, now_ms)
-                case StopReplica():
-                    self._stop(order)
-                case BrokersChanged():
-                    self._brokers_changed(order.brokers, now_ms)
-                case SettingsChanged():
-                    self._settings_changed(order.kind, order.name, now_ms)
+        made = 0
+        while self._owed and made < MADE_IN_A_TURN:
+            made += self._obey(self._owed.popleft(), now_ms)
         self.settle()
+
+    def _obey(self, order: Order, now_ms: int) -> bool:
+        """True where a log was made or given up."""
+        before = len(self._logs.logs)
+        match order:
+            case BecomeLeader() | BecomeFollower():
+                self._take_up(order, now_ms)
+            case StopReplica():
+                self._stop(order)
+            case BrokersChanged():
+                self._brokers_changed(order.brokers, now_ms)
+            case SettingsChanged():
+                self._settings_changed(order.kind, order.name, now_ms)
+        return len(self._logs.logs) != before
 
     def _take_up(self, order: BecomeLeader | BecomeFollower, now_ms: int) -> None:
         said = order.state

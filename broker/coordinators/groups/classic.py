@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordinators.groups.held import OF_EACH
 from broker.coordinators.groups.member import NEW_MEMBER_MS, Member
 from broker.coordinators.groups.rules import GroupRules
 from broker.coordinators.groups.values import (
@@ -82,6 +83,10 @@ class ClassicGroup(GroupRules):
         self.state = State.STABLE if self.members else State.EMPTY
         if self.members and record.leader is None:
             self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
+
+    def held(self) -> int:
+        """Bytes of what its members have sent; of one that is asked for by its new id, of that alone."""
+        return sum(member.held() for member in self.members.values()) + OF_EACH * len(self.pending)
 
     # ------------------------------------------------------------------------------------------------------------ time
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.coordinators.groups.held import size_of
 from broker.coordinators.groups.values import Join, MemberRecord, Token
 
 NEW_MEMBER_MS = 300_000
@@ -76,6 +77,10 @@ class Member:
         self.protocols = protocols
         # A request may bring 100,000 of them, each of which is looked up. Of one that stands twice the first counts.
         self._known = dict(reversed(protocols))
+
+    def held(self) -> int:
+        """Bytes of what it and its leader have sent."""
+        return size_of(self.protocols) + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:
         """Whether it can take part under this protocol."""

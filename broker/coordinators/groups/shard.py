@@ -18,6 +18,7 @@ from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, Consu
 from broker.coordinators.groups.consumer.migration import upgraded
 from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from broker.coordinators.groups.consumer.topics import Known
+from broker.coordinators.groups.held import OF_EACH, Held, size_of
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.rules import CONSUMER, is_expired
 from broker.coordinators.groups.subscriptions import topics_of
@@ -68,11 +69,18 @@ if TYPE_CHECKING:
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
 
-    __slots__ = ("_now", "consumers", "groups", "ledger", "settings")
+    __slots__ = ("_held", "_now", "consumers", "groups", "ledger", "settings")
 
-    def __init__(self, settings: Settings, topics: Topics | None = None, ledger: Ledger | None = None) -> None:
-        """`topics`: of the cluster; `ledger`: what has been replayed already."""
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics | None = None,
+        ledger: Ledger | None = None,
+        held: Held | None = None,
+    ) -> None:
+        """topics: of the cluster. ledger: what has been replayed already. held: of all shards of a coordinator."""
         self.settings = settings
+        self._held = Held(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = Ledger() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Classic groups that have members, or had some."""
@@ -173,10 +181,20 @@ class Shard:
             # Its last member has gone: what follows is a classic group, once the log says so.
             return [Append(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
         group = self.groups.get(request.group_id)
+        if not self._has_room(group, request, now):
+            return [Reply(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
         if group is None:
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, settings, now)
         group.join(request, token, now)
         return []
+
+    def _has_room(self, group: ClassicGroup | None, request: Join, now: Moment) -> bool:
+        """Who is a member already, and says no more of itself than before, has its place."""
+        known = None if group is None else group.members.get(request.member_id)
+        size = size_of(request.protocols)
+        if known is not None and size <= size_of(known.protocols):
+            return True
+        return self._held.admits(size + (OF_EACH if group is None else 0), now.mono_ms)
 
     def _sync(self, request: Sync, token: Token, now: Moment) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
@@ -184,6 +202,9 @@ class Shard:
         group = self.groups.get(request.group_id)
         if group is None:
             return [Reply(token, Answer(_unknown_member(request.group_id)))]
+        given = sum(len(assignment) for _, assignment in request.assignments)
+        if given and not self._held.admits(given, now.mono_ms):
+            return [Reply(token, Answer(ErrorCode.GROUP_MAX_SIZE_REACHED))]
         group.sync(request, token, now)
         return []
 

@@ -382,5 +382,7 @@ class Settings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration: str = "bidirectional"
     """Which ways a group with members may go from one protocol to the other."""
+    max_held: int = 64 << 20
+    """Bytes of what members of classic groups have sent."""
     own_session_ms: Callable[[str], int | None] = lambda group_id: None
     """The session of a consumer group's members where the group has a setting of its own."""

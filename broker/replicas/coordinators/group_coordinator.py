@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.cluster.image import GROUP_RESOURCE
 from broker.config.group import group_number
 from broker.coordinators.groups import records
+from broker.coordinators.groups.held import Held
 from broker.coordinators.groups.shard import Shard
 from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings
 from broker.coordinators.partitions import partition_of
@@ -22,10 +23,11 @@ from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
+    from broker.coordinators.groups.classic import ClassicGroup
     from broker.coordinators.groups.values import Effect, Listed, Request
     from broker.env import Env
     from broker.log.producer_rules import Verification
@@ -75,8 +77,8 @@ class HostedGroups:
 
     __slots__ = ("log", "machine", "replayed", "serves")
 
-    def __init__(self, log: CoordinatorLog, settings: Settings, topics: ImageTopics) -> None:
-        self.log, self.machine = log, Shard(settings, topics)
+    def __init__(self, log: CoordinatorLog, settings: Settings, topics: ImageTopics, held: Held) -> None:
+        self.log, self.machine = log, Shard(settings, topics, held=held)
         self.replayed = False
         """The machine is at the log's end."""
         self.serves = False
@@ -99,11 +101,13 @@ class GroupCoordinator:
             config.group_consumer_max_size,
             config.group_consumer_assignors,
             config.group_consumer_migration_policy,
+            config.squall_groups_max_bytes,
             self._own_session_ms,
         )
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroups] = {}
         """By partition."""
+        self._held = Held(config.squall_groups_max_bytes, self._classic_groups)
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
@@ -127,6 +131,10 @@ class GroupCoordinator:
         """The shards by partition, for whoever compares them with their logs."""
         return dict(self.shards)
 
+    def _classic_groups(self) -> Iterator[ClassicGroup]:
+        for shard in self.shards.values():
+            yield from shard.machine.groups.values()
+
     def _now(self) -> Moment:
         return Moment(int(self._env.mono() * 1000), self._env.wall_ms())
 
@@ -136,7 +144,7 @@ class GroupCoordinator:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            made = self.shards[log.index] = HostedGroups(log, self._settings, self.topics)
+            made = self.shards[log.index] = HostedGroups(log, self._settings, self.topics, self._held)
             assert self._start_soon is not None
             if not self._runs:
                 self._runs = True

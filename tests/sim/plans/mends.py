@@ -20,11 +20,15 @@ from chaos.runtimes.sim.invariants.known import Known
 from chaos.runtimes.sim.invariants.watch import Watch
 from checkers import nemesis_log
 from checkers.anomalies import send_reorder
+from checkers.history.groups import Groups
 from workloads.client import admin
+from workloads.client.groups.member import GroupMember
 
 if TYPE_CHECKING:
+    from broker.protocol.schema.join_group import JoinGroupResponse
     from chaos.runtimes.sim.invariants.decision_log import Decided
     from workloads.client.cluster import Client
+    from workloads.client.groups.membership import Heed
     from workloads.client.new_topic import NewTopic
 
 Undo = Callable[[pytest.MonkeyPatch], None]
@@ -132,12 +136,25 @@ def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(ImageWatch, "_read_on", read)
 
 
+def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
+    """A Sync is a heartbeat, and so is a commit in whatever generation."""
+    synchronize = GroupMember._synchronize
+
+    async def synchronized(member: GroupMember, answer: JoinGroupResponse) -> Heed:
+        member.beat_sent = member.beat_answered = member._env.mono()
+        return await synchronize(member, answer)
+
+    undone.setattr(GroupMember, "_synchronize", synchronized)
+    undone.setattr(Groups, "_assigns", lambda *_: True)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
+    "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,

@@ -1,0 +1,37 @@
+"""How many replicas each broker may host: every one of them costs open files, memory and time at each start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Refused
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage
+    from broker.config import BrokerConfig
+
+
+class Room:
+    """The replicas of each broker, with those that a request has got so far. Kafka has no such limit: its brokers end
+    when they cannot open another file.
+    """
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self._limit = config.squall_broker_max_replicas
+        self._hosted = Counter(broker for _, _, partition in image.partitions() for broker in partition.replicas)
+
+    def take(self, placements: Iterable[Sequence[int]]) -> None:
+        """Further replicas, by the brokers that are to have them. Refused (POLICY_VIOLATION) if one gets too many."""
+        more = Counter(broker for replicas in placements for broker in replicas)
+        for broker, count in sorted(more.items()):
+            there = self._hosted[broker]
+            if there + count > self._limit:
+                message = (
+                    f"Broker {broker} has {there:,} replicas; with {count:,} more it would have more than "
+                    f"squall.broker.max.replicas={self._limit:,}."
+                )
+                raise Refused(ErrorCode.POLICY_VIOLATION, message)
+        self._hosted.update(more)

@@ -1,0 +1,50 @@
+"""How much a coordinator holds of what members of classic groups have sent: their protocols, and their assignments.
+
+What is in the log costs disk before it costs memory. What a member says of itself as it joins costs nothing but the
+coordinator's memory, for as long as its session lasts. Kafka's coordinators have no limit for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.classic import ClassicGroup
+
+OF_EACH = 1000
+"""Bytes of a group, member or protocol beside its texts."""
+AGAIN_AFTER_MS = 1000
+
+
+class Held:
+    """The memory of all groups of a coordinator, and whether there is room for more.
+
+    What is admitted is added up; only where the sum is over the limit is it counted what is really held, because
+    members come again and go. Once there is no room, that is counted once a second.
+    """
+
+    __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
+
+    def __init__(self, limit: int, groups: Callable[[], Iterable[ClassicGroup]]) -> None:
+        self._limit, self._groups = limit, groups
+        self._sum, self._full_until_ms = 0, 0
+
+    def admits(self, size: int, now_ms: int) -> bool:
+        """Whether there is room for so many bytes more, which are counted then."""
+        if self._sum + size <= self._limit:
+            self._sum += size
+            return True
+        if now_ms < self._full_until_ms:
+            return False
+        self._sum = sum(OF_EACH + group.held() for group in self._groups())
+        if self._sum + size <= self._limit:
+            self._sum += size
+            return True
+        self._full_until_ms = now_ms + AGAIN_AFTER_MS
+        return False
+
+
+def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """Bytes of the protocols that a member knows, and of the member."""
+    return OF_EACH + sum(OF_EACH + len(name) + len(metadata) for name, metadata in protocols)
