@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.coordinators.groups.classic import ClassicGroup
 
-OF_EACH = 1000
-"""Bytes of a group, member or protocol beside its texts."""
+OF_EACH, OF_PROTOCOL = 1000, 300
+"""Bytes of a group or member, and of a protocol of one, beside their texts."""
 AGAIN_AFTER_MS = 1000
 
 
@@ -47,4 +47,4 @@ class Held:
 
 def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
     """Bytes of the protocols that a member knows, and of the member."""
-    return OF_EACH + sum(OF_EACH + len(name) + len(metadata) for name, metadata in protocols)
+    return OF_EACH + sum(OF_PROTOCOL + len(name) + len(metadata) for name, metadata in protocols)

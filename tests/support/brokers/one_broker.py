@@ -159,7 +159,7 @@ class OneBroker:
         orders: Any = self.orders
         self.replicas = ReplicaManager(self.env, self.config, self.image, self.logs, orders, orders)
         self.started: list[Any] = []
-        self.replicas.flushes.bind(self.start_soon)
+        self.replicas.bind(self.start_soon)
         tasks: Any = self
         self.server = Server(self.env, self.config, self.replicas.woken, tasks)
         self.replicas.settle = self.server.settle

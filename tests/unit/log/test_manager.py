@@ -244,3 +244,33 @@ def test_other_lines_of_meta_properties_are_kept() -> None:
     start(fs, node_id=4, cluster_id="C")
     text = fs.read("data/meta.properties").decode()
     assert text.startswith("version=1\nnode.id=4\nother=x=y\ncluster.id=C\ndirectory.id=")
+
+
+def test_a_broker_has_so_many_small_segments_at_most() -> None:
+    """Of all logs, because each has open files. Those that follow have at least one MiB; nothing else changes."""
+    fs = MemoryFs()
+    manager = start(fs, segments=3)
+    first, second = manager.get_or_create("a", 0, ID), manager.get_or_create("b", 0, ID)
+    fill(first, 40)
+    fill(second, 40)
+    assert (len(first.segments), len(second.segments)) == (4, 1)
+    assert first.log_end_offset == second.log_end_offset == 40
+    follower = start(MemoryFs(), segments=3).get_or_create("a", 0, ID)
+    data = b"".join(bytes(record) for _, record in first.read_batches(0, 40))
+    follower.append_as_follower(memoryview(bytearray(data)), 0)
+    assert (len(follower.segments), follower.log_end_offset) == (4, 40)
+    assert [segment.size for segment in follower.segments] == [segment.size for segment in first.segments]
+    manager.close(0)
+    manager.mark_clean_shutdown(1)
+    assert start(fs.after_crash()).logs["a", 0].log_end_offset == 40
+
+
+def test_an_old_segment_still_goes_where_there_are_too_many() -> None:
+    fs = MemoryFs()
+    config = LogConfig(segment_bytes=300, retention_ms=1_000)
+    manager = LogManager(fs, "data", lambda topic: config, rng=Random(1), segments=1)
+    log = manager.get_or_create("a", 0, ID)
+    fill(log, 40)
+    assert len(log.segments) == 2
+    log.delete_old_segments(1_000_000, 40)
+    assert (log.log_start_offset, log.size) == (40, 0)

@@ -96,7 +96,7 @@ class Follower:
         self.fetchers = Fetchers(self.env, self.room.config, peers, lambda node: ("leader", 1), lambda: 101)
         self.fetchers.bind(self.room.replicas, nursery)
         self.room.replicas._fetchers = self.fetchers
-        self.room.replicas.flushes.bind(nursery.start_soon)
+        self.room.replicas.bind(nursery.start_soon)
 
     def give(self, name: str = "t", *, epoch: int = 5) -> Hosted:
         return self.room.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)

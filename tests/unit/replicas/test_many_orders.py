@@ -1,0 +1,65 @@
+"""Orders that make or give up many logs are obeyed in turns, so that nobody waits for all of them."""
+
+from __future__ import annotations
+
+from broker.cluster.image import ImageDelta, PartitionImage, Topic
+from broker.replicas.replica_manager import MADE_IN_A_TURN
+from tests.support.brokers.one_broker import IDS, OneBroker
+
+MANY = 3 * MADE_IN_A_TURN + 1
+
+
+def wide(room: OneBroker, count: int = MANY) -> bytes:
+    """Metadata says that there is a topic with so many partitions, all at once."""
+    topic = room.image.topics_by_id.setdefault(IDS["t"], Topic("t", IDS["t"]))
+    room.image.topic_ids["t"] = topic.id
+    for index in range(count):
+        topic.partitions[index] = PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 10)
+    room.learn(ImageDelta(partitions={(topic.id, index): None for index in range(count)}))
+    return topic.id
+
+
+def hosted(room: OneBroker) -> int:
+    return len(room.replicas.hosted())
+
+
+def test_others_have_their_turn_after_some() -> None:
+    room = OneBroker()
+    wide(room)
+    assert hosted(room) == MADE_IN_A_TURN
+    room.run_started()
+    assert hosted(room) == MANY
+
+
+def test_few_are_obeyed_at_once() -> None:
+    room = OneBroker()
+    wide(room, MADE_IN_A_TURN)
+    assert hosted(room) == MADE_IN_A_TURN
+    assert not room.started
+
+
+def test_who_asks_for_one_that_is_not_made_yet_is_to_ask_again() -> None:
+    room = OneBroker()
+    topic_id = wide(room)
+    error, leader = room.replicas.absent(topic_id, MANY - 1, by_id=True)
+    assert (error.name, leader) == ("NOT_LEADER_OR_FOLLOWER", (1, 5))
+
+
+def test_later_orders_wait_for_the_earlier_ones() -> None:
+    """A topic that is deleted before all of it was made is not made afterwards."""
+    room = OneBroker()
+    wide(room)
+    room.remove("t")
+    room.fence(2)
+    assert hosted(room) == MADE_IN_A_TURN
+    assert len(room.started) == 1
+    room.run_started()
+    assert hosted(room) == 0
+    assert not room.logs.logs
+
+
+def test_what_comes_while_nothing_is_left_is_obeyed_at_once() -> None:
+    room = OneBroker()
+    wide(room)
+    room.run_started()
+    assert room.give("u") is not None
