@@ -1,0 +1,183 @@
+"""A few bytes that would make a broker open files, or keep memory, without end: it refuses them and goes on serving."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import Record, encode_batch
+from broker.protocol.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.support.brokers.bombs import many_records
+from tests.support.brokers.broker_process import BrokerProcess, ask
+from tests.support.brokers.bystander import Bystander
+
+pytestmark = pytest.mark.timeout(120)
+PATIENCE_S = 1.0
+"""What a bystander may wait on a busy machine. Each of these once took the broker for longer, or ended it."""
+LIMITS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "squall.broker.max.replicas": "1500",
+    "squall.small.segments.max": "50",
+    "squall.groups.max.bytes": str(1 << 20),
+}
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    made = BrokerProcess(tmp_path_factory.mktemp("few-bytes"), LIMITS)
+    try:
+        yield made
+        assert made.process.poll() is None, f"the broker ended: {made.log.read_text()[-2000:]}"
+    finally:
+        made.stop()
+
+
+def create(broker: BrokerProcess, name: str, partitions: int = 1, **settings: str) -> tuple[ErrorCode, str | None]:
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    with broker.connect() as client:
+        client.settimeout(60)
+        answer: Any = ask(client, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 7)
+    return ErrorCode(answer.topics[0].error_code), answer.topics[0].error_message
+
+
+def delete(broker: BrokerProcess, name: str) -> None:
+    with broker.connect() as client:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
+        answer: Any = ask(client, request, DeleteTopicsResponse, 6)
+    assert answer.responses[0].error_code == 0
+
+
+def produce(broker: BrokerProcess, topic: str, batches: list[bytes]) -> list[ErrorCode]:
+    """What becomes of each, one after the other, from one connection."""
+    found = []
+    with broker.connect() as client:
+        client.settimeout(100)
+        for batch in batches:
+            data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+            answer: Any = ask(client, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), ProduceResponse, 9)
+            found.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+    return found
+
+
+def logs_of(broker: BrokerProcess, topic: str) -> list[Path]:
+    data = broker.trace.parent / "data"
+    return [path for path in data.glob(f"{topic}-*") if path.name.rpartition("-")[0] == topic]
+
+
+def test_a_wide_topic_is_made_and_deleted_and_stops_nobody(broker: BrokerProcess) -> None:
+    """It took the event loop for two seconds."""
+    with Bystander(broker) as bystander:
+        assert create(broker, "wide", 1400) == (ErrorCode.NONE, None)
+        broker.wait_for(lambda: len(logs_of(broker, "wide")) == 1400)
+        delete(broker, "wide")
+        broker.wait_for(lambda: not logs_of(broker, "wide"))
+    assert bystander.slowest_s < PATIENCE_S
+    assert bystander.answers > 20
+
+
+def test_more_replicas_than_a_broker_may_have_are_refused(broker: BrokerProcess) -> None:
+    """It ended the broker: it had no more files to open."""
+    error, told = create(broker, "wider", 1501)
+    assert error is ErrorCode.POLICY_VIOLATION
+    assert told is not None
+    assert told.endswith("it would have more than squall.broker.max.replicas=1,500.")
+
+
+def test_tiny_segments_are_made_for_a_while_only(broker: BrokerProcess) -> None:
+    """Each has files that are open, and 7,000 records of one byte ended the broker."""
+    assert create(broker, "tiny", segment_bytes="100")[0] is ErrorCode.NONE
+    batch = encode_batch([Record(0, int(time.time() * 1000), None, b"v")])
+    broker.wait_for(lambda: produce(broker, "tiny", [batch]) == [ErrorCode.NONE])
+    assert set(produce(broker, "tiny", [batch] * 400)) == {ErrorCode.NONE}
+    (folder,) = logs_of(broker, "tiny")
+    assert len(list(folder.glob("*.log"))) == 51
+    assert len(os.listdir(f"/proc/{broker.process.pid}/fd")) < 300
+
+
+def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None:
+    """Where a topic has its records read: eight of these took everybody's batches for 12 s."""
+    assert create(broker, "checked", squall_record_validation_enable="true")[0] is ErrorCode.NONE
+    now_ms = int(time.time() * 1000)
+    small = encode_batch([Record(0, now_ms, b"k", b"v")], codec=1)
+    large = many_records(1_000_000, now_ms)
+    broker.wait_for(lambda: produce(broker, "checked", [small]) == [ErrorCode.NONE])
+    found: list[ErrorCode] = []
+    bombers = [threading.Thread(target=lambda: found.extend(produce(broker, "checked", [large]))) for _ in range(4)]
+    for bomber in bombers:
+        bomber.start()
+    slowest_s = 0.0
+    with Bystander(broker) as bystander:
+        while any(bomber.is_alive() for bomber in bombers):
+            began = time.monotonic()
+            assert produce(broker, "checked", [small]) == [ErrorCode.NONE]
+            slowest_s = max(slowest_s, time.monotonic() - began)
+    assert len(found) == 4
+    assert slowest_s < PATIENCE_S
+    assert bystander.slowest_s < PATIENCE_S
+
+
+def test_members_that_say_much_of_themselves_are_refused(broker: BrokerProcess) -> None:
+    """The broker kept it for as long as their sessions last, half an hour: two gigabytes of 650 members."""
+    before = broker.rss_mb()
+    errors = [join(broker, f"g{n}", bytes(3 * MIB)) for n in range(60)]
+    assert set(errors) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert broker.rss_mb() < before + 40
+    assert join(broker, "small", b"") is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def join(broker: BrokerProcess, group_id: str, metadata: bytes) -> ErrorCode:
+    """A Join of a new member, once its coordinator serves."""
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=1_800_000,
+        rebalance_timeout_ms=1_800_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    found: list[ErrorCode] = []
+
+    def is_answered() -> bool:
+        with broker.connect() as client:
+            client.settimeout(60)
+            ask(client, FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse, 4)
+            answer: Any = ask(client, request, JoinGroupResponse, 7)
+        found.append(ErrorCode(answer.error_code))
+        return found[-1] not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    broker.wait_for(is_answered)
+    return found[-1]
+
+
+def test_a_broker_opens_as_many_files_as_it_may(tmp_path: Path) -> None:
+    """A shell allows its programs few at first, and they may ask for more: every log has three files open."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+    try:
+        made = BrokerProcess(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    try:
+        assert resource.prlimit(made.process.pid, resource.RLIMIT_NOFILE) == (most, most)
+    finally:
+        made.stop()
