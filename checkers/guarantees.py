@@ -400,6 +400,12 @@ LEFT_OPEN = dict.fromkeys(
 )
 """The same, of those who wait for the last stable offset."""
 
+LEFT_UNSTABLE = {
+    "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of it, was lost: "
+    "nobody ends it any more, and until then the group is told no position"
+}
+"""The same, of groups whose positions are committed in transactions (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
+
 LOST_IN_GROUPS = dict.fromkeys(
     ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
     "the coordinator lost records of positions, members or decisions, or the group's input was lost",
@@ -441,6 +447,8 @@ def guarantee_for(
         permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
     if config.commits and "lost-write" in permitted:
         followed = {**LOST_OUTPUT, **(LOST_IN_GROUPS if "duplicate/reads" in permitted else {})}
+        if config.commits == "transaction":
+            followed |= LEFT_UNSTABLE
         permitted = {**followed, **permitted}
     if {"lost-write", "duplicate"} <= permitted.keys():
         permitted.setdefault("wrong-offset", HALF_LOST)

@@ -28,7 +28,8 @@ def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Or
     """What `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
 
     Brokers come first, because a leader does not wait for fenced brokers. Deletions come before a topic that may be
-    created anew by the same name. Settings come last, when the replicas that they apply to are there.
+    created anew by the same name. Settings come last, when the replicas that they apply to are there. A larger min ISR
+    counts before that, as soon as a leader is told of its state (`Partition.expect`).
     """
     return list(_orders(image, delta, broker_id))
 

@@ -387,6 +387,8 @@ class ReplicaManager:
             self.flushes.now(h)
         end = state.log_end_offset if h.holding and said.leader_epoch == before else h.log.log_end_offset
         leads = type(order) is BecomeLeader
+        if leads:
+            state.expect(self._settings_of(order.topic)[1])
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:

@@ -193,6 +193,14 @@ class Partition(Rules):
         self.brokers = brokers
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
+    def expect(self, settings: ReplicationSettings) -> None:
+        """Settings that the next order comes with: until they are in force (`settings_changed`), of two min ISRs the
+        larger one counts. A leader learns at once of its leadership and of what was altered before it, and must not
+        commit by the old settings; and what was altered after it must not count for an earlier epoch.
+        """
+        if settings.min_insync_replicas > self.settings.min_insync_replicas:
+            self.settings = settings
+
     def settings_changed(self, settings: ReplicationSettings, now_ms: int) -> Effects:
         """The topic's settings were altered."""
         self.settings = settings

@@ -165,6 +165,21 @@ REPLICA: dict[str, list[Case]] = {
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, promise=Promise(min_isr=1))),
         ),
         (
+            "larger since an offset that the leader knew",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], imaged={1: 7})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], imaged={1: 6})),
+        ),
+        (
+            "larger before its leadership was decided",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], decided={1: 8})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], decided={1: 6})),
+        ),
+        (
+            "smaller than it ever was",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 3), (7, 2), (9, 2)])),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 2), (7, 1), (9, 2)])),
+        ),
+        (
             "lost since it was told",
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),

@@ -66,6 +66,7 @@ def known(
     cluster = Cluster(
         brokers, damaged=more.pop("damaged", set()), rotten=more.pop("rotten", set()), asked=more.pop("asked", None)
     )
+    cluster.imaged = more.pop("imaged", {})
     low = more.pop("low", 0)
     made = Known(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
     made.ledger = Ledger(run(committed) if isinstance(committed, int) else committed)

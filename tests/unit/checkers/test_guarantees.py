@@ -274,6 +274,13 @@ def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_tor
     assert follows & permitted(replace(writes, isolation=0), "WM") == follows - held_back
 
 
+def test_where_decisions_may_be_lost_a_group_may_wait_for_ever_for_positions_of_a_transaction() -> None:
+    in_transactions = replace(SAFE, transaction_version=2, commits="transaction")
+    assert "stuck-group" in permitted(in_transactions, "WM")
+    assert "stuck-group" not in permitted(in_transactions, "P", "N", "W1")
+    assert "stuck-group" not in permitted(replace(in_transactions, commits="after"), "WM")
+
+
 def test_where_committed_records_may_be_lost_both_watermarks_may_go_back() -> None:
     both = {"offset-regression/high watermark", "offset-regression/last stable offset"}
     assert both <= shadows(SAFE, "WM")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from broker.protocol.errors import ErrorCode
+from broker.replicas.hosted import Hosted
 from broker.replication.values import ProposeIsr, TruncateTo
 from tests.support.brokers.one_broker import EPOCHS, OneBroker, answers, produced
 from tests.support.disks.batches import NEWEST, batch
@@ -85,6 +86,30 @@ def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
     room.alter(TOPIC_RESOURCE, "t", min_insync_replicas="2", max_message_bytes="5000")
     assert h.state.settings.min_insync_replicas == 2
     assert h.log.config.max_message_bytes == 5000
+
+
+def leads_alone_as_min_isr_changes(before: str, after: str) -> Hosted:
+    """It has a record that nobody else has. One image says that it leads alone, and that min ISR is another."""
+    room = OneBroker()
+    room.alter(TOPIC_RESOURCE, "t", min_insync_replicas=before)
+    h = room.give()
+    room.produce(room.client(), acks=1)
+    assert (h.state.log_end_offset, h.state.high_watermark) == (1, 0)
+    topic = room.image.topics_by_id[h.state.topic_id]
+    was, topic.partitions[0] = topic.partitions[0], PartitionImage((1, 2, 3), (1,), 1, 6, 11)
+    room.image.configs[TOPIC_RESOURCE, "t"] = {"min.insync.replicas": after}
+    room.learn(ImageDelta(partitions={(topic.id, 0): was}, configs={(TOPIC_RESOURCE, "t"): None}))
+    assert h.state.settings.min_insync_replicas == int(after)
+    return h
+
+
+def test_a_leader_that_learns_of_a_larger_min_isr_with_its_leadership_commits_nothing_by_the_smaller_one() -> None:
+    """Swarm seed 1211655."""
+    assert leads_alone_as_min_isr_changes("1", "2").state.high_watermark == 0
+
+
+def test_a_leader_commits_by_a_smaller_min_isr_once_it_is_in_force() -> None:
+    assert leads_alone_as_min_isr_changes("2", "1").state.high_watermark == 1
 
 
 def test_a_log_takes_its_topics_settings_when_it_is_taken_up() -> None:

@@ -42,7 +42,8 @@ def committed_prefix(before: View | None, now: View, known: Known) -> str | None
 @invariant("hw-held-by-min-isr", When.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
 def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
-    nodes, too. (What a power loss has taken from one since it said so counts.)"""
+    nodes, too. (What a power loss has taken from one since it said so counts. Until a leader has learnt of another min
+    ISR, the one before holds, unless its leadership was decided later.)"""
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None
     if known.promise.hw_truncation:
@@ -51,7 +52,7 @@ def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | No
     if len(known.copies) - len(known.lacking(known.copies, now.hw)) >= needed:
         return None
     holders = [node for node in known.copies if known.held_once(node, now.hw)]
-    if len(holders) >= needed:
+    if len(holders) >= min(needed, known.least_min_isr(now)):
         return None
     return f"high watermark {now.hw} is held by {holders} only; min ISR is {needed}"
 

@@ -102,6 +102,8 @@ class Cluster:
     """Those of them that may have bytes that nobody wrote: what they have is not held against them either."""
 
     asked: Asked | None = None
+    imaged: dict[int, int] = field(default_factory=dict)
+    """Node to the offset of the metadata log that its image had before this event."""
     """What controllers were asked to move; None where nobody listens."""
 
     def broker_epoch(self, node: int) -> int:
@@ -123,6 +125,10 @@ class Known:
     partition: int = 0
     topic_id: bytes = bytes(16)
     promise: Promise = field(default_factory=Promise)
+    min_isrs: list[tuple[int, int]] = field(default_factory=list)
+    """Each min ISR that was promised, with the offset of the metadata log from which on, in order."""
+    decided: dict[int, int] = field(default_factory=dict)
+    """Leader epoch to the offset of the metadata log at which it was decided."""
     always_durable: bool = True
     """Whether it promised to be durable from the beginning on: as settings change, so does what is promised of what
     was written before."""
@@ -157,10 +163,20 @@ class Known:
     served: dict[int, Read] = field(default_factory=dict)
     """Offset to what a reader was served there first, since the last permitted loss of that offset."""
 
-    def promised(self, promise: Promise) -> None:
-        """That is what the configuration promises now."""
+    def promised(self, promise: Promise, offset: int) -> None:
+        """That is what the configuration promises since this offset of the metadata log."""
+        if not self.min_isrs or self.min_isrs[-1][1] != promise.min_isr:
+            self.min_isrs.append((offset, promise.min_isr))
         self.promise = promise
         self.always_durable = self.always_durable and promise.durable
+
+    def least_min_isr(self, leader: View) -> int:
+        """The smallest min ISR that a leader may go by in this event, in which it may have learnt of the later ones:
+        the one that it knew before, or the one as its leadership was decided, or one of those since.
+        """
+        knew = max(self.cluster.imaged.get(leader.node, -1), self.decided.get(leader.leader_epoch, -1))
+        known = [value for at, value in self.min_isrs if at <= knew][-1:]
+        return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: View) -> bool:
         """False for a replica that lives before a permitted loss: what it thinks is committed is not."""

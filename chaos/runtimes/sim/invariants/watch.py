@@ -171,6 +171,8 @@ class Watch:
         news = [replica.known for replica in believers if replica.known.believes(replica.state)] if believers else ()
         for known, changes in touched.items():
             self._judge.settle(known, changes)
+        for seen in images:
+            self.cluster.imaged[seen.id] = seen.image.offset
         for known in news:
             if known not in touched:
                 self._judge.believed(known)
@@ -250,7 +252,7 @@ class Watch:
         self.cluster.offset = offset
         for topic, index, _ in image.partitions():
             known = self._known(topic.id, topic.name, index)
-            known.promised(self._promised(self._config, image, topic.name))
+            known.promised(self._promised(self._config, image, topic.name), offset)
             touched.setdefault(known, [])
         for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
             gone = self.partitions.pop(place)
@@ -261,7 +263,8 @@ class Watch:
         """One decision, while `images.log` is as it was left by that one."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
-        known.promised(self._promised(self._config, self.images.log, topic.name))
+        known.promised(self._promised(self._config, self.images.log, topic.name), self.images.log.offset)
+        known.decided.setdefault(partition.leader_epoch, self.images.log.offset)
         if partition != known.truth:
             self._judge.decided(known, partition)
 
@@ -283,6 +286,7 @@ class Watch:
     def _life_changed(self, seen: Node) -> None:
         if seen.broker is not None:
             self._died(seen)
+            self.cluster.imaged.pop(seen.id, None)
         seen.broker, seen.incarnation = seen.sim.node, seen.sim.incarnation
         if seen.broker is not None:
             seen.now_runs(seen.broker)
