@@ -18,7 +18,7 @@ from chaos.runtimes.sim.invariants.batches import Ledger
 from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Known
 from chaos.runtimes.sim.invariants.watch import Watch
-from checkers import nemesis_log
+from checkers import guarantees, nemesis_log
 from checkers.anomalies import send_reorder
 from checkers.history.groups import Groups
 from workloads.client import admin
@@ -148,11 +148,23 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Groups, "_assigns", lambda *_: True)
 
 
+def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
+    """Of a leader, from when the first node has learnt of it."""
+    undone.setattr(Known, "least_min_isr", lambda known, _: known.promise.min_isr)
+
+
+def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
+    """Also one that no log has any more."""
+    undone.setattr(guarantees, "LEFT_UNSTABLE", {})
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
+    "a_group_waits_for_a_transaction_that_is_lost": every_transaction_ends,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
+    "a_leader_has_not_learnt_of_a_larger_min_isr": min_isr_holds_before_it_is_known,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
     "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
