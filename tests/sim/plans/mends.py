@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.replication.partition import Partition
 from chaos.runtimes.sim import disk_faults
 from chaos.runtimes.sim.invariants import quorum_watch
 from chaos.runtimes.sim.invariants.batches import Ledger
@@ -158,6 +159,11 @@ def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(guarantees, "LEFT_UNSTABLE", {})
 
 
+def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
+    """Of one image, and until then the former ones hold."""
+    undone.setattr(Partition, "expect", lambda *_: None)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
@@ -166,6 +172,7 @@ MENDS: dict[str, Undo] = {
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
     "a_leader_has_not_learnt_of_a_larger_min_isr": min_isr_holds_before_it_is_known,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
+    "a_leader_learns_of_its_isr_and_of_a_larger_min_isr_at_once": the_isr_comes_before_the_settings,
     "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
