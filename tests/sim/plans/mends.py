@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from broker.replication.partition import Partition
 from chaos.runtimes.sim import disk_faults
 from chaos.runtimes.sim.invariants import quorum_watch
@@ -164,6 +165,18 @@ def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Partition, "expect", lambda *_: None)
 
 
+def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
+    """Who comes later waits for a later record."""
+    sound = CoordinatorLog._wait_for
+
+    def wait_for(log: CoordinatorLog, end_offset: int) -> Any:
+        waiting = [each for each in log._awaited if not log.is_committed(each.end_offset - 1)]
+        assert all(each.end_offset <= end_offset for each in waiting)
+        return sound(log, end_offset)
+
+    undone.setattr(CoordinatorLog, "_wait_for", wait_for)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
@@ -178,6 +191,7 @@ MENDS: dict[str, Undo] = {
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,
     "copies_of_which_the_first_is_deleted": later_copies_are_not_looked_at,
+    "two_groups_wait_for_one_marker": nobody_waits_for_less_than_others,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
 }
 """Name of a plan to what undoes its mend."""
