@@ -17,6 +17,7 @@ from broker.apis.consumer_groups import ConsumerGroupApis
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.describe import AdminContext
 from broker.apis.fetch import FetchApi
+from broker.apis.fetch_session import FetchSessions
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.groups import GroupApis
 from broker.apis.metadata import MetadataHandler, TopicCreator
@@ -211,9 +212,10 @@ class Node:
         gate = TxnGate(env, self.replicas, enrolment, nursery.start_soon)
         most_batches = config.squall_produce_max_batches
         produce = ProduceApi(env, self.replicas, self.timers, gate, records, most_batches=most_batches)
-        slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
+        slots, room = config.max_incremental_fetch_session_cache_slots, config.squall_fetch_sessions_max_partitions
+        sessions = FetchSessions(slots, env.rng, room)
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
-        fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
+        fetch = FetchApi(env, self.replicas, self.timers, sessions, config.fetch_max_bytes, of_plane)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         groups = GroupApis(env, self.groups, config)
         consumers = ConsumerGroupApis(env, image, self.groups, config)

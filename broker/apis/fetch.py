@@ -105,14 +105,14 @@ class FetchApi:
         env: Env,
         replicas: ReplicaManager,
         timers: Timers,
-        session_slots: int,
+        sessions: FetchSessions,
         max_bytes: int,
         of_plane: Mapping[bytes, Callable[[Slot, FetchIn], None]],
     ) -> None:
         """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch."""
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane = of_plane
-        self.sessions = FetchSessions(session_slots, env.rng)
+        self.sessions = sessions
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame."""

@@ -98,10 +98,12 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+    """All sessions of a broker: at most `slots` (max.incremental.fetch.session.cache.slots), with at most `partitions`
+    together. Who gets no session, or loses it, asks for all of its partitions each time, as with Kafka.
+    """
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
-        self._slots, self._rng = slots, rng
+    def __init__(self, slots: int, rng: random.Random, partitions: int = 200_000) -> None:
+        self._slots, self._rng, self._room = slots, rng, partitions
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 
@@ -116,7 +118,7 @@ class FetchSessions:
         new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             session = self._create(request, now_ms, by_ids) if request.session_epoch == INITIAL_EPOCH else None
             return session, [(key, part) for key, parts in request.topics for part in parts]
         session = self._sessions.get(request.session_id)
@@ -128,21 +130,42 @@ class FetchSessions:
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = next_epoch(session.epoch)
         session.last_used_ms = now_ms
-        session.update(request)
+        if not self._update(session, request, now_ms):
+            raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return session, ((key, part) for (key, _), part in session.parts.items())
 
     def _create(self, request: FetchIn, now_ms: int, by_ids: bool) -> FetchSession | None:
         if not request.topics:
             return None
-        if len(self._sessions) >= self._slots:
-            stale = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
-            if stale is None:
-                return None
-            del self._sessions[stale.session_id]
-            self.evictions += 1
+        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+            return None
         session_id = self._rng.randint(1, _MAX_SESSION_ID)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _MAX_SESSION_ID)
         session = self._sessions[session_id] = FetchSession(session_id, request.replica_id, now_ms, by_ids=by_ids)
+        return session if self._update(session, request, now_ms) else None
+
+    def _update(self, session: FetchSession, request: FetchIn, now_ms: int) -> bool:
+        """False where there is no room for its partitions: then it is gone."""
+        before = len(session.parts)
         session.update(request)
-        return session
+        self._room -= len(session.parts) - before
+        while self._room < 0:
+            if not self._evict(now_ms):
+                self._drop(session.session_id)
+                return False
+        return True
+
+    def _evict(self, now_ms: int) -> bool:
+        """End a session that nobody has used for long, if there is one."""
+        stale = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
+        if stale is None:
+            return False
+        self._drop(stale.session_id)
+        self.evictions += 1
+        return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._room += len(session.parts)

@@ -260,6 +260,8 @@ class BrokerConfig:
     """Of all lists in a request that is no Produce and no Fetch."""
     squall_fetch_request_max_bytes: int = integer(1 << 20, low=1 << 16)
     """One MiB is 30,000 partitions."""
+    squall_fetch_sessions_max_partitions: int = integer(200_000, low=1)
+    """Of all fetch sessions of a broker; 75 MB."""
     squall_produce_max_batches: int = integer(20_000, low=1000)
     """And topics, in one Produce request."""
     squall_broker_max_replicas: int = integer(4000, low=1)

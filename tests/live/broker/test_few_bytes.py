@@ -21,6 +21,7 @@ from broker.protocol.schema.create_topics import (
     CreateTopicsResponse,
 )
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -37,6 +38,7 @@ LIMITS = {
     "squall.broker.max.replicas": "1500",
     "squall.small.segments.max": "50",
     "squall.groups.max.bytes": str(1 << 20),
+    "squall.fetch.sessions.max.partitions": "20000",
 }
 MIB = 1 << 20
 
@@ -143,6 +145,22 @@ def test_members_that_say_much_of_themselves_are_refused(broker: BrokerProcess) 
     assert set(errors) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
     assert broker.rss_mb() < before + 40
     assert join(broker, "small", b"") is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: BrokerProcess) -> None:
+    """A thousand sessions of 20,000 partitions, as slots permit, are seven gigabytes."""
+    parts = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100) for n in range(9_000)]
+    topics = [FetchTopic(topic="no", partitions=parts)]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=topics)
+    sessions = []
+    before = broker.rss_mb()
+    for _ in range(30):
+        with broker.connect() as client:
+            client.settimeout(60)
+            answer: Any = ask(client, request, FetchResponse, 11)
+        sessions.append(answer.session_id)
+    assert [session > 0 for session in sessions] == [True, True] + [False] * 28
+    assert broker.rss_mb() < before + 60
 
 
 def join(broker: BrokerProcess, group_id: str, metadata: bytes) -> ErrorCode:

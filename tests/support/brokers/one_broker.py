@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from broker.apis.fetch import FetchApi
+from broker.apis.fetch_session import FetchSessions
 from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
 from broker.apis.record_gate import RecordGate
@@ -170,7 +171,7 @@ class OneBroker:
         records = RecordGate(self.env, self.replicas, self.unpacking, self.start_soon)
         most_batches = self.config.squall_produce_max_batches
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records, most_batches=most_batches)
-        self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
+        self.fetch_api = FetchApi(self.env, self.replicas, self.timers, FetchSessions(10, self.env.rng), 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
         self._correlation_id = 0
         for broker_id, epoch in EPOCHS.items():

@@ -112,3 +112,39 @@ def test_a_session_does_not_change_between_names_and_ids(by_ids: bool) -> None:
         sessions.open(request((U, 0, 5), session=(session.session_id, 1)), 0, by_ids=not by_ids)
     assert wrong.value.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert sessions.open(request(session=(session.session_id, 1)), 0, by_ids=by_ids)[0] is session
+
+
+def test_where_sessions_have_too_many_partitions_there_is_no_other_session() -> None:
+    sessions = FetchSessions(10, random.Random(1), partitions=3)
+    opened(sessions, (T, 0, 5), (U, 0, 5))
+    session, asked = sessions.open(request((T, 0, 5), (U, 0, 5)), 0)
+    assert session is None
+    assert len(list(asked)) == 2, "it is served all the same"
+    assert opened(sessions, (T, 0, 5)) is not None
+
+
+def test_a_session_that_grows_too_large_ends() -> None:
+    sessions = FetchSessions(10, random.Random(1), partitions=2)
+    session = opened(sessions, (T, 0, 5), (U, 0, 5))
+    with pytest.raises(SessionError) as wrong:
+        sessions.open(request((T, 1, 5), session=(session.session_id, 1)), 0)
+    assert wrong.value.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert opened(sessions, (T, 0, 5), (U, 0, 5)) is not None, "its room is free again"
+
+
+def test_sessions_that_nobody_uses_make_room() -> None:
+    sessions = FetchSessions(10, random.Random(1), partitions=2)
+    opened(sessions, (T, 0, 5), (U, 0, 5))
+    assert sessions.open(request((T, 0, 5)), 1000)[0] is None
+    assert opened(sessions, (T, 0, 5), now_ms=10**9) is not None
+    assert sessions.evictions == 1
+
+
+def test_what_is_forgotten_or_over_takes_no_room() -> None:
+    sessions = FetchSessions(10, random.Random(1), partitions=2)
+    first = opened(sessions, (T, 0, 5), (U, 0, 5))
+    sessions.open(request(session=(first.session_id, 1), forgotten=(U,)), 0)
+    second = opened(sessions, (T, 0, 5))
+    sessions.open(request(session=(first.session_id, -1)), 0)
+    sessions.open(request(session=(second.session_id, -1)), 0)
+    assert opened(sessions, (T, 0, 5), (U, 0, 5)) is not None
