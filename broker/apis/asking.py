@@ -63,3 +63,12 @@ def ask(
         return respond([timed_out if answer is None else answer for answer in answers])
 
     return Later(wait, holds=len(requests) > MOST_AT_ONCE)
+
+
+def of_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:
+    """The answer about each of `names`, from those about each different one, in order. About a name that stands there
+    again it is `again`: what is told of one thing may be a thousand times as long as its name, so a few kilobytes could
+    ask for gigabytes.
+    """
+    left = dict(zip(dict.fromkeys(names), answers, strict=True))
+    return [left.pop(name, again) for name in names]

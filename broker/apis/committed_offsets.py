@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.asking import ask
+from broker.apis.asking import ask, of_each
 from broker.coordinators.groups.values import (
     NO_TIME,
     Answer,
@@ -42,6 +42,8 @@ GROUP_ERROR_FROM = 2
 """First version of OffsetFetch that tells of an error of the whole group once."""
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+"""A group that a request names again."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
 
@@ -121,19 +123,24 @@ class CommittedOffsetApis:
         if slot.version < BATCHED_FROM:
             return self._fetch_one(request, slot.version)
         by_id = slot.version >= BY_ID_FROM
-        asked = []
+        asked = {}
         for group in request.groups:
+            if group.group_id in asked:
+                continue
             partitions = None
             if group.topics is not None:
                 named = [(self._named(t.name, t.topic_id, by_id)[0], t.partition_indexes) for t in group.topics]
                 partitions = tuple((name, index) for name, indexes in named if name for index in indexes)
-            asked.append(FetchOffsets(group.group_id, partitions, stable, group.member_id, group.member_epoch))
+            asked[group.group_id] = FetchOffsets(
+                group.group_id, partitions, stable, group.member_id, group.member_epoch
+            )
 
         def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
+            answers = of_each([group.group_id for group in request.groups], answers, AGAIN)
             groups = [self._group(group, answer, by_id) for group, answer in zip(request.groups, answers, strict=True)]
             return fetch_wire.OffsetFetchResponse(groups=groups)
 
-        return self._ask(asked, respond)
+        return self._ask(list(asked.values()), respond)
 
     def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, version: int) -> Any:
         partitions = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.asking import ask
+from broker.apis.asking import ask, of_each
 from broker.cluster.image import GROUP_RESOURCE
 from broker.config.group import group_number
 from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
@@ -40,6 +40,8 @@ TYPES_FROM = 1
 """First version of ConsumerGroupDescribe that tells which protocol a member speaks (KIP-1099)."""
 OF_CLASSIC, OF_CONSUMER = 0, 1
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+"""A group that a request names again."""
 
 
 class ConsumerGroupApis:
@@ -116,10 +118,11 @@ class ConsumerGroupApis:
             return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
         def respond(answers: list[Answer]) -> describe_wire.ConsumerGroupDescribeResponse:
+            answers = of_each(names, answers, AGAIN)
             found = [self._described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.ConsumerGroupDescribeResponse(groups=found)
 
-        return self._ask([ConsumerDescribe(name) for name in names], respond)
+        return self._ask([ConsumerDescribe(name) for name in dict.fromkeys(names)], respond)
 
     def _described(self, name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
         if answer.error or not isinstance(answer, ConsumerDescribed):

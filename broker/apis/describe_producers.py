@@ -33,15 +33,16 @@ def describe_producers(
     response = DescribeProducersResponse(topics=topics)
     pairs = zip(topics, request.topics, strict=True)
     asked = [(told, index) for told, topic in pairs for index in topic.partition_indexes]
+    seen: set[tuple[str, int]] = set()
     if len(asked) <= MOST_AT_ONCE:
         for told, index in asked:
-            told.partitions.append(_describe(replicas, told.name, index))
+            told.partitions.append(_describe(replicas, told.name, index, seen))
         return response
 
     async def wait() -> DescribeProducersResponse:
         left = MOST_AT_ONCE
         for told, index in asked:
-            told.partitions.append(part := _describe(replicas, told.name, index))
+            told.partitions.append(part := _describe(replicas, told.name, index, seen))
             left -= 1 + len(part.active_producers)
             if left < 0:
                 await trio.lowlevel.checkpoint()
@@ -51,7 +52,11 @@ def describe_producers(
     return Later(wait, holds=True)
 
 
-def _describe(replicas: ReplicaManager, name: str, index: int) -> PartitionResponse:
+def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[str, int]]) -> PartitionResponse:
+    """A partition that is named again is refused: it may have thousands of producers."""
+    if (name, index) in seen:
+        return PartitionResponse(partition_index=index, error_code=int(ErrorCode.INVALID_REQUEST))
+    seen.add((name, index))
     key = name.encode()
     h = replicas.by_name.get(key, {}).get(index)
     if h is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.apis.asking import ask
+from broker.apis.asking import ask, of_each
 from broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
@@ -56,6 +56,8 @@ SEVERAL_LEAVE_FROM = 3
 NOT_FOUND_FROM = 6
 """First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+"""A group that a request names again."""
 
 
 class GroupApis:
@@ -166,10 +168,11 @@ class GroupApis:
         names, version = list(request.groups), slot.version
 
         def respond(answers: list[Answer]) -> describe_wire.DescribeGroupsResponse:
+            answers = of_each(names, answers, AGAIN)
             groups = [_described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.DescribeGroupsResponse(groups=groups)
 
-        return self._ask([Describe(name) for name in names], respond)
+        return self._ask([Describe(name) for name in dict.fromkeys(names)], respond)
 
     def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> list_wire.ListGroupsResponse:
         """The groups that are coordinated here, filtered by state and type."""

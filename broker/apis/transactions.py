@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.apis.asking import ask
+from broker.apis.asking import ask, of_each
 from broker.apis.unpacking import Unpacking
 from broker.coordinators.patterns import BadPattern, Pattern
 from broker.coordinators.transactions.values import (
@@ -60,6 +60,8 @@ QUICK_CHARS = 2_000
 CHARS_A_TURN = 20_000
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+"""A transactional id that a request names again."""
 
 
 class TransactionApis:
@@ -204,10 +206,11 @@ class TransactionApis:
         names = list(request.transactional_ids)
 
         def respond(answers: list[Answer]) -> describe_wire.DescribeTransactionsResponse:
+            answers = of_each(names, answers, AGAIN)
             states = [_described(name, answer) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.DescribeTransactionsResponse(transaction_states=states)
 
-        return self._ask([Describe(name) for name in names], respond)
+        return self._ask([Describe(name) for name in dict.fromkeys(names)], respond)
 
     def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: Slot) -> Any:
         """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern

@@ -21,9 +21,17 @@ from broker.protocol.schema.create_topics import (
     CreateTopicsResponse,
 )
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.protocol.schema.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask
@@ -161,6 +169,28 @@ def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: Bro
         sessions.append(answer.session_id)
     assert [session > 0 for session in sessions] == [True, True] + [False] * 28
     assert broker.rss_mb() < before + 60
+
+
+def test_what_is_told_of_a_group_is_told_once(broker: BrokerProcess) -> None:
+    """80 KB that named one group 20,000 times asked for gigabytes, and the broker had not as many."""
+    assert join(broker, "named", b"") is ErrorCode.MEMBER_ID_REQUIRED
+    assert create(broker, "offsets")[0] is ErrorCode.NONE
+    parts = [OffsetCommitRequestPartition(n, committed_offset=1, committed_metadata="x" * 100) for n in range(2000)]
+    commit = OffsetCommitRequest(group_id="named", topics=[OffsetCommitRequestTopic("offsets", partitions=parts)])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("named", topics=None)] * 20_000)
+    before = broker.rss_mb()
+    with broker.connect() as client, Bystander(broker) as bystander:
+        client.settimeout(60)
+        committed: Any = ask(client, commit, OffsetCommitResponse, 8)
+        fetched: Any = ask(client, fetch, OffsetFetchResponse, 8)
+        described: Any = ask(client, DescribeGroupsRequest(groups=["named"] * 20_000), DescribeGroupsResponse, 5)
+    assert committed.topics[0].partitions[0].error_code == 0
+    assert [len(group.topics[0].partitions) for group in fetched.groups if group.topics] == [2000]
+    for groups in (fetched.groups, described.groups):
+        assert {group.error_code for group in groups[1:]} == {ErrorCode.INVALID_REQUEST}
+    assert described.groups[0].error_code == 0
+    assert broker.rss_mb() < before + 60
+    assert bystander.slowest_s < PATIENCE_S
 
 
 def join(broker: BrokerProcess, group_id: str, metadata: bytes) -> ErrorCode:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.asking import MOST_AT_ONCE, ask
+from broker.apis.asking import MOST_AT_ONCE, ask, of_each
 from broker.net.later import Later
 
 ENV: Any = None
@@ -48,3 +48,9 @@ def test_others_have_a_turn_after_so_many(rounds: int) -> None:
 def test_few_are_answered_at_once() -> None:
     requests = list(range(MOST_AT_ONCE))
     assert ask(ENV, lambda request, answer: answer(request), requests, list, 0) == requests
+
+
+def test_each_name_has_one_answer() -> None:
+    """However often it is named, and wherever."""
+    assert of_each(["a", "b", "a", "c", "a"], [1, 2, 3], again=0) == [1, 2, 0, 3, 0]
+    assert of_each([], [], again=0) == []
