@@ -84,7 +84,7 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
     for _ in range(3):
         act = rng.choice(({"act": "delay", "delay_ms": rng.randint(300, 1500)}, {"act": "drop"}, {"act": "duplicate"}))
         api, count = rng.choice(JOINS[protocol_of(table)]), rng.choice((1, 2, 4, 0))
-        staged.add(at_s, 5, "protocol", "all", api=api, count=count, side="clients", **act)
+        staged.add(at_s, 6, "protocol", "all", api=api, count=count, side="clients", **act)
         at_s += rng.uniform(6, 7)
     return of_scene(staged, BUSY, {}, None)
 

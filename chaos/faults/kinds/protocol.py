@@ -192,7 +192,7 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 def lands(fault: Fault, site: Site) -> Fault:
     """Requests that somebody sends. Clients ask for metadata when leaders go; the only broker has no peers; nobody is
     answered with acks=0; and who leads changes, or is not known yet, while another fault holds a node: then few are
-    sent, because producers wait.
+    sent, because producers wait. A heartbeat that waits for the next controller is one of few as well.
     """
     params, target, api, ground = dict(fault.params), fault.target, fault.params["api"], site.ground
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {Trait.MOVES_LEADERS}
@@ -209,7 +209,8 @@ def lands(fault: Fault, site: Site) -> Fault:
     moves |= any(Trait.OF_LINKS in other.traits for other in others)
     if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
-    if params["api"] == "Produce" and (held or not many_records(fault, site)):
+    few = held or (moves if params["api"] == "BrokerHeartbeat" else not many_records(fault, site))
+    if params["api"] in ("Produce", "BrokerHeartbeat") and few:
         params["nth"] = 1
     return replace(fault, params=params, target=target)
 
