@@ -139,12 +139,8 @@ def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | Non
 
 
 def _proved(earlier: _Hold, later: _Hold) -> bool:
-    def alone(one: _Hold, other: _Hold) -> bool:
-        """A member again only after the other one's ownership."""
-        return 0 <= other.ended < one.last_told <= one.proved
-
-    both = min(earlier.proved, later.proved) >= later.told
-    return both and not alone(earlier, later) and not alone(later, earlier)
+    is_back = earlier.told < later.told <= later.ended < earlier.last_told <= earlier.proved
+    return min(earlier.proved, later.proved) >= later.told and not is_back
 
 
 def _shared(earlier: _Hold, later: _Hold) -> int:

@@ -18,8 +18,9 @@ that only a member may ask for (`Hold.proved`):
   other. A coordinator that is cut off from its peers, but not from its member, answers the member's heartbeats until it
   hears of its successor. Apache Kafka's does so as well, and the successor cannot know it: that is promised nowhere.
 
-Joining proves nothing: it makes a member of who was none. So what a member proves in a generation that it was told of
-after the other one's ownership had ended says nothing of the time before.
+Joining proves nothing: it makes a member of who was none. So where a partition was owned by another member for a while,
+and the first one is told only after that, in a generation, that it has it, what this one proves then says nothing of
+that while.
 
 Which faults those are, and for how long they count, is said at `checkers.nemesis_log.apart`.
 """
@@ -65,14 +66,16 @@ def find(seen: Seen) -> Iterator[Witness]:
         for one, other in combinations(sorted(place.holds, key=lambda hold: (hold.t0, hold.proc)), 2):
             if one.proc == other.proc:
                 continue
-            proved = _proved(one, other, other.t0) and _proved(other, one, other.t0)
+            proved = min(one.proved, other.proved) >= other.t0 and not _is_back(one, other)
             if proved or _one_generation(one, other, processes[one.proc], processes[other.proc]):
                 yield Witness(NAME, "", place.part, other.pos, -1, -1, other.proc, one.proc)
 
 
-def _proved(one: Hold, other: Hold, since: int) -> bool:
-    """Whether `one` was a member after `since`, and not only again after the other one's ownership."""
-    return one.proved >= since and not 0 <= other.t1 < one.told <= one.proved
+def _is_back(one: Hold, other: Hold) -> bool:
+    """Whether `one` is proven a member only after all of the other one's ownership, in a generation that it was told of
+    later.
+    """
+    return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 
 
 def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> bool:

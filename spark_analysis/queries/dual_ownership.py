@@ -20,8 +20,7 @@ select 'dual-ownership' anomaly, '' evidence, b.part, b.pos off, -1L val, -1L op
 from own a join own b on a.`group` = b.`group` and a.part = b.part and a.proc <> b.proc
 where (a.t0 < b.t0 or (a.t0 = b.t0 and a.proc < b.proc)) and (
   (a.proved >= b.t0 and b.proved >= b.t0
-    and not (b.t1 >= 0 and b.t1 < a.told and a.told <= a.proved)
-    and not (a.t1 >= 0 and a.t1 < b.told and b.told <= b.proved))
+    and not (a.t0 < b.t0 and b.t0 <= b.t1 and b.t1 < a.told and a.told <= a.proved))
   or (a.last_gen = b.last_gen and a.last_gen >= 0 and (a.t1 < 0 or a.t1 > b.t0)
       and (a.instance <> b.instance or a.instance = '')
       and abs(a.told - b.told) < if(a.told <= b.told, a.session, b.session)))

@@ -294,18 +294,17 @@ def _() -> GroupHistory:
     return _owned_between(again=False)
 
 
-@CASES.case("the second owner may be the one who is a member again")
+@CASES.case("a second owner who is told of another generation once the first one has lost the partition", FOUND)
 def _() -> GroupHistory:
     h = GroupHistory()
     one, two = h.member(), h.member()
-    h.joined(one, [0], 2)
     h.assigned(one, {0: 0}, 2)
-    h.joined(two, [0], 1)
-    h.assigned(two, {0: 0}, 1)
-    h.commit(one, {0: 1}, gen=2)
-    h.revoked(one, [0], gen=2)
     h.joined(two, [0], 3)
-    h.commit(two, {0: 2}, gen=3)
+    h.assigned(two, {0: 0}, 3)
+    beat = h.tick()
+    h.lost(one, [0], beat=beat)
+    h.joined(two, [0], 4)
+    h.commit(two, {0: 2}, gen=4)
     return h
 
 
