@@ -6,11 +6,8 @@ KRaft's or another.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import trio
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.settings import altered_settings, with_altered
@@ -20,6 +17,7 @@ from broker.log.config import LogConfig, of_broker
 from broker.protocol.errors import ErrorCode
 from broker.replicas.flushes import Flushes, HeldAppend
 from broker.replicas.hosted import Hosted
+from broker.replicas.turns import Turns
 from broker.replication.partition import Partition
 from broker.replication.truncation import TRUNCATION_RULES
 from broker.replication.values import (
@@ -57,10 +55,6 @@ _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
-MADE_IN_A_TURN = 16
-"""Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
-
-
 class ReplicaManager:
     """The replicas of one broker."""
 
@@ -77,9 +71,7 @@ class ReplicaManager:
         self.in_force = config
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
-        self._start_soon: Callable[..., None] | None = None
-        self._owed: deque[Order] = deque()
-        """Orders that are still to be obeyed, turn by turn."""
+        self._turns = Turns(self._obey, lambda: self.settle())
         self._checkpointed = dict(logs.read_high_watermarks())
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""
@@ -102,7 +94,7 @@ class ReplicaManager:
 
     def bind(self, start_soon: Callable[..., None]) -> None:
         """Set where tasks run."""
-        self._start_soon = start_soon
+        self._turns.start_soon = start_soon
         self.flushes.bind(start_soon)
 
     def hosted(self) -> list[Hosted]:
@@ -335,36 +327,13 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the control plane
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """The control plane's orders, one after the other: take up, change or drop replicas.
-
-        Making a log and giving one up takes a millisecond or two of disk. So after MADE_IN_A_TURN of them others have
-        their turn, and the rest of the orders waits for the next one. A replica that is not made yet is answered for
-        with NOT_LEADER_OR_FOLLOWER, as one that is not known yet.
+        """The control plane's orders, one after the other: take up, change or drop replicas. A replica that is not made
+        yet is answered for with NOT_LEADER_OR_FOLLOWER, as one that is not known yet.
         """
-        waits = bool(self._owed)
-        self._owed.extend(orders)
-        if waits:
-            return
-        self._obey_for_a_turn()
-        if self._owed:
-            assert self._start_soon is not None
-            self._start_soon(self._obey_on)
+        self._turns.take(orders)
 
-    async def _obey_on(self) -> None:
-        while self._owed:
-            await trio.lowlevel.checkpoint()
-            self._obey_for_a_turn()
-
-    def _obey_for_a_turn(self) -> None:
-        now_ms = int(self._env.mono() * 1000)
-        made = 0
-        while self._owed and made < MADE_IN_A_TURN:
-            made += self._obey(self._owed.popleft(), now_ms)
-        self.settle()
-
-    def _obey(self, order: Order, now_ms: int) -> bool:
-        """True where a log was made or given up."""
-        before = len(self._logs.logs)
+    def _obey(self, order: Order) -> bool:
+        before, now_ms = len(self._logs.logs), int(self._env.mono() * 1000)
         match order:
             case BecomeLeader() | BecomeFollower():
                 self._take_up(order, now_ms)

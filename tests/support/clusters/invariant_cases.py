@@ -14,6 +14,7 @@ from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.group_cases import GROUPS
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
+from tests.support.clusters.min_isr_cases import MIN_ISR_ALTERED
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 from tests.support.clusters.txn_cases import TXNS
 
@@ -164,21 +165,7 @@ REPLICA: dict[str, list[Case]] = {
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, promise=Promise(min_isr=1))),
         ),
-        (
-            "larger since an offset that the leader knew",
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], imaged={1: 7})),
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], imaged={1: 6})),
-        ),
-        (
-            "larger before its leadership was decided",
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], decided={1: 8})),
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 1), (7, 2)], decided={1: 6})),
-        ),
-        (
-            "smaller than it ever was",
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 3), (7, 2), (9, 2)])),
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=[(0, 2), (7, 1), (9, 2)])),
-        ),
+        *MIN_ISR_ALTERED,
         (
             "lost since it was told",
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),

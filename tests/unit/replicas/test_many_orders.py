@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.cluster.image import ImageDelta, PartitionImage, Topic
-from broker.replicas.replica_manager import MADE_IN_A_TURN
+from broker.replicas.turns import MADE_IN_A_TURN
 from tests.support.brokers.one_broker import IDS, OneBroker
 
 MANY = 3 * MADE_IN_A_TURN + 1

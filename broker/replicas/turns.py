@@ -1,0 +1,54 @@
+"""Many orders of the control plane at once: obeyed one after the other, with turns for others in between.
+
+Making a log and giving one up takes a millisecond or two of disk, and a topic may have thousands of partitions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.control.port import Order
+
+MADE_IN_A_TURN = 16
+"""Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
+
+
+class Turns:
+    """Orders that are still to be obeyed."""
+
+    __slots__ = ("_obey", "_owed", "_settle", "start_soon")
+
+    def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None]) -> None:
+        """`obey` says whether a log was made or given up; `settle` is called at the end of each turn."""
+        self._obey, self._settle = obey, settle
+        self._owed: deque[Order] = deque()
+        self.start_soon: Callable[..., None] | None = None
+        """Where tasks run."""
+
+    def take(self, orders: Sequence[Order]) -> None:
+        """Obey them, behind those that are still owed: as many as fit into a turn now, the others in later ones."""
+        waits = bool(self._owed)
+        self._owed.extend(orders)
+        if waits:
+            return
+        self._obey_for_a_turn()
+        if self._owed:
+            assert self.start_soon is not None
+            self.start_soon(self._go_on)
+
+    async def _go_on(self) -> None:
+        while self._owed:
+            await trio.lowlevel.checkpoint()
+            self._obey_for_a_turn()
+
+    def _obey_for_a_turn(self) -> None:
+        made = 0
+        while self._owed and made < MADE_IN_A_TURN:
+            made += self._obey(self._owed.popleft())
+        self._settle()
