@@ -7,14 +7,18 @@ coordinator's memory, for as long as its session lasts. Kafka's coordinators hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from broker.coordinators.groups.classic import ClassicGroup
+from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
 """Bytes of a group or member, and of a protocol of one, beside their texts."""
 AGAIN_AFTER_MS = 1000
+
+
+class Holding(Protocol):
+    """A group."""
+
+    def held(self) -> int:
+        """Bytes of what its members have sent."""
 
 
 class Held:
@@ -26,7 +30,7 @@ class Held:
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
 
-    def __init__(self, limit: int, groups: Callable[[], Iterable[ClassicGroup]]) -> None:
+    def __init__(self, limit: int, groups: Callable[[], Iterable[Holding]]) -> None:
         self._limit, self._groups = limit, groups
         self._sum, self._full_until_ms = 0, 0
 
