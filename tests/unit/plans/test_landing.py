@@ -77,6 +77,14 @@ def test_heartbeats_are_hit_at_all_brokers_while_it_changes_who_the_controller_i
     assert landing(7, (beat, fault(1, 12, other)), GROUND)[0].target == "controller"
 
 
+@pytest.mark.parametrize("other", ["kill", "pause", "partition", "latency"])
+def test_of_heartbeats_that_may_wait_for_the_next_controller_the_first_is_hit(other: str) -> None:
+    """Swarm seed 1220025: the third of a link did not come."""
+    beat = fault(0, 2.8, "protocol", "all", api="BrokerHeartbeat", nth=3)
+    assert landing(7, (beat, fault(1, 2.9, other)), GROUND)[0].params["nth"] == 1
+    assert landing(7, (beat, fault(1, 12, other)), GROUND)[0].params["nth"] == 3
+
+
 def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
     drawn = (fault(0, 2, "protocol", "leader", api="Produce"), fault(1, 3, "kill"))
     assert landing(7, drawn, GROUND)[0].target == "all"
