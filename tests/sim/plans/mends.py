@@ -25,6 +25,7 @@ from checkers.anomalies import send_reorder
 from checkers.history.groups import Groups
 from workloads.client import admin
 from workloads.client.groups.member import GroupMember
+from workloads.client.groups.membered import Membered
 
 if TYPE_CHECKING:
     from broker.protocol.schema.join_group import JoinGroupResponse
@@ -150,6 +151,15 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Groups, "_assigns", lambda *_: True)
 
 
+def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
+    """Also over connections that ended before."""
+
+    async def until_woken(member: Membered[Any], most_s: float) -> None:
+        await member._wake.wait(most_s)
+
+    undone.setattr(Membered, "_until_woken", until_woken)
+
+
 def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
     """Of a leader, from when the first node has learnt of it."""
     undone.setattr(Known, "least_min_isr", lambda known, _: known.promise.min_isr)
@@ -186,6 +196,7 @@ MENDS: dict[str, Undo] = {
     "a_leader_has_not_learnt_of_a_larger_min_isr": min_isr_holds_before_it_is_known,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
     "a_leader_learns_of_its_isr_and_of_a_larger_min_isr_at_once": the_isr_comes_before_the_settings,
+    "a_member_is_woken_as_its_process_ends": the_woken_ask_even_if_they_have_ended,
     "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,

@@ -124,9 +124,7 @@ class ConsumerMember(Membered[ConsumerMembership]):
         task_status.started()
         wait_s = self.core.interval_ms / 1000
         while not self.core.out:
-            await self._wake.wait(wait_s)
-            # Woken and cancelled at once: its connections may have ended already.
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await self._until_woken(wait_s)
             wait_s = self.core.interval_ms / 1000
             joins = self.core.generation == NO_GENERATION
             if self._halted or self._left or (joins and self._may_join != self.core.life):

@@ -167,9 +167,7 @@ class GroupMember(Membered[Membership]):
         task_status.started()
         wait_s = interval_s = self.settings.heartbeat_interval_ms / 1000
         while not self.core.out:
-            await self._wake.wait(wait_s)
-            # Woken and cancelled at once: its connections may have ended already.
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await self._until_woken(wait_s)
             wait_s = interval_s
             if self._halted or self._busy or self.core.generation == NO_GENERATION:
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
+import trio
+
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.groups.coordination import Coordination
@@ -101,6 +103,12 @@ class Membered(Generic[C]):
         if self.core.has_lost:
             places, self.core.owned = self.core.owned, ()
             self._listener.lost(places, self.core.out or self.core.rejoin)
+
+    async def _until_woken(self, most_s: float) -> None:
+        """Until there is something to do at once, or so long."""
+        await self._wake.wait(most_s)
+        # Woken and cancelled at once: its connections may have ended already.
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     @property
     def _polls_within_s(self) -> float:
