@@ -272,7 +272,7 @@ class Node:
         """
         for h in self.replicas.hosted():
             h.log.flush(self.env.wall_ms())
-        self.logs.write_high_watermarks(self.replicas.high_watermarks())
+        self.logs.high_watermarks.write(self.replicas.high_watermarks())
         self.logs.checkpoint_recovery_points()
         self.logs.close(self.env.wall_ms())
         registered = self._broker_epoch()
@@ -304,7 +304,9 @@ class Node:
         while True:
             await self.env.sleep(seconds)
             async with self._checkpointing:
-                await self.env.cpu(self.logs.write_high_watermarks, self.replicas.high_watermarks())
+                draft = self.logs.high_watermarks.draft(self.replicas.high_watermarks())
+                await self.env.cpu(draft.write)
+                draft.keep()
 
     async def _every(self, seconds: float, acts: Sequence[Callable[[], object]]) -> None:
         while True:

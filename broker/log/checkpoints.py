@@ -27,14 +27,19 @@ Offsets = dict[tuple[str, int], int]
 def replace_file(fs: Fs, path: str, data: bytes) -> None:
     """Atomically give `path` the content `data`: also after a power loss it has the old or the new one."""
     temporary = path + TEMPORARY
-    file = fs.open(temporary, create=True, truncate=True)
+    _write_file(fs, temporary, data)
+    fs.rename(temporary, path)
+    fs.fsync_dir(parent(path))
+
+
+def _write_file(fs: Fs, path: str, data: bytes) -> None:
+    """The bytes are durable on return, the name is not."""
+    file = fs.open(path, create=True, truncate=True)
     try:
         file.append(data)
         file.fsync()
     finally:
         file.close()
-    fs.rename(temporary, path)
-    fs.fsync_dir(parent(path))
 
 
 def parent(path: str) -> str:
@@ -82,9 +87,16 @@ def read_offsets(fs: Fs, path: str) -> Offsets:
 
 def write_offsets(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Replace an offset checkpoint, durably."""
-    replace_file(
-        fs, path, _checkpoint([f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets)])
-    )
+    replace_file(fs, path, _offsets(offsets))
+
+
+def write_offsets_to(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Write the content of an offset checkpoint, for whoever gives the file its name."""
+    _write_file(fs, path, _offsets(offsets))
+
+
+def _offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    return _checkpoint([f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets)])
 
 
 class EpochEntry(NamedTuple):

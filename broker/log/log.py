@@ -92,6 +92,8 @@ class Log:
         self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] | None = None
         """Called when recovery point or log start has been lowered, before files change: to make that durable."""
+        self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
+        """Called before records from an offset on go, other than by retention: what speaks of them must not stay."""
         self.may_be_small: Callable[[], bool] = lambda: True
         """Whether a segment may end before it has SMALL_BYTES, whatever its topic's settings say."""
         self.configure(config)
@@ -396,7 +398,7 @@ class Log:
         self._check()
 
     def _lower(self, offset: int) -> None:
-        """Lower recovery point and log start, before what is beyond goes. Else, after new appends and a crash,
+        """Lower what is known of the log, before what is beyond goes. Else, after new appends and a crash,
         recovery would trust bytes that were never synced, or refuse the new ones.
         """
         if offset < self.recovery_point or offset < self.log_start_offset:
@@ -404,6 +406,7 @@ class Log:
             self.log_start_offset = min(self.log_start_offset, offset)
             if self.before_shrink is not None:
                 self.before_shrink(self)
+        self.before_cut(self, offset)
 
     def _remove_from(self, at: int, snapshots_above: int) -> None:
         """Remove the segments from that one on, newest first, and the snapshots beyond an offset."""

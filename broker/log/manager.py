@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 
 from broker.env import Fs
 from broker.log import checkpoints
-from broker.log.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS
+from broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS
 from broker.log.config import LogConfig
+from broker.log.high_watermarks import HighWatermarks
 from broker.log.log import Log
 from broker.log.recovery import load
 
@@ -62,6 +63,7 @@ class LogManager:
         self.clean = False
         """True where the run before ended cleanly."""
         fs.mkdirs(log_dir)
+        self.high_watermarks = HighWatermarks(fs, log_dir)
         self.directory_id = self._check_meta(cluster_id, node_id)
         """16 bytes that name this directory for good (KIP-858)."""
 
@@ -134,6 +136,7 @@ class LogManager:
             or starts.keys() - known.keys()
         ):
             self.checkpoint_recovery_points()
+        self.high_watermarks.correct({place: log.log_end_offset for place, log in self.logs.items()})
         return list(self.logs.values())
 
     def _ended_cleanly(self, marker_epoch: int | None) -> bool:
@@ -157,7 +160,8 @@ class LogManager:
             log_start_offset=start,
             wall_ms=wall_ms,
         )
-        log.before_shrink, log.may_be_small = self._before_shrink, self._may_be_small
+        log.before_shrink, log.before_cut = self._before_shrink, self._before_cut
+        log.may_be_small = self._may_be_small
         self.logs[place] = log
         return log
 
@@ -186,6 +190,7 @@ class LogManager:
             if (topic, partition) in self._forgotten:
                 # It must not inherit how far its predecessor was synced.
                 self.checkpoint_recovery_points()
+            self.high_watermarks.cut((topic, partition), 0)
             directory = self._path(f"{topic}-{partition}")
             self._fs.mkdirs(directory)
             if topic_id != ZERO_ID:
@@ -241,6 +246,9 @@ class LogManager:
     def _before_shrink(self, log: Log) -> None:
         self.checkpoint_recovery_points()
 
+    def _before_cut(self, log: Log, end_offset: int) -> None:
+        self.high_watermarks.cut((log.topic, log.partition), end_offset)
+
     def checkpoint_recovery_points(self) -> None:
         """Write down up to where each log is durable, and where it starts. Durable on return.
 
@@ -263,14 +271,6 @@ class LogManager:
         if starts != self._starts_written:
             checkpoints.write_offsets(self._fs, self._path(LOG_STARTS), starts)
             self._starts_written = starts
-
-    def read_high_watermarks(self) -> checkpoints.Offsets:
-        """The high watermarks that `write_high_watermarks` kept."""
-        return checkpoints.read_offsets(self._fs, self._path(HIGH_WATERMARKS))
-
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Keep the high watermarks, durably."""
-        checkpoints.write_offsets(self._fs, self._path(HIGH_WATERMARKS), high_watermarks)
 
     # -------------------------------------------------------------------------------------------------------- end
 

@@ -72,7 +72,7 @@ class ReplicaManager:
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._turns = Turns(self._obey, lambda: self.settle())
-        self._checkpointed = dict(logs.read_high_watermarks())
+        self._checkpointed = logs.high_watermarks.read()
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""
         self._brokers = BrokerView()

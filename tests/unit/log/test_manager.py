@@ -222,9 +222,9 @@ def test_tick_applies_retention_and_forgets_old_producers() -> None:
 
 def test_high_watermarks_are_kept() -> None:
     fs = MemoryFs()
-    start(fs).write_high_watermarks({("a", 0): 7})
+    start(fs).high_watermarks.write({("a", 0): 7})
     assert fs.read("data/replication-offset-checkpoint") == b"0\n1\na 0 7\n"
-    assert start(fs.after_crash()).read_high_watermarks() == {("a", 0): 7}
+    assert start(fs.after_crash()).high_watermarks.read() == {("a", 0): 7}
 
 
 def test_a_directory_of_another_cluster_or_node_is_refused() -> None:

@@ -72,7 +72,7 @@ def test_a_topic_made_again_by_the_same_name_begins_empty() -> None:
     room = OneBroker()
     room.give(isr=(1,), replicas=(1,))
     room.produce(room.client())
-    room.logs.write_high_watermarks(room.replicas.high_watermarks())
+    room.logs.high_watermarks.write(room.replicas.high_watermarks())
     room.remove("t")
     h = room.give(topic_id=OTHER_ID, isr=(1,), replicas=(1,))
     assert h.log.log_end_offset == h.state.high_watermark == 0
@@ -260,5 +260,5 @@ def test_high_watermarks_are_kept_over_a_restart() -> None:
     h = room.give(isr=(1,), replicas=(1,))
     room.produce(room.client())
     assert h.state.high_watermark == 1
-    room.logs.write_high_watermarks(room.replicas.high_watermarks())
-    assert room.logs.read_high_watermarks() == {("t", 0): 1}
+    room.logs.high_watermarks.write(room.replicas.high_watermarks())
+    assert room.logs.high_watermarks.read() == {("t", 0): 1}

@@ -1,0 +1,88 @@
+"""The checkpoint of high watermarks (replication-offset-checkpoint): read at the start, replaced now and then.
+
+Its lines name topics, not topic ids, and offsets, not records. So it must not outlive what it speaks of: a high
+watermark of a deleted topic would be taken for one of the next topic with that name, and one of records that were cut
+off for one of those that took their offsets. Either shows to consumers what nobody has committed. Whatever takes
+records away calls `cut` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.env import Fs
+from broker.log import checkpoints
+from broker.log.checkpoints import HIGH_WATERMARKS, Offsets
+
+TopicPartition = tuple[str, int]
+ASIDE = ".draft"
+
+
+class HighWatermarks:
+    """The checkpoint in one directory. One task uses it, but for `Draft.write`."""
+
+    def __init__(self, fs: Fs, log_dir: str) -> None:
+        self._fs = fs
+        self.path = f"{log_dir}/{HIGH_WATERMARKS}"
+        self._said = checkpoints.read_offsets(fs, self.path)
+        self._draft: Draft | None = None
+
+    def read(self) -> Offsets:
+        """What the checkpoint says."""
+        return dict(self._said)
+
+    def write(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Replace it, durably."""
+        self._draft = None
+        self._replace(high_watermarks)
+
+    def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> Draft:
+        """Begin to replace it: `Draft.write` may run elsewhere, `Draft.keep` comes after it. One at a time."""
+        self._draft = Draft(self._fs, self, high_watermarks)
+        return self._draft
+
+    def cut(self, place: TopicPartition, end_offset: int) -> None:
+        """Nothing of this partition is known from `end_offset` on: its log begins anew, or loses what was there.
+        Durable on return, so call it before that happens.
+        """
+        if self._draft is not None and self._draft.said.get(place, 0) > end_offset:
+            self._draft = None
+        if self._said.get(place, 0) > end_offset:
+            self.correct({place: end_offset})
+
+    def correct(self, ends: Mapping[TopicPartition, int]) -> None:
+        """As `cut`, of several partitions at once: each log ends at the offset beside it."""
+        beyond = {place: end for place, end in ends.items() if self._said.get(place, 0) > end}
+        if beyond:
+            self._replace({**self._said, **beyond})
+
+    def kept(self, draft: Draft) -> bool:
+        """A draft takes the checkpoint's place, unless it says too much by now. Whether it does."""
+        if self._draft is not draft:
+            return False
+        self._draft = None
+        # A power loss may bring the older checkpoint back, which says less, or nothing that was cut since.
+        self._fs.rename(draft.path, self.path)
+        self._said = draft.said
+        return True
+
+    def _replace(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_offsets(self._fs, self.path, high_watermarks)
+        self._said = dict(high_watermarks)
+
+
+class Draft:
+    """What is to take the checkpoint's place."""
+
+    def __init__(self, fs: Fs, checkpoint: HighWatermarks, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        self._fs, self._checkpoint = fs, checkpoint
+        self.path = checkpoint.path + ASIDE
+        self.said = dict(high_watermarks)
+
+    def write(self) -> None:
+        """Write it beside the checkpoint, durably. The slow part, which touches nothing else."""
+        checkpoints.write_offsets_to(self._fs, self.path, self.said)
+
+    def keep(self) -> bool:
+        """Put it in the checkpoint's place. False, and nothing is done, where something it speaks of was cut since."""
+        return self._checkpoint.kept(self)
