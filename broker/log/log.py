@@ -90,7 +90,7 @@ class Log:
         self.generation = 0
         """Counts truncations: what was sliced before one must not be sent any further after it."""
         self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
-        self.before_shrink: Callable[[Log], None] | None = None
+        self.before_shrink: Callable[[Log], None] = lambda log: None
         """Called when recovery point or log start has been lowered, before files change: to make that durable."""
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
         """Called before records from an offset on go, other than by retention: what speaks of them must not stay."""
@@ -404,8 +404,7 @@ class Log:
         if offset < self.recovery_point or offset < self.log_start_offset:
             self.durability.lower(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
-            if self.before_shrink is not None:
-                self.before_shrink(self)
+            self.before_shrink(self)
         self.before_cut(self, offset)
 
     def _remove_from(self, at: int, snapshots_above: int) -> None:
