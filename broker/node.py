@@ -306,7 +306,8 @@ class Node:
             async with self._checkpointing:
                 draft = self.logs.high_watermarks.draft(self.replicas.high_watermarks())
                 await self.env.cpu(draft.write)
-                draft.keep()
+                if draft.keep():
+                    await self.env.cpu(draft.sync)
 
     async def _every(self, seconds: float, acts: Sequence[Callable[[], object]]) -> None:
         while True:

@@ -19,12 +19,14 @@ ASIDE = ".draft"
 
 
 class HighWatermarks:
-    """The checkpoint in one directory. One task uses it, but for `Draft.write`."""
+    """The checkpoint in one directory. One task uses it, but for `Draft.write` and `Draft.sync`."""
 
     def __init__(self, fs: Fs, log_dir: str) -> None:
         self._fs = fs
         self.path = f"{log_dir}/{HIGH_WATERMARKS}"
         self._said = checkpoints.read_offsets(fs, self.path)
+        self._former: Offsets = {}
+        """What it said before, as long as a power loss may bring that back."""
         self._draft: Draft | None = None
 
     def read(self) -> Offsets:
@@ -37,7 +39,8 @@ class HighWatermarks:
         self._replace(high_watermarks)
 
     def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> Draft:
-        """Begin to replace it: `Draft.write` may run elsewhere, `Draft.keep` comes after it. One at a time."""
+        """Begin to replace it: see `Draft`. One at a time."""
+        self._former = {}  # The draft before this one was made durable.
         self._draft = Draft(self._fs, self, high_watermarks)
         return self._draft
 
@@ -47,32 +50,37 @@ class HighWatermarks:
         """
         if self._draft is not None and self._draft.said.get(place, 0) > end_offset:
             self._draft = None
-        if self._said.get(place, 0) > end_offset:
-            self.correct({place: end_offset})
+        self.correct({place: end_offset})
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
         """As `cut`, of several partitions at once: each log ends at the offset beside it."""
-        beyond = {place: end for place, end in ends.items() if self._said.get(place, 0) > end}
+        said, former = self._said, self._former
+        beyond = {
+            place: min(said.get(place, 0), end)
+            for place, end in ends.items()
+            if max(said.get(place, 0), former.get(place, 0)) > end
+        }
         if beyond:
-            self._replace({**self._said, **beyond})
+            self._replace({**said, **beyond})
 
     def kept(self, draft: Draft) -> bool:
         """A draft takes the checkpoint's place, unless it says too much by now. Whether it does."""
         if self._draft is not draft:
             return False
         self._draft = None
-        # A power loss may bring the older checkpoint back, which says less, or nothing that was cut since.
         self._fs.rename(draft.path, self.path)
-        self._said = draft.said
+        self._former, self._said = self._said, draft.said
         return True
 
     def _replace(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self._fs, self.path, high_watermarks)
-        self._said = dict(high_watermarks)
+        self._former, self._said = {}, dict(high_watermarks)
 
 
 class Draft:
-    """What is to take the checkpoint's place."""
+    """What is to take the checkpoint's place: `write` and `sync`, which wait for the disk, may run off the event loop.
+    `keep` comes between them, on it.
+    """
 
     def __init__(self, fs: Fs, checkpoint: HighWatermarks, high_watermarks: Mapping[TopicPartition, int]) -> None:
         self._fs, self._checkpoint = fs, checkpoint
@@ -80,9 +88,13 @@ class Draft:
         self.said = dict(high_watermarks)
 
     def write(self) -> None:
-        """Write it beside the checkpoint, durably. The slow part, which touches nothing else."""
+        """Write it beside the checkpoint, durably."""
         checkpoints.write_offsets_to(self._fs, self.path, self.said)
 
     def keep(self) -> bool:
         """Put it in the checkpoint's place. False, and nothing is done, where something it speaks of was cut since."""
         return self._checkpoint.kept(self)
+
+    def sync(self) -> None:
+        """Make its new name durable."""
+        self._fs.fsync_dir(checkpoints.parent(self.path))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.log.high_watermarks import HighWatermarks
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from broker.replication.partition import Partition
 from chaos.runtimes.sim import disk_faults
@@ -175,6 +176,11 @@ def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Partition, "expect", lambda *_: None)
 
 
+def high_watermarks_outlive_their_records(undone: pytest.MonkeyPatch) -> None:
+    """Until the next checkpoint."""
+    undone.setattr(HighWatermarks, "cut", lambda *_: None)
+
+
 def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
     """Who comes later waits for a later record."""
     sound = CoordinatorLog._wait_for
@@ -198,6 +204,7 @@ MENDS: dict[str, Undo] = {
     "a_leader_learns_of_its_isr_and_of_a_larger_min_isr_at_once": the_isr_comes_before_the_settings,
     "a_member_is_woken_as_its_process_ends": the_woken_ask_even_if_they_have_ended,
     "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
+    "a_topic_made_again_has_the_high_watermark_of_its_predecessor": high_watermarks_outlive_their_records,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,

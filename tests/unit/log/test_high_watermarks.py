@@ -99,6 +99,8 @@ def test_a_draft_takes_the_place_of_the_checkpoint() -> None:
     assert fs.read(FILE) == b"0\n1\na 0 4\n"
     assert manager.high_watermarks.read() == {PLACE: 4}
     assert not draft.keep()
+    draft.sync()
+    assert all(start(fs.after_crash(Random(seed))).high_watermarks.read() == {PLACE: 4} for seed in range(10))
 
 
 @pytest.mark.parametrize("written_before", [True, False])
@@ -125,6 +127,19 @@ def test_a_draft_that_speaks_of_others_only_stays() -> None:
     assert manager.high_watermarks.read() == {ELSEWHERE: 2}
 
 
+def test_a_checkpoint_that_a_power_loss_may_bring_back_is_cut_as_well() -> None:
+    fs = MemoryFs()
+    manager = kept(fs)
+    draft = manager.high_watermarks.draft({PLACE: 1})
+    draft.write()
+    assert draft.keep()
+    log = manager.logs[PLACE]
+    log.truncate_to(2)
+    fill(log, 3).flush(0)
+    for seed in range(10):
+        assert start(fs.after_crash(Random(seed))).high_watermarks.read() == {PLACE: 1}
+
+
 def test_whenever_the_power_fails_nothing_is_said_of_a_topic_that_came_later() -> None:
     """At each change of the disk while one topic takes the name of another."""
     for calls in range(1, 100):
@@ -136,6 +151,7 @@ def test_whenever_the_power_fails_nothing_is_said_of_a_topic_that_came_later() -
             try:
                 draft.write()
                 assert draft.keep()
+                draft.sync()
                 manager.delete("a", 0, 0)
                 fill(manager.get_or_create("a", 0, OTHER), 2).flush(0)
             except Crashed:
