@@ -166,8 +166,10 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
     if (swarm or seeds is not None) and given:
         flag = "--" + given[0].replace("_", "-")
         raise click.UsageError(f"a swarm draws everything by its seed, and a batch takes it from --plan: no {flag}")
-    if swarm and (plan_file is not None or (flags["seed"] is None and seeds is None)):
-        raise click.UsageError("--swarm makes the plan of a --seed: it takes no --plan")
+    if swarm and plan_file is not None:
+        raise click.UsageError("--swarm makes the plan of a seed: it takes no --plan")
+    if swarm and flags["seed"] is None and seeds is None:
+        raise click.UsageError("--swarm makes the plan of a seed: say which, by --seed N or --seeds A..B")
     if seeds is not None and plan_file is not None:
         try:
             read_plan(plan_file)
