@@ -1,0 +1,44 @@
+"""Links between our own pages lead somewhere: to a file that is there, and to a heading that it has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ +(.*?)\s*$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """What headings are called in links: as GitHub has it, small letters and dashes for spaces."""
+    text = FENCED.sub("", page.read_text())
+    words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
+    return {each.replace(" ", "-") for each in words}
+
+
+def broken(page: Path) -> list[str]:
+    found = []
+    for link in LINK.findall(FENCED.sub("", page.read_text())):
+        if ":" in link:
+            continue  # to somewhere else
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_to_nowhere_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text("# One: two\n[a](#one-two) [b](#three) [c](a.md#one-two) [d](b.md) [e](https://x.y/z)\n")
+    assert broken(page) == ["#three", "b.md"]
