@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker.control.kraft.snapshot_store import id_of
 from broker.log.checkpoints import RECOVERY_POINTS
 from broker.log.segment import LOG, file_name
+from chaos.runtimes.sim.disk_names import FileNode, Folder
 from chaos.runtimes.sim.invariants.batches import read
 
 if TYPE_CHECKING:
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
 
 def durable_end(log: Log, disk: Any) -> int:
     """Exclusive end of the batches whose bytes, and whose file's name, nothing can take back any more."""
-    names = disk.names
+    here, kept = disk.names.find(log.directory), disk.names.find(log.directory, durable=True)
+    if not isinstance(here, Folder) or not isinstance(kept, Folder):
+        return log.segments[0].base_offset
+    now, durable = here.entries.get, kept.durable.get
     for segment in log.segments:
-        path = f"{log.directory}/{file_name(segment.base_offset, LOG)}"
-        found = names.find(path, durable=True)
-        if found is None or found is not names.find(path):
+        name = file_name(segment.base_offset, LOG)
+        found = durable(name)
+        if not isinstance(found, FileNode) or found is not now(name):
             return segment.base_offset
-        sure = sure_bytes(found.content)
-        if sure < segment.size:
+        content = found.content
+        if content.pending and (sure := sure_bytes(content)) < segment.size:
             at = bisect_right(segment.stops, sure) - 1
-            return segment.ends[at] if at >= 0 else _end_within(found.content, int(sure), segment.base_offset)
+            return segment.ends[at] if at >= 0 else _end_within(content, int(sure), segment.base_offset)
     return log.log_end_offset
 
 
