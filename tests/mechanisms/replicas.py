@@ -113,6 +113,12 @@ REPLICAS = (
                 "test_member_to_be_added_counts_at_once",
             ),
             at.FOLLOWER: ("test_high_watermark_is_the_leaders_as_far_as_the_own_log_goes",),
+            "tests/unit/log/test_high_watermarks.py": (
+                "test_a_topic_made_again_has_none_of_its_predecessors",
+                "test_records_that_are_cut_off_are_not_taken_for_the_next_ones",
+                "test_a_log_that_has_lost_its_end_has_no_more_committed_than_is_left",
+                "test_a_draft_that_speaks_of_what_is_gone_since_is_dropped",
+            ),
             at.FETCH: ("test_a_follower_reads_to_the_logs_end_and_a_consumer_to_the_high_watermark",),
         },
         removals=(
@@ -144,6 +150,26 @@ REPLICAS = (
             ),
             Removal(
                 "lets consumers read to the log's end", at.RULES, "Rules.read_limit", body="return self.log_end_offset"
+            ),
+            Removal(
+                "takes checkpointed high watermarks for those of later records",
+                "broker/log/high_watermarks.py",
+                "HighWatermarks.cut",
+                body="return",
+            ),
+            Removal(
+                "keeps high watermarks beyond a log that has lost its end",
+                "broker/log/high_watermarks.py",
+                "HighWatermarks.correct",
+                piece="            self._replace({**said, **beyond})",
+                by="            self._replace({**said, **beyond} if len(ends) == 1 else said)",
+            ),
+            Removal(
+                "keeps a draft of high watermarks whatever was cut since",
+                "broker/log/high_watermarks.py",
+                "HighWatermarks.cut",
+                piece="            self._draft = None",
+                by="            pass",
             ),
         ),
     ),
