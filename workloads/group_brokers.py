@@ -8,6 +8,8 @@ from typing import Any
 
 FACTOR = "offsets.topic.replication.factor"
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
+SEGMENTS = ("4000", "12000")
+"""A batch has to fit into one. The largest is that of a consumer group which becomes a classic one: 450 bytes a member."""
 SHORTEST_SESSION = "group.min.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
 CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.consumer.{}heartbeat.interval.ms"
@@ -69,5 +71,5 @@ def drawn_of_groups(rng: Random, nodes: int, workload: Mapping[str, Any]) -> dic
     if workload["topic_settings"].get("flush.messages") == "1":
         found[FLUSH] = "1"  # else offsets could be lost where no record may be
     if rng.random() < 0.3:
-        found[SEGMENT_BYTES] = rng.choice(("1500", "6000"))
+        found[SEGMENT_BYTES] = rng.choice(SEGMENTS)
     return found

@@ -1,0 +1,24 @@
+"""What a swarm's seed gives the brokers of groups."""
+
+from __future__ import annotations
+
+from broker.coordinators.groups import records
+from broker.coordinators.groups.consumer.facts import Reached, Subscribed, Targeted
+from broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord
+from broker.protocol.records import Record, encode_batch
+from workloads.group_brokers import SEGMENTS
+from workloads.groups.scenario import GROUP
+
+MOST_MEMBERS = 8
+"""A swarm's group has four, and as many more that have crashed and are not given up yet."""
+
+
+def test_the_largest_batch_of_a_group_fits_into_the_smallest_segment() -> None:
+    """Else its group stands still: swarm seed 1250226, whose members were given up and could not be written off."""
+    ids = [f"squall-{number:036}" for number in range(MOST_MEMBERS)]
+    members = tuple(MemberRecord(each, each, "squall", "/127.0.0.1", 2_000, 1_500, bytes(60), bytes(60)) for each in ids)
+    gone = [kind(GROUP, each, None) for each in ids for kind in (Reached, Targeted, Subscribed)]
+    written = [*gone, GroupWritten(GROUP, GroupRecord("consumer", 1_000, "cooperative-sticky", None, 0, members))]
+    encoded = map(records.encode, written)
+    size = len(encode_batch([Record(n, 0, key, value) for n, (key, value) in enumerate(encoded)]))
+    assert 1_500 < size <= min(map(int, SEGMENTS)), size
