@@ -9,7 +9,7 @@ from typing import Any
 FACTOR = "offsets.topic.replication.factor"
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
-"""A batch has to fit into one. The largest is that of a consumer group which becomes a classic one: 450 bytes a member."""
+"""A batch has to fit into one. A consumer group that becomes a classic one needs most: 450 bytes a member."""
 SHORTEST_SESSION = "group.min.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
 CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.consumer.{}heartbeat.interval.ms"
