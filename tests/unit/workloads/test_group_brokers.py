@@ -16,7 +16,8 @@ MOST_MEMBERS = 8
 def test_the_largest_batch_of_a_group_fits_into_the_smallest_segment() -> None:
     """Else its group stands still: swarm seed 1250226, whose members were given up and could not be written off."""
     ids = [f"squall-{number:036}" for number in range(MOST_MEMBERS)]
-    members = tuple(MemberRecord(each, each, "squall", "/127.0.0.1", 2_000, 1_500, bytes(60), bytes(60)) for each in ids)
+    of_all = ("squall", "/127.0.0.1", 2_000, 1_500, bytes(60), bytes(60))
+    members = tuple(MemberRecord(each, each, *of_all) for each in ids)
     gone = [kind(GROUP, each, None) for each in ids for kind in (Reached, Targeted, Subscribed)]
     written = [*gone, GroupWritten(GROUP, GroupRecord("consumer", 1_000, "cooperative-sticky", None, 0, members))]
     encoded = map(records.encode, written)
