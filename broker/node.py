@@ -20,10 +20,11 @@ from broker.apis.fetch import FetchApi
 from broker.apis.fetch_session import FetchSessions
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.groups import GroupApis
-from broker.apis.metadata import MetadataHandler, TopicCreator
+from broker.apis.metadata import MetadataHandler
 from broker.apis.produce import ProduceApi
 from broker.apis.record_gate import RecordGate
 from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
+from broker.apis.topic_creation import TopicCreator
 from broker.apis.transactions import TransactionApis
 from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
@@ -203,7 +204,7 @@ class Node:
         server.in_force = lambda: self.replicas.in_force
         context = AdminContext(self.feed.image, config, self.cluster_id)
         self.feed.follow(lambda _: setattr(context, "controller_id", self.control.controller_id))
-        creator = TopicCreator(self.control, nursery)
+        creator = TopicCreator(self.control, config, nursery)
         metadata = MetadataHandler(context, creator)
         image, timeout_ms = self.feed.image, config.request_timeout_ms
         unpacking = Unpacking(env)

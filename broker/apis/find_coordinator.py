@@ -16,7 +16,7 @@ from broker.replicas.coordinators import group_coordinator, transaction_coordina
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.apis.metadata import TopicCreator
+    from broker.apis.topic_creation import TopicCreator
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
 
@@ -57,7 +57,7 @@ class CoordinatorFinder:
         log = _LOGS[GROUP]
         if self._image.topic(log.name) is not None:
             return True
-        self._creator.create(log.name, log.as_created(self._config))
+        self._creator.create_log(log.as_created(self._config))
         return False
 
     def _find(self, key: str, key_type: int, listener: str) -> wire.Coordinator:
@@ -66,7 +66,7 @@ class CoordinatorFinder:
         log = _LOGS[key_type]
         topic = self._image.topic(log.name)
         if topic is None:
-            self._creator.create(log.name, log.as_created(self._config))
+            self._creator.create_log(log.as_created(self._config))
         else:
             partition = topic.partitions[partition_of(key, len(topic.partitions))]
             broker = self._image.brokers.get(partition.leader) if partition.leader != NO_NODE else None

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING
 
 from broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
-from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import metadata as wire
 from broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    import trio
-
     from broker.apis.describe import AdminContext
+    from broker.apis.topic_creation import TopicCreator
     from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-    from broker.control.port import Decider
-    from broker.protocol.schema.create_topics import CreatableTopic
 
 FIRST_WITH_ENDPOINT_ERRORS = 1
 """Before it, replicas without an address were left out of the lists and reported as an error."""
@@ -62,7 +58,7 @@ class MetadataHandler:
         return found
 
     def answer(self, request: wire.MetadataRequest, version: int, listener: str) -> wire.MetadataResponse:
-        """The answer. Ask the controller to create unknown topics, if allowed: once, however many clients want them."""
+        """The answer. Unknown topics begin to be created, if that is allowed: see `TopicCreator`."""
         context = self._context
         image = context.image
         view = View(image, listener, version)
@@ -170,30 +166,3 @@ class View:
 
     def _reachable(self, replicas: list[int]) -> list[int]:
         return [replica for replica in replicas if replica in self.live]
-
-
-class TopicCreator:
-    """Has topics created that clients asked for: one CreateTopics for each at a time, however many clients ask."""
-
-    def __init__(self, decider: Decider, nursery: trio.Nursery) -> None:
-        self._decider, self._nursery = decider, nursery
-        self._under_way: dict[str, None] = {}
-
-    def create(self, name: str, topic: CreatableTopic | None = None) -> None:
-        """Begin to create a topic, unless its creation is under way: `topic`, or by default one with the default
-        partitions and replicas.
-        """
-        if name not in self._under_way:
-            self._under_way[name] = None
-            self._nursery.start_soon(self._make, name, topic)
-
-    async def _make(self, name: str, topic: CreatableTopic | None) -> None:
-        from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-
-        wanted = topic or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        request = CreateTopicsRequest(topics=[wanted])
-        try:
-            # The outcome is not needed: the next Metadata request finds the topic, or tries to create it again.
-            await self._decider.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)
-        finally:
-            del self._under_way[name]

@@ -22,8 +22,8 @@ class Creations:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def create(self, name: str, topic: Any = None) -> None:
-        self.asked.append((name, topic))
+    def create_log(self, topic: Any) -> None:
+        self.asked.append((topic.name, topic))
 
 
 class Room:

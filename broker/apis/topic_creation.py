@@ -1,0 +1,78 @@
+"""Topics that are created because clients ask for them (auto.create.topics.enable), and the coordinators' logs."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from broker.protocol.apis import APIS, ApiKey
+from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+
+if TYPE_CHECKING:
+    import trio
+
+    from broker.config import BrokerConfig
+    from broker.control.port import Decider
+
+TOPICS_AT_ONCE: Final = 100
+"""Most topics of one CreateTopics."""
+PARTITIONS_AT_ONCE: Final = 1000
+"""Most partitions that the topics of one CreateTopics have together, if each has the default number."""
+MOST_WANTED: Final = 500
+"""Most topics that wait to be created or are being created, because clients asked for them."""
+
+
+class TopicCreator:
+    """Has topics created that clients asked for: once each, however many clients ask, and with one CreateTopics at a
+    time for many of them.
+
+    Kafka, too, puts the topics of a Metadata request into one CreateTopics, and does not ask again while that is under
+    way (AutoTopicCreationManager). The limits are Squall's own: one Metadata request can name tens of thousands.
+    """
+
+    def __init__(self, decider: Decider, config: BrokerConfig, nursery: trio.Nursery) -> None:
+        self._decider, self._nursery = decider, nursery
+        self._at_once = max(1, min(TOPICS_AT_ONCE, PARTITIONS_AT_ONCE // config.num_partitions))
+        self._waiting: dict[str, None] = {}
+        """Names that clients asked for, in order. No CreateTopics has them yet."""
+        self._under_way: dict[str, None] = {}
+        """Names in a CreateTopics that is not answered."""
+        self._busy = False
+        """Whether a task empties `_waiting`."""
+
+    def create(self, name: str) -> None:
+        """Begin to create a topic with the default partitions and replicas, unless its creation has begun. Nothing is
+        done if MOST_WANTED others are wanted: the client asks again.
+        """
+        if name in self._waiting or name in self._under_way:
+            return
+        if len(self._waiting) + len(self._under_way) >= MOST_WANTED:
+            return
+        self._waiting[name] = None
+        if not self._busy:
+            self._busy = True
+            self._nursery.start_soon(self._make_waiting)
+
+    def create_log(self, topic: CreatableTopic) -> None:
+        """Begin to create a coordinators' log, unless its creation is under way. It waits for no other topic."""
+        if topic.name not in self._under_way:
+            self._under_way[topic.name] = None
+            self._nursery.start_soon(self._make, [topic])
+
+    async def _make_waiting(self) -> None:
+        while self._waiting:
+            names = list(islice(self._waiting, self._at_once))
+            for name in names:
+                del self._waiting[name]
+                self._under_way[name] = None
+            await self._make([CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names])
+        self._busy = False
+
+    async def _make(self, topics: list[CreatableTopic]) -> None:
+        version = APIS[ApiKey.CREATE_TOPICS].max_version
+        try:
+            # The outcome is not needed: the next Metadata request finds the topics, or tries to create them again.
+            await self._decider.forward(ApiKey.CREATE_TOPICS, version, CreateTopicsRequest(topics=topics))
+        finally:
+            for topic in topics:
+                del self._under_way[topic.name]
