@@ -6,10 +6,14 @@ DescribeConfigs, so that a setting can describe itself on the wire.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
+from functools import cache
+from itertools import pairwise
+from math import isfinite
 from typing import Any, NamedTuple
 
 INT_MAX = 2**31 - 1
@@ -39,6 +43,9 @@ class Kind(IntEnum):
     DOUBLE = 6
     LIST = 7
 
+
+JAVA_BLANKS = "".join(map(chr, range(33)))
+"""What Java's String.trim removes at both ends: no other blanks."""
 
 LIMITS = {Kind.INT: (-(2**31), INT_MAX), Kind.SHORT: (-(2**15), SHORT_MAX), Kind.LONG: (-(2**63), LONG_MAX)}
 
@@ -81,7 +88,7 @@ class Setting:
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for. ConfigError names the setting, the text and what is allowed."""
-        text = text.strip()
+        text = text.strip(JAVA_BLANKS)
         try:
             value = self._read(text)
         except ValueError as fault:
@@ -101,11 +108,7 @@ class Setting:
         return self._number(text)
 
     def _number(self, text: str) -> float:
-        number: float
-        try:
-            number = float(text) if self.kind is Kind.DOUBLE else int(text)
-        except ValueError:
-            raise ValueError(f"should be {'a number' if self.kind is Kind.DOUBLE else 'a whole number'}") from None
+        number = read_double(text) if self.kind is Kind.DOUBLE else read_whole(text)
         smallest, largest = LIMITS.get(self.kind, (None, None))
         low = self.low if self.low is not None else smallest
         high = self.high if self.high is not None else largest
@@ -129,6 +132,28 @@ class Setting:
         return _as_java(value) if self.kind is Kind.DOUBLE else str(value)
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
+_DOUBLE = re.compile(r"[+-]?(?:[0-9]{1,1000}\.?[0-9]{0,1000}|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,1000})?[fFdD]?")
+
+
+def read_whole(text: str) -> int:
+    """A whole number as Java's Long.parseLong reads it: a sign or none, and digits. Python's int() takes more, such as
+    "1_000". ValueError where it is none. (Java takes the digits of other scripts, too.)
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError("should be a whole number")
+    return int(text)
+
+
+def read_double(text: str) -> float:
+    """A decimal number as Java's Double.parseDouble reads it, with "d" or "f" behind it or not. ValueError where it is
+    none, or not finite. (Java reads "NaN", "Infinity" and hexadecimal ones, too.)
+    """
+    if _DOUBLE.fullmatch(text) is None or not isfinite(number := float(text.rstrip("fFdD"))):
+        raise ValueError("should be a number")
+    return number
+
+
 def _as_java(value: float) -> str:
     """As Java writes a double: with an exponent from 10^7 on and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -147,9 +172,13 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def _is_digits(text: str) -> bool:
+    return text.isdecimal() and text.isascii()
+
+
 def _host_port(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not _is_digits(port) or int(port) > 65535:
         raise ValueError(f"{text!r} should end in a host and a port, such as 127.0.0.1:9092")
     return host.strip("[]"), int(port)
 
@@ -165,7 +194,7 @@ def read_endpoint(text: str) -> Endpoint:
 def read_node_address(text: str) -> NodeAddress:
     """`id@host:port`. ValueError where it is not."""
     node_id, at, address = text.partition("@")
-    if not at or not node_id.isdigit():
+    if not at or not _is_digits(node_id):
         raise ValueError(f"{text!r} should look like 1@127.0.0.1:9093")
     return NodeAddress(int(node_id), *_host_port(address))
 
@@ -200,11 +229,22 @@ def read_feature(text: str) -> FeatureLevel:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that an unknown one was most likely meant to be."""
-    import difflib  # only ever needed on the way to an error
+    """The known name that an unknown one was most likely meant to be: it shares the most pairs of neighbouring letters
+    (Dice's coefficient). A request may hold thousands of unknown names, so this is quick.
+    """
+    pairs = _pairs(name[:LONGEST_COMPARED])
+    return max(names, key=lambda known: 2 * len(pairs & _known_pairs(known)) / (len(pairs) + len(_known_pairs(known))))
 
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)
-    return found[0] if found else None
+
+LONGEST_COMPARED = 100
+
+
+def _pairs(name: str) -> frozenset[str]:
+    framed = f" {name} "
+    return frozenset(map("".join, pairwise(framed)))
+
+
+_known_pairs = cache(_pairs)
 
 
 def parse_properties(text: str) -> dict[str, str]:

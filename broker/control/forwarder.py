@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.control.port import NoController, NotController
 from broker.control.refusals import refusal
+from broker.net.large import LARGE
 from broker.net.later import Later
 from broker.net.served import FORWARDED
 from broker.protocol.apis import APIS, ApiKey, request_class, response_class
@@ -117,7 +118,7 @@ class Forwarder:
             )
             if wrapped.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
-            return _opened(api_key, version, request, wrapped)
+            return await self._opened(api_key, version, request, wrapped)
 
         try:
             return await self._persist(api_key, request, send, given)
@@ -178,24 +179,26 @@ class Forwarder:
             moved.set()
         self._peers.wait_only_for(self.controller(), (CONTROL_LANE, CLIENT_LANE))
 
+    async def _opened(self, api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:
+        if wrapped.error_code or wrapped.response_data is None:
+            code = ErrorCode(wrapped.error_code) if wrapped.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
+            return refusal(api_key, request, code)
+        view = memoryview(wrapped.response_data)
+        _, at = decode_response_header(view, api_key, version)
+        read = response_class(api_key).decode
+        response, _ = await self._env.cpu(read, view, at, version) if len(view) > LARGE else read(view, at, version)
+        return response
 
-def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:
-    if wrapped.error_code or wrapped.response_data is None:
-        code = ErrorCode(wrapped.error_code) if wrapped.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
-        return refusal(api_key, request, code)
-    view = memoryview(wrapped.response_data)
-    _, at = decode_response_header(view, api_key, version)
-    response, _ = response_class(api_key).decode(view, at, version)
-    return response
 
-
-async def open_envelope(service: LocalController, envelope: EnvelopeRequest) -> EnvelopeResponse:
-    """The controller's side: decide the request inside and wrap its response.
+async def open_envelope(env: Env, service: LocalController, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    """The controller's side: decide the request inside and wrap its response. A large one is read, and its response
+    written, off the event loop.
 
     The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, or INVALID_REQUEST for a request that brokers do not
     forward or that cannot be read.
     """
     view = memoryview(envelope.request_data)
+    is_large = len(view) > LARGE
     try:
         header = decode_request_header(view)
         if header.api_key not in FORWARDED:
@@ -203,7 +206,8 @@ async def open_envelope(service: LocalController, envelope: EnvelopeRequest) -> 
         api = APIS[header.api_key]
         if not api.min_version <= header.api_version <= api.max_version:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        request, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
+        read, version = request_class(header.api_key).decode, header.api_version
+        request, _ = await env.cpu(read, view, header.body, version) if is_large else read(view, header.body, version)
     except MalformedFrame:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
@@ -211,4 +215,5 @@ async def open_envelope(service: LocalController, envelope: EnvelopeRequest) -> 
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-    return EnvelopeResponse(response_data=head + response.encode(header.api_version))
+    body = await env.cpu(response.encode, version) if is_large else response.encode(version)
+    return EnvelopeResponse(response_data=head + body)

@@ -8,7 +8,14 @@ from broker.cluster.image import TOPIC_RESOURCE
 from broker.cluster.names import METADATA_TOPIC, name_fault
 from broker.cluster.replay import PARTITION_VERSION, Write
 from broker.cluster.settings import layers_of
-from broker.config import ConfigError, describe_topic, source_of, validate_topic_configs
+from broker.config import (
+    TOPIC_SETTINGS,
+    ConfigError,
+    ConfigSource,
+    describe_topic,
+    source_of,
+    validate_topic_configs,
+)
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.placement import check_manual, live_replicas, place
 from broker.controller.room import Room
@@ -20,7 +27,7 @@ from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecor
 from broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.cluster.image import ClusterImage, Topic
     from broker.controller.decision import Command
@@ -38,8 +45,9 @@ def create_topics(
 ) -> Decision[create_wire.CreateTopicsResponse]:
     """Decide each topic for itself; with `validate_only` nothing is written. Never raises."""
     twice = duplicates([topic.name for topic in request.topics])
-    too_many = sum(_partitions_asked(topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
-    room = Room(command.image, command.settings.config)
+    default = command.settings.config.num_partitions
+    too_many = sum(_partitions_asked(topic, default) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
+    shared = _Shared(command)
     writes: list[Write] = []
     results: dict[str, create_wire.CreatableTopicResult] = {}
     for topic in request.topics:
@@ -49,7 +57,7 @@ def create_topics(
             if too_many:
                 message = "Excessively large number of partitions per request."
                 raise Refused(ErrorCode.POLICY_VIOLATION, message)
-            results[topic.name], records = _create_topic(command, topic, room)
+            results[topic.name], records = _create_topic(command, topic, shared)
             writes += records
         except Refused as refused:
             results[topic.name] = create_wire.CreatableTopicResult(
@@ -59,71 +67,129 @@ def create_topics(
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _partitions_asked(topic: create_wire.CreatableTopic) -> int:
-    return len(topic.assignments) or max(topic.num_partitions, 0)
+def _partitions_asked(topic: create_wire.CreatableTopic, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
+
+
+class _Shared:
+    """What the topics of one request have in common: it is worked out once, because there may be thousands of them."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self.room = Room(command.image, command.settings.config)
+        self.names = NamesTaken(command.image)
+        self._layers = layers_of(command.image, command.settings.config)
+        self._checked: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        self._without: list[create_wire.CreatableTopicConfigs] | None = None
+        """All settings of a topic that has none of its own: made when first needed."""
+        self._may_tell = command.settings.config.squall_request_max_elements
+
+    def overrides(self, topic: create_wire.CreatableTopic) -> dict[str, str]:
+        """The settings that a topic is to have of its own. Raises Refused (INVALID_CONFIG)."""
+        nulls = [config.name for config in topic.configs if config.value is None]
+        if nulls:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        given = {config.name: config.value or "" for config in topic.configs}
+        key = tuple(given.items())
+        if key not in self._checked:
+            try:
+                in_force = self._command.settings.in_force(self._command.image)
+                self._checked[key] = validate_topic_configs(in_force, given)
+            except ConfigError as error:
+                raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return self._checked[key]
+
+    def tell(self, result: create_wire.CreatableTopicResult, overrides: dict[str, str]) -> None:
+        """Put a new topic's settings into its result. One answer tells `squall.request.max.elements` of them. The
+        topics that are left are made, and have an error in place of their settings.
+        """
+        if self._without is None:
+            config = self._command.settings.in_force(self._command.image)
+            self._without = [
+                create_wire.CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=source_of(entry.name, {}, self._layers),
+                )
+                for entry in describe_topic(config, {})
+            ]
+        self._may_tell -= len(self._without)
+        if self._may_tell < 0:
+            result.configs, result.topic_config_error_code = None, int(ErrorCode.INVALID_REQUEST)
+        elif not overrides:
+            result.configs = self._without
+        else:
+            result.configs = [_overridden(entry, overrides) for entry in self._without]
+
+
+def _overridden(
+    entry: create_wire.CreatableTopicConfigs, overrides: Mapping[str, str]
+) -> create_wire.CreatableTopicConfigs:
+    if entry.name not in overrides:
+        return entry
+    setting = TOPIC_SETTINGS[entry.name]
+    return create_wire.CreatableTopicConfigs(
+        name=entry.name,
+        value=setting.render(setting.parse(overrides[entry.name])),
+        read_only=entry.read_only,
+        config_source=ConfigSource.TOPIC,
+    )
 
 
 def _create_topic(
-    command: Command, topic: create_wire.CreatableTopic, room: Room
+    command: Command, topic: create_wire.CreatableTopic, shared: _Shared
 ) -> tuple[create_wire.CreatableTopicResult, list[Write]]:
-    image = command.image
-    check_new_name(image, topic.name)
-    overrides = _check_overrides(command, topic)
+    shared.names.check(topic.name)
+    overrides = shared.overrides(topic)
     placements = _placements(command, topic)
-    room.take(placements)
+    shared.room.take(placements)
     topic_id = new_topic_id(command)
     writes = [Write(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     writes += [
         Write(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value), 0)
         for name, value in overrides.items()
     ]
-    writes += _partition_records(image, topic_id, 0, placements)
-    layers = layers_of(image, command.settings.config)
+    writes += _partition_records(command.image, topic_id, 0, placements)
     result = create_wire.CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(placements),
         replication_factor=len(placements[0]),
-        configs=[
-            create_wire.CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=source_of(entry.name, overrides, layers),
-            )
-            for entry in describe_topic(command.settings.in_force(image), overrides)
-        ],
     )
+    shared.tell(result, overrides)
     return result, writes
 
 
-def check_new_name(image: ClusterImage, name: str) -> None:
-    """Refuse a name that is not allowed, taken, or as good as taken: "a.b" and "a_b" would share metrics' names."""
-    fault = name_fault(name)
-    if fault is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-    if name == METADATA_TOPIC:
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    if name in image.topic_ids:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if "." in name or "_" in name:
-        unified = name.replace(".", "_")
-        for other in image.topic_ids:
-            if other.replace(".", "_") == unified:
+class NamesTaken:
+    """The names of the topics that there are. Two that differ in dots and underscores only would share the names of
+    metrics.
+    """
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._unified: dict[str, str] | None = None
+        """Names with underscores for dots, to the names: made when first needed."""
+
+    def check(self, name: str) -> None:
+        """Raises Refused for a name that is not allowed, taken, or as good as taken ("a.b" where there is "a_b")."""
+        fault = name_fault(name)
+        if fault is not None:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+        if name == METADATA_TOPIC:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        if name in self._image.topic_ids:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            if self._unified is None:
+                self._unified = {other.replace(".", "_"): other for other in reversed(self._image.topic_ids)}
+            other = self._unified.get(name.replace(".", "_"))
+            if other is not None:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-
-
-def _check_overrides(command: Command, topic: create_wire.CreatableTopic) -> dict[str, str]:
-    nulls = [config.name for config in topic.configs if config.value is None]
-    if nulls:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
-    try:
-        given = {config.name: config.value for config in topic.configs}
-        return validate_topic_configs(command.settings.in_force(command.image), given)
-    except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _placements(command: Command, topic: create_wire.CreatableTopic) -> list[tuple[int, ...]]:

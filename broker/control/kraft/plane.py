@@ -133,7 +133,7 @@ class KraftPlane:
             ApiKey.BEGIN_QUORUM_EPOCH: waits(quorum.begin_quorum_epoch),
             ApiKey.END_QUORUM_EPOCH: waits(quorum.end_quorum_epoch),
             ApiKey.FETCH_SNAPSHOT: waits(quorum.fetch_snapshot),
-            ApiKey.ENVELOPE: waits(partial(open_envelope, service)),
+            ApiKey.ENVELOPE: waits(partial(open_envelope, self._env, service)),
             **{key: partial(service.handle, key) for key in BY_CONTROLLER},
         }
 

@@ -8,6 +8,13 @@ from typing import Any
 import pytest
 
 from broker.apis.topic_creation import MOST_WANTED
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
@@ -48,3 +55,30 @@ def test_one_metadata_that_names_40000_unknown_topics_stops_nobody_and_makes_onl
         broker.wait_for(lambda: names[-1] in topics_of(broker))
     assert bystander.slowest_s < PATIENCE_S
     assert len(topics_of(broker)) == MOST_WANTED + 1
+
+
+def topic(name: str, partitions: int = 1, **settings: str) -> CreatableTopic:
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"),
+    [
+        ([topic(f"t{nth}") for nth in range(10_000)], ErrorCode.POLICY_VIOLATION),
+        ([topic(f"q_{nth}", -1) for nth in range(20_000)], ErrorCode.POLICY_VIOLATION),
+        ([topic(f"q_{nth}", retention_ms=str(nth)) for nth in range(10_000)], ErrorCode.POLICY_VIOLATION),
+        ([topic(f"q_{nth}", **{f"retention.mss{nth}": "1"}) for nth in range(10_000)], ErrorCode.INVALID_CONFIG),
+    ],
+    ids=["plain", "default-partitions", "own-settings", "unknown-settings"],
+)
+def test_a_create_topics_with_thousands_of_names_stops_nobody(
+    broker: BrokerProcess, topics: list[CreatableTopic], error: ErrorCode
+) -> None:
+    request = CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+    with Bystander(broker) as bystander, broker.connect() as client:
+        client.settimeout(60)
+        answer: Any = ask(client, request, CreateTopicsResponse, 7)
+    assert [each.name for each in answer.topics] == [each.name for each in topics]
+    assert answer.topics[-1].error_code == error
+    assert bystander.slowest_s < PATIENCE_S

@@ -125,7 +125,7 @@ class PlayedPeers:
         request, _ = request_class(api_key).decode(memoryview(message.encode(version)), 0, version)
         service = self.world.nodes[node_id].service
         if api_key == ApiKey.ENVELOPE:
-            response = await open_envelope(service, request)
+            response = await open_envelope(self.world.nodes[node_id].env, service, request)
         else:
             response = await handled(service, api_key, request)
         return response_class(api_key).decode(memoryview(response.encode(version)), 0, version)[0]

@@ -142,3 +142,47 @@ def test_description_of_a_node_is_read_only_and_complete() -> None:
     assert entries["num.partitions"].is_default
     assert entries["broker.rack"].value is None
     assert all(entry.read_only for entry in entries.values())
+
+
+@pytest.mark.parametrize("text", ["1000", "+1000", " 1000\t", "0001000", "\x001000"])
+def test_a_whole_number_is_read_as_java_reads_it(text: str) -> None:
+    assert topic_config(BROKER, {"retention.ms": text}).retention_ms == 1000
+
+
+@pytest.mark.parametrize(
+    "text", ["1_000", "1 000", "", "+", "-", "--1", "+-1", "1.0", "1e3", "0x10", "١٠٠٠", "\u00a01000", "1" * 2000]
+)
+def test_what_java_does_not_take_for_a_whole_number_is_refused(text: str) -> None:
+    """Python's int() takes some of these."""
+    with pytest.raises(ConfigError, match=r"^retention\.ms="):
+        topic_config(BROKER, {"retention.ms": text})
+    if text != "1" * 2000:
+        with pytest.raises(ConfigError, match="should be a whole number"):
+            topic_config(BROKER, {"retention.ms": text})
+
+
+@pytest.mark.parametrize("text", ["0.5", "+.5", "5e-1", "0.5d", "0.5F", "05E-1", " 0.5 ", "000.5"])
+def test_a_decimal_number_is_read_as_java_reads_it(text: str) -> None:
+    assert topic_config(BROKER, {"min.cleanable.dirty.ratio": text}).min_cleanable_dirty_ratio == 0.5
+
+
+@pytest.mark.parametrize("text", ["0.1_0", "1_0", "nan", "NaN", "inf", "infinity", "1e9999", ".", "", "e1", "0.5dd"])
+def test_what_is_no_decimal_number_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="should be a number"):
+        topic_config(BROKER, {"min.cleanable.dirty.ratio": text})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("retention.mss", "retention.ms"),
+        ("retentoin.ms", "retention.ms"),
+        ("log.retention.ms", "retention.ms"),
+        ("min.isr", "min.insync.replicas"),
+        ("cleanup", "cleanup.policy"),
+        ("message.max.bytes", "max.message.bytes"),
+    ],
+)
+def test_an_unknown_name_is_told_the_nearest_that_there_is(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"did you mean {meant}\?"):
+        topic_config(BROKER, {name: "1"})

@@ -190,13 +190,15 @@ def enveloped(api_key: int, version: int, body: bytes) -> EnvelopeRequest:
 async def test_an_envelope_holds_only_what_brokers_forward(world: LittleWorld, autojump_clock: MockClock) -> None:
     service = world.nodes[1].service
     metadata = enveloped(ApiKey.METADATA, 12, MetadataRequest(topics=None).encode(12))
-    assert (await open_envelope(service, metadata)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await open_envelope(world.nodes[1].env, service, metadata)).error_code == ErrorCode.INVALID_REQUEST
     unknown = enveloped(ApiKey.CREATE_TOPICS, 99, b"")
-    assert (await open_envelope(service, unknown)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await open_envelope(world.nodes[1].env, service, unknown)).error_code == ErrorCode.UNSUPPORTED_VERSION
     torn = enveloped(ApiKey.CREATE_TOPICS, 7, a_topic("t").encode(7)[:-3])
-    assert (await open_envelope(service, torn)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await open_envelope(world.nodes[1].env, service, torn)).error_code == ErrorCode.INVALID_REQUEST
     stray = enveloped(ApiKey.CREATE_TOPICS, 7, a_topic("t").encode(7))
-    assert (await open_envelope(world.nodes[2].service, stray)).error_code == ErrorCode.NOT_CONTROLLER
+    assert (
+        await open_envelope(world.nodes[2].env, world.nodes[2].service, stray)
+    ).error_code == ErrorCode.NOT_CONTROLLER
 
 
 # ----------------------------------------------------------------------------------------------------------- commits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -139,6 +140,57 @@ def test_one_request_cannot_make_any_number_of_partitions() -> None:
     room = ControlRoom()
     assert room.create("t", 10_001, 1).error_code == ErrorCode.POLICY_VIOLATION
     assert room.create("t", 1_000_000_000, 1).error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_the_default_number_of_partitions_counts_in_a_request_too() -> None:
+    """With -1 a request could make any number."""
+    room = ControlRoom(num_partitions="100")
+    topics = [create_wire.CreatableTopic(name=f"t{n}", num_partitions=-1, replication_factor=1) for n in range(101)]
+    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics))
+    assert {topic.error_code for topic in made.topics} == {ErrorCode.POLICY_VIOLATION}
+    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics[1:]))
+    assert {topic.error_code for topic in made.topics} == {ErrorCode.NONE}
+
+
+def test_an_answer_tells_the_settings_of_some_topics_and_an_error_in_place_of_the_others() -> None:
+    room = ControlRoom(squall_request_max_elements="1000", squall_broker_max_replicas="1000")
+    setting = create_wire.CreatableTopicConfig(name="retention.ms", value="5")
+    topics = [
+        create_wire.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1, configs=[setting][: n % 2])
+        for n in range(100)
+    ]
+    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
+    assert {topic.error_code for topic in made} == {ErrorCode.NONE}
+    told = [{entry.name: (entry.value, entry.config_source) for entry in topic.configs or []} for topic in made]
+    assert [each["retention.ms"] for each in told[:4]] == [("604800000", 5), ("5", 1)] * 2
+    fit = 1000 // len(told[0])
+    assert [bool(each) for each in told] == [True] * fit + [False] * (100 - fit)
+    errors = [topic.topic_config_error_code for topic in made]
+    assert errors == [0] * fit + [ErrorCode.INVALID_REQUEST] * (100 - fit)
+    assert made[-1].configs is None
+    assert room.image.configs[TOPIC_RESOURCE, "t99"] == {"retention.ms": "5"}
+
+
+def test_very_many_names_are_decided_with_few_steps_each() -> None:
+    """The names of 3,000 topics were gone through for each new one, and all settings were put together for each."""
+    room = ControlRoom(squall_broker_max_replicas="100000")
+    there = [create_wire.CreatableTopic(name=f"a_{n}", num_partitions=1, replication_factor=1) for n in range(3000)]
+    room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=there))
+    topics = [create_wire.CreatableTopic(name=f"b_{n}", num_partitions=-1, replication_factor=1) for n in range(5000)]
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    request = create_wire.CreateTopicsRequest(topics=topics, validate_only=True)
+    sys.setprofile(count)
+    try:
+        decision = room.decide(ApiKey.CREATE_TOPICS, request)
+    finally:
+        sys.setprofile(None)
+    assert {topic.error_code for topic in decision.reply.topics} == {ErrorCode.NONE}
+    assert steps < 5000 * 400
 
 
 @pytest.mark.parametrize("factor", [0, -2])
