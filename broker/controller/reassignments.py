@@ -32,15 +32,16 @@ def alter_reassignments(
     room = Room(command.image, command.settings.config)
     writes: list[Write] = []
     responses = []
+    named: set[tuple[str, int]] = set()
     for asked in request.topics:
         response = wire.ReassignableTopicResponse(name=asked.name)
-        seen: set[int] = set()
         for target in asked.partitions:
             result = wire.ReassignablePartitionResponse(partition_index=target.partition_index, error_message=None)
             try:
-                if target.partition_index in seen:
+                # Each change is worked out from the image as it was before this request: a second one would not fit.
+                if (asked.name, target.partition_index) in named:
                     raise Refused(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
-                seen.add(target.partition_index)
+                named.add((asked.name, target.partition_index))
                 writes += _reassign(command, asked.name, target, room, request.allow_replication_factor_change)
             except Refused as refused:
                 result.error_code, result.error_message = refused.code, refused.message

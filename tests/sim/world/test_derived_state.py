@@ -150,6 +150,17 @@ def drops_who_came(rule: Callable[..., Any]) -> Callable[..., Any]:
     return complete_reassignment
 
 
+def keeps_who_went(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Once the move is over, whoever has gone is still said to go."""
+
+    def complete_reassignment(self: Any) -> None:
+        gone = self.removing
+        rule(self)
+        self.removing = gone
+
+    return complete_reassignment
+
+
 def calls_off(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Once they are in sync, those that were to come go again, and whoever was to go stays."""
 
@@ -190,6 +201,9 @@ MISTAKES = {
     ),
     "all images forget where a feature has changed": Mistake(
         "feature-offset-is-a-replay", failover, replay.APPLY, records.FeatureLevelRecord, forgets_when
+    ),
+    "a move that is over still removes who has gone": Mistake(
+        "reassignment-within-replicas", drained, _Target, "complete_reassignment", keeps_who_went
     ),
     "a move drops who came": Mistake(
         "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", drops_who_came

@@ -100,6 +100,17 @@ DERIVED: dict[str, list[Case]] = {
         ("nobody has the record", (leveled(5), leveled(8)), (leveled(5), leveled(-1))),
     ],
     "records-can-be-replayed": [("they end too early", (7, 8, ""), (8, 8, ""))],
+    "reassignment-within-replicas": [
+        ("no replica comes", decided(None, decision(adding=(4,))), decided(None, decision(adding=(3,)))),
+        ("no replica goes", decided(None, decision(removing=(4,))), decided(None, decision(removing=(3,)))),
+        (
+            "one comes and goes",
+            decided(decision(), decision(1, 1, 6, adding=(3,), removing=(3,))),
+            decided(decision(), decision(1, 1, 6, adding=(3,), removing=(2,))),
+        ),
+        ("one comes twice", decided(None, decision(adding=(3, 3))), decided(None, decision(adding=(3, 2)))),
+        ("it is over", decided(None, decision(removing=(4,))), decided(None, decision())),
+    ],
     "reassignment-ends-in-sync": [
         (
             "an added replica is not in sync",

@@ -171,6 +171,25 @@ def test_a_partition_named_twice_is_moved_once() -> None:
     assert room.partition("t").replicas == (1, 2)
 
 
+def test_a_partition_that_two_entries_name_is_moved_once() -> None:
+    """Both were decided from the same state: replicas 1 and 2, of which 3 was added, and 2 and 1 were to go."""
+    room = ControlRoom()
+    room.topic("t", [2, 1])
+    room.topic("u", [2, 1])
+    topics = [
+        wire.ReassignableTopic(name=name, partitions=[wire.ReassignablePartition(partition_index=0, replicas=replicas)])
+        for name, replicas in (("t", [3]), ("t", [1, 2]), ("u", [1, 2]), ("t", None))
+    ]
+    request = wire.AlterPartitionReassignmentsRequest(topics=topics, allow_replication_factor_change=True)
+    reply = room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+    assert [topic.name for topic in reply.responses] == ["t", "t", "u", "t"]
+    errors = [topic.partitions[0].error_code for topic in reply.responses]
+    assert errors == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    partition = room.partition("t")
+    assert (partition.replicas, partition.adding, partition.removing) == ((3, 2, 1), (3,), (2, 1))
+    assert room.partition("u").replicas == (1, 2)
+
+
 def test_a_new_replica_that_dies_holds_the_reassignment_up_and_not_the_partition() -> None:
     room = prepared()
     move(room, "t", [4, 5])

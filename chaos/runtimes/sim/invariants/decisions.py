@@ -67,6 +67,15 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Kn
     return None
 
 
+@invariant("reassignment-within-replicas", When.DECISION, "KIP-455: who is added and who is removed are replicas")
+def reassignment_within_replicas(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """Those that are being added and those that are being removed are replicas, each once, and nobody is both."""
+    moving = now.adding + now.removing
+    if not moving or (len(set(moving)) == len(moving) and set(moving) <= set(now.replicas)):
+        return None
+    return f"{list(now.adding)} come and {list(now.removing)} go, of the replicas {list(now.replicas)}"
+
+
 @invariant("reassignment-ends-in-sync", When.DECISION, "KIP-455: a reassignment ends when its replicas are in sync")
 def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
