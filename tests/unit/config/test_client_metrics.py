@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from broker.config import ConfigError, ConfigOp
@@ -20,7 +22,21 @@ def test_what_can_be_read_is_kept() -> None:
 NESTED = 3_000 * "("
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{99999999999999}", NESTED + NESTED.replace("(", ")")])
+def test_a_pattern_of_a_thousand_characters_is_read_quickly_whatever_it_is() -> None:
+    """To compile this one takes half a second: so many characters are turned into lower case."""
+    pattern = "(?i)" + 199 * "[\0-\uffff]"
+    began = time.process_time()
+    assert altered("match", f"client_id={pattern}")
+    assert time.process_time() - began < 0.2
+
+
+def test_a_pattern_that_stays_is_not_read_again() -> None:
+    kept = {"match": "client_id=("}
+    assert alter_subscription(kept, [("metrics", ConfigOp.SET, "a")]) == {**kept, "metrics": "a"}
+    assert alter_subscription(kept, [("match", ConfigOp.DELETE, None)]) == {}
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999}", "a" * 1001, NESTED + NESTED.replace("(", ")")])
 def test_a_pattern_that_cannot_be_read_or_is_too_deep_is_told(pattern: str) -> None:
     with pytest.raises(ConfigError, match="has no pattern that can be read"):
         altered("match", f"client_id={pattern}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from broker.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.config import ConfigOp
 from broker.protocol.apis import ApiKey
@@ -103,6 +107,31 @@ def test_settings_of_groups_and_of_subscriptions_are_kept_and_what_is_gone_leave
     assert alter(room, (GROUP_RESOURCE, ""), ("x", ConfigOp.SET, "1")) == ErrorCode.INVALID_REQUEST
     assert alter(room, group, ("consumer.session.timeout.ms", ConfigOp.DELETE, None)) == ErrorCode.NONE
     assert group not in room.image.configs
+
+
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_request_has_so_many_characters_of_patterns_and_no_more(replacing: bool) -> None:
+    """Reading four megabytes of them stopped the controller."""
+    room = prepared()
+    match = "client_id=" + 990 * "a"
+
+    def answers(subscriptions: int) -> list[tuple[int, int]]:
+        of: Any = legacy_wire if replacing else wire
+        key = ApiKey.ALTER_CONFIGS if replacing else ApiKey.INCREMENTAL_ALTER_CONFIGS
+        one = of.AlterableConfig(name="match", value=match)
+        asked = [
+            of.AlterConfigsResource(resource_type=CLIENT_METRICS_RESOURCE, resource_name=f"m{n}", configs=[one])
+            for n in range(subscriptions)
+        ]
+        kept = of.AlterableConfig(name="retention.ms", value="5")
+        asked.append(of.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[kept]))
+        kind = legacy_wire.AlterConfigsRequest if replacing else wire.IncrementalAlterConfigsRequest
+        request: Any = kind(resources=asked)
+        return [(each.resource_type, each.error_code) for each in room.do(key, request).responses]
+
+    fine = (TOPIC_RESOURCE, ErrorCode.NONE)
+    assert answers(101) == [(CLIENT_METRICS_RESOURCE, ErrorCode.POLICY_VIOLATION)] * 101 + [fine]
+    assert answers(100) == [(CLIENT_METRICS_RESOURCE, ErrorCode.NONE)] * 100 + [fine]
 
 
 def test_a_resource_named_twice_is_not_altered() -> None:
