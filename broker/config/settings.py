@@ -233,10 +233,17 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     (Dice's coefficient). A request may hold thousands of unknown names, so this is quick.
     """
     pairs = _pairs(name[:LONGEST_COMPARED])
-    return max(names, key=lambda known: 2 * len(pairs & _known_pairs(known)) / (len(pairs) + len(_known_pairs(known))))
+    best, most = None, -1.0
+    for known in names:
+        theirs = _known_pairs(known)
+        share = len(pairs & theirs) / (len(pairs) + len(theirs))
+        if share > most:
+            best, most = known, share
+    return best
 
 
-LONGEST_COMPARED = 100
+LONGEST_COMPARED = 60
+"""Characters of an unknown name that are looked at: as many as the longest known names have."""
 
 
 def _pairs(name: str) -> frozenset[str]:

@@ -252,7 +252,8 @@ def alter_list(setting: Setting, before: str | None, operation: int, value: str)
     given: tuple[str, ...] = setting.parse(value)
     if operation == ConfigOp.APPEND:
         return ",".join(dict.fromkeys(current + given))
-    return ",".join(item for item in current if item not in given)
+    gone = frozenset(given)
+    return ",".join(item for item in current if item not in gone)
 
 
 class Layers(NamedTuple):

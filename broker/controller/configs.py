@@ -5,7 +5,7 @@ Each resource is decided for itself, all of its changes or none. What is valid i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.cluster.image import (
     BROKER_RESOURCE,
@@ -37,13 +37,17 @@ from broker.protocol.schema import incremental_alter_configs as wire
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.controller.decision import Command
 
-PATTERN_CHARACTERS_PER_REQUEST = 100_000
-"""Of the patterns of clients' metrics (`match`): reading so many takes about 40 ms."""
+LONG_VALUE: Final = 64
+"""Characters from which on a setting's value takes longer to read than all else about it."""
+MOST_CHARACTERS: Final = 500_000
+"""Of long values in a request, with those that its resources have already: reading so many takes up to 0.2 s."""
+MOST_OF_ONE_VALUE: Final = 100_000
+"""Characters to which a list may grow by APPEND."""
 
 Change = tuple[str, int, str | None]
 """(name of the setting, ConfigOp, value)."""
@@ -54,7 +58,7 @@ def incremental_alter_configs(
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
     """Change some settings of some resources; the others keep theirs."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
-    too_long = _characters_of_subscriptions(request) > PATTERN_CHARACTERS_PER_REQUEST
+    too_long = _is_too_long(command.image, request)
     writes: list[Write] = []
     responses = []
     for asked in request.resources:
@@ -65,8 +69,8 @@ def incremental_alter_configs(
         try:
             if resource in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-            if too_long and asked.resource_type == CLIENT_METRICS_RESOURCE:
-                raise _too_many_characters()
+            if too_long:
+                raise too_many_characters()
             changes = [(config.name, config.config_operation, config.value) for config in asked.configs]
             writes += _incremental(command, resource, changes)
         except Refused as refused:
@@ -81,7 +85,7 @@ def alter_configs(
 ) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all settings of some resources: what is not named goes back to its default."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
-    too_long = _characters_of_subscriptions(request) > PATTERN_CHARACTERS_PER_REQUEST
+    too_long = _is_too_long(command.image, request)
     writes: list[Write] = []
     responses = []
     for asked in request.resources:
@@ -92,8 +96,8 @@ def alter_configs(
         try:
             if resource in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-            if too_long and asked.resource_type == CLIENT_METRICS_RESOURCE:
-                raise _too_many_characters()
+            if too_long:
+                raise too_many_characters()
             changes = [(config.name, int(ConfigOp.SET), config.value) for config in asked.configs]
             writes += _replacing(command, resource, changes)
         except Refused as refused:
@@ -103,20 +107,27 @@ def alter_configs(
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _characters_of_subscriptions(request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest) -> int:
-    return sum(
-        len(config.value or "")
-        for resource in request.resources
-        if resource.resource_type == CLIENT_METRICS_RESOURCE
-        for config in resource.configs
-        if config.name == "match"
+def _is_too_long(
+    image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
+) -> bool:
+    """Whether a request has too many characters. One about a single resource never has: its values have an end."""
+    given = long_characters(config.value for resource in request.resources for config in resource.configs)
+    asked = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    there = long_characters(value for resource in asked for value in image.configs.get(resource, {}).values())
+    return len(asked) > 1 and given + there > MOST_CHARACTERS
+
+
+def long_characters(values: Iterable[str | None]) -> int:
+    """The characters of those values that take long to read."""
+    return sum(len(value) for value in values if value is not None and len(value) > LONG_VALUE)
+
+
+def too_many_characters() -> Refused:
+    """What a request with too many is answered."""
+    return Refused(
+        ErrorCode.POLICY_VIOLATION,
+        f"The settings of one request's resources may have at most {MOST_CHARACTERS:,} characters: send several.",
     )
-
-
-def _too_many_characters() -> Refused:
-    most = f"{PATTERN_CHARACTERS_PER_REQUEST:,}"
-    message = f"A request may have at most {most} characters of patterns (match) for clients' metrics: send several."
-    return Refused(ErrorCode.POLICY_VIOLATION, message)
 
 
 def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
@@ -128,7 +139,12 @@ def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[
     _check_nulls(changes)
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
-    return _records(command, resource, before, _altered(command, resource, before, changes))
+    after = _altered(command, resource, before, changes)
+    for name, operation, _ in changes:
+        if operation == ConfigOp.APPEND and len(after[name]) > MOST_OF_ONE_VALUE:
+            message = f"{name} would have more than {MOST_OF_ONE_VALUE:,} characters."
+            raise Refused(ErrorCode.POLICY_VIOLATION, message)
+    return _records(command, resource, before, after)
 
 
 def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:

@@ -16,6 +16,7 @@ from broker.config import (
     source_of,
     validate_topic_configs,
 )
+from broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.placement import check_manual, live_replicas, place
 from broker.controller.room import Room
@@ -47,6 +48,8 @@ def create_topics(
     twice = duplicates([topic.name for topic in request.topics])
     default = command.settings.config.num_partitions
     too_many = sum(_partitions_asked(topic, default) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
+    values = (config.value for topic in request.topics for config in topic.configs)
+    too_long = len(request.topics) > 1 and long_characters(values) > MOST_CHARACTERS
     shared = _Shared(command)
     writes: list[Write] = []
     results: dict[str, create_wire.CreatableTopicResult] = {}
@@ -57,6 +60,8 @@ def create_topics(
             if too_many:
                 message = "Excessively large number of partitions per request."
                 raise Refused(ErrorCode.POLICY_VIOLATION, message)
+            if too_long:
+                raise too_many_characters()
             results[topic.name], records = _create_topic(command, topic, shared)
             writes += records
         except Refused as refused:
