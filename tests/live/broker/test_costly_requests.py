@@ -232,6 +232,24 @@ def test_a_request_that_alters_one_logger_many_times_stops_nobody(broker: Broker
     assert {each.error_code for each in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
+@pytest.mark.parametrize(
+    ("pattern", "subscriptions", "error"),
+    [("a" * 32_000, 120, ErrorCode.POLICY_VIOLATION), ("(?i)" + "[\1-\uffff]" * 199, 480, ErrorCode.NONE)],
+    ids=["long", "costly to compile"],
+)
+def test_patterns_for_clients_metrics_stop_nobody(
+    broker: BrokerProcess, pattern: str, subscriptions: int, error: ErrorCode
+) -> None:
+    """To compile 120 long ones took 2 s, and 480 short ones of a kind take four minutes."""
+    configs = [AlterableConfig(name="match", value=f"client_id={pattern}")]
+    resources = [
+        AlterConfigsResource(resource_type=16, resource_name=f"m{nth}", configs=configs) for nth in range(subscriptions)
+    ]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+    answer = ask_beside(broker, request, IncrementalAlterConfigsResponse, 1)
+    assert {each.error_code for each in answer.responses} == {error}
+
+
 def test_a_request_that_lists_more_ends_its_connection_only(broker: BrokerProcess) -> None:
     names = [f"{number}" for number in range(50_001)]
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=n) for n in range(20_001)])
