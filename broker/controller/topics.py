@@ -280,8 +280,9 @@ def new_topic_id(command: Command) -> bytes:
 def create_partitions(
     command: Command, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
-    """Add partitions to topics, each decided for itself."""
+    """Add partitions to topics, each decided for itself. If they are too many together, no topic gets any."""
     twice = duplicates([topic.name for topic in request.topics])
+    added = sum(_partitions_added(command.image, topic) for topic in request.topics)
     room = Room(command.image, command.settings.config)
     writes: list[Write] = []
     results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
@@ -290,7 +291,7 @@ def create_partitions(
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            writes += _more_partitions(command, topic, room)
+            writes += _more_partitions(command, topic, room, too_many=added > MAX_PARTITIONS_PER_REQUEST)
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results[topic.name] = result
@@ -298,7 +299,14 @@ def create_partitions(
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTopic, room: Room) -> list[Write]:
+def _partitions_added(image: ClusterImage, asked: partitions_wire.CreatePartitionsTopic) -> int:
+    topic = image.topic(asked.name)
+    return 0 if topic is None else max(asked.count - len(topic.partitions), 0)
+
+
+def _more_partitions(
+    command: Command, asked: partitions_wire.CreatePartitionsTopic, room: Room, *, too_many: bool
+) -> list[Write]:
     image = command.image
     topic = image.topic(asked.name)
     if topic is None:
@@ -311,7 +319,7 @@ def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTo
             f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an increase."
         )
         raise Refused(ErrorCode.INVALID_PARTITIONS, message)
-    if asked.count - present > MAX_PARTITIONS_PER_REQUEST:
+    if too_many:
         raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     placements = _added_placements(command, asked, topic)
     room.take(placements)
