@@ -59,6 +59,10 @@ class Related(Protocol):
     def broker_session_timeout_ms(self) -> int: ...
 
     @property
+    def max_connections(self) -> int: ...
+    @property
+    def max_connections_per_ip(self) -> int: ...
+    @property
     def queued_max_request_bytes(self) -> int: ...
 
     @property
@@ -69,6 +73,7 @@ def check(config: Related) -> None:
     """Raise ConfigError for the first relation that does not hold."""
     _check_roles(config)
     _check_listeners(config)
+    _check_connections(config)
     _check_times(config)
     _check_sizes(config)
 
@@ -155,6 +160,15 @@ def _check_listeners(config: Related) -> None:
             "listener.security.protocol.map",
             f"listener.security.protocol.map={pair}: only PLAINTEXT is spoken",
         )
+
+
+def _check_connections(config: Related) -> None:
+    # Kafka takes 0 for max.connections, and for max.connections.per.ip beside max.connections.per.ip.overrides.
+    for name, allowed in (
+        ("max.connections", config.max_connections),
+        ("max.connections.per.ip", config.max_connections_per_ip),
+    ):
+        _require(allowed != 0, name, f"{name}=0 would lock out every client, also whoever wants to undo it")
 
 
 def _check_times(config: Related) -> None:

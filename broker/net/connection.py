@@ -61,8 +61,9 @@ class Slot:
         if self.chunks is not None or self.conn.closed:
             return
         if isinstance(body, bytes):
-            head = self._head(len(body))
-            self.chunks = (head + body,) if len(body) < _JOIN_LIMIT else (head, body)
+            size = len(body)
+            head = self._head(size)
+            self.chunks = (head + body,) if size < _JOIN_LIMIT else (head, body)
         else:
             size = 0
             for chunk in body:
@@ -70,7 +71,7 @@ class Slot:
             head, first = self._head(size), body[0]
             small = type(first) is bytes and len(first) < _JOIN_LIMIT
             self.chunks = (head + first, *body[1:]) if small else (head, *body)
-        self.conn.ready()
+        self.conn.ready(len(head) + size)
 
     def _head(self, size: int) -> bytes:
         """The response's header, `size` bytes of a body before their end."""
@@ -81,7 +82,7 @@ class Slot:
     def drop(self) -> None:
         """Nothing is to be sent for this request (acks=0)."""
         self.chunks = ()
-        self.conn.ready()
+        self.conn.ready(0)
 
 
 class Connection:
@@ -98,6 +99,8 @@ class Connection:
         self.on_close: list[Callable[[], None]] = []
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
+        self._answered_bytes = 0
+        """Of replies that are known and still in `slots`: not flushed yet, or behind one that is not known."""
         self._blocked = False
         self._mark_dirty, self._start_task = mark_dirty, start_task
         self._relaxed: trio.Event | None = None
@@ -117,13 +120,14 @@ class Connection:
         if held is not None:
             held.set()
 
-    def ready(self) -> None:
-        """A slot was filled: let the server flush this connection when the current burst settles."""
+    def ready(self, size: int) -> None:
+        """A slot was filled with `size` bytes: let the server flush this connection when the current burst settles."""
+        self._answered_bytes += size
         self._mark_dirty(self)
 
     def flush(self) -> None:
         """Send the replies that are known and in order; what does not fit is left to a task."""
-        slots, out = self.slots, self._out
+        slots, out, before = self.slots, self._out, self._out_bytes
         while slots and (chunks := slots[0].chunks) is not None:
             slots.popleft()
             for chunk in chunks:
@@ -132,6 +136,7 @@ class Connection:
                 elif chunk:  # Skip empty chunks: `send` could never report one as sent.
                     out.append(chunk)
                     self._out_bytes += len(chunk)
+        self._answered_bytes -= self._out_bytes - before
         if out and not self._blocked and not self.closed:
             self._send()
         if self._relaxed is not None:
@@ -210,7 +215,9 @@ class Connection:
 
     def congested(self, max_requests: int, max_bytes: int) -> bool:
         """True while more is parked or unsent here than the settings allow: stop reading until it drains."""
-        return not self.closed and (len(self.slots) > max_requests or self._out_bytes > max_bytes)
+        return not self.closed and (
+            len(self.slots) > max_requests or self._out_bytes + self._answered_bytes > max_bytes
+        )
 
     async def wait_relaxed(self, max_requests: int, max_bytes: int) -> None:
         """Wait until `congested` is over or the connection closes."""
@@ -239,7 +246,7 @@ class Connection:
                 slot.parked.abandon()
         self.slots.clear()
         self._out.clear()
-        self._out_bytes = 0
+        self._out_bytes = self._answered_bytes = 0
         self.link.close()
         for callback in self.on_close:
             callback()

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
+_TURN_S = 0.005
+"""How long a connection's burst is served before others have a turn."""
+_QUIET_MS = 10_000
+"""A connection between brokers on which nothing came for so long is one that they can do without: they fetch, or send
+heartbeats, more often.
+"""
 FIRST_PRODUCE = 3
 _NEVER = 1 << 15
 """In place of a version."""
@@ -77,6 +83,10 @@ class Server:
         self._max_parked = config.squall_connection_parked_max_requests
         self._max_unsent = config.squall_connection_parked_max_bytes
         self._connections: dict[Connection, Frames] = {}
+        self._inner = config.inter_broker_listener if len(config.bind_listeners) > 1 else None
+        """The inter-broker listener where it is one of its own: `max.connections` and its like let brokers in there."""
+        self._of_brokers: dict[Connection, None] = {}
+        """The connections of `_inner`."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
         self._listeners: list[Listener] = []
@@ -118,14 +128,29 @@ class Server:
                 await self._env.sleep(0.05)
                 continue
             address = link.peer.rpartition(":")[0]
-            held = self._per_address.get(address, 0)
-            config = self.in_force()
-            if len(self._connections) >= config.max_connections or held >= config.max_connections_per_ip:
+            if not self._may_come(name, address):
                 self._env.trace("connection_refused", listener=name, peer=link.peer, reason="too many connections")
                 link.close()
                 continue
-            self._per_address[address] = held + 1
+            self._per_address[address] = self._per_address.get(address, 0) + 1
             self._nursery.start_soon(self._serve, link, name, address)
+
+    def _may_come(self, listener: str, address: str) -> bool:
+        """Whether there is room for one more connection. Brokers, on a listener of their own, have room of their own,
+        so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
+        """
+        if listener != self._inner:
+            config = self.in_force()
+            held = self._per_address.get(address, 0)
+            return len(self._connections) < config.max_connections and held < config.max_connections_per_ip
+        if len(self._of_brokers) < self._config.squall_inter_broker_max_connections:
+            return True
+        quietest = min(self._of_brokers, key=lambda conn: conn.last_active_ms)
+        if self._env.mono() * 1000 - quietest.last_active_ms < _QUIET_MS:
+            return False
+        del self._of_brokers[quietest]
+        quietest.close()
+        return True
 
     async def _serve(self, link: Transport, listener: str, address: str) -> None:
         between_nodes = listener == self._config.inter_broker_listener
@@ -133,17 +158,24 @@ class Server:
         conn = Connection(link, listener, self._mark_dirty, self._nursery.start_soon)
         frames = Frames(self._env, link, self._memory, self._max_frame)
         self._connections[conn] = frames
-        max_parked, max_unsent = self._max_parked, self._max_unsent
+        conn.last_active_ms = int(self._env.mono() * 1000)
+        if listener == self._inner:
+            self._of_brokers[conn] = None
+        max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
         try:
             while not conn.closed:
                 burst = await frames.burst()
-                conn.last_active_ms = int(self._env.mono() * 1000)
+                began = mono()
+                conn.last_active_ms = int(began * 1000)
+                last = burst[-1]
                 for frame in burst:
                     if not conn.closed:
                         self._dispatch(conn, routes, frame)
                         while conn.held is not None:
                             self.settle()
                             await conn.held.wait()
+                        if frame is not last and (mono() - began >= _TURN_S or conn.congested(max_parked, max_unsent)):
+                            began = await self._give_way(conn)
                 self.settle()
                 if conn.congested(max_parked, max_unsent):
                     await conn.wait_relaxed(max_parked, max_unsent)
@@ -155,8 +187,20 @@ class Server:
             frames.close()
             conn.close()
             del self._connections[conn]
+            self._of_brokers.pop(conn, None)
             self._dirty.pop(conn, None)
             self._release(address)
+
+    async def _give_way(self, conn: Connection) -> float:
+        """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
+        or unsent than the settings allow. When the connection's next turn began, in seconds of the node's clock.
+        """
+        self.settle()
+        await trio.lowlevel.checkpoint()
+        await conn.wait_relaxed(self._max_parked, self._max_unsent)
+        now = self._env.mono()
+        conn.last_active_ms = int(now * 1000)
+        return now
 
     def _release(self, address: str) -> None:
         held = self._per_address[address] - 1
@@ -311,8 +355,7 @@ class Server:
             await self._env.sleep(_IDLE_SWEEP_S)
             now_ms = int(self._env.mono() * 1000)
             for conn, frames in list(self._connections.items()):
-                idle_ms = now_ms - (conn.last_active_ms or now_ms)
-                conn.last_active_ms = conn.last_active_ms or now_ms
+                idle_ms = now_ms - conn.last_active_ms
                 if idle_ms > _IDLE_SWEEP_S * 1000:
                     frames.shrink_if_idle()
                 if idle_ms > limit_ms >= 0:

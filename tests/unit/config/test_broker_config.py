@@ -101,6 +101,8 @@ def test_impossible_value_is_refused_with_setting_value_and_range(name: str, tex
             ["socket.request.max.bytes=300000000", "queued.max.request.bytes=268435456"],
         ),
         ({"log.retention.ms": "0"}, ["log.retention.ms"]),
+        ({"max.connections": "0"}, ["max.connections=0", "lock out every client"]),
+        ({"max.connections.per.ip": "0"}, ["max.connections.per.ip=0", "lock out every client"]),
         ({"process.roles": ""}, ["process.roles"]),
         ({"log.dirs": "/a,/b"}, ["log.dirs=/a,/b"]),
         ({"controller.quorum.voters": "2@h:1,3@h:2"}, ["node.id=1", "controller.quorum.voters=[2, 3]"]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import trio
@@ -127,3 +130,116 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
     assert (request, version, bytes(back.data)) == ("asked", 9, b"")
     answer([b"abcd"])
     assert bytes(back.data).endswith(b"abcd")
+
+
+ANSWER = bytes(1000)
+
+
+async def plain_burst(room: OneBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
+    """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
+    server: Any = room.server
+    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: answer(slot))}, {})
+    server._per_address["client"] = 1
+    for number in range(count):
+        there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))
+    return back, partial(server._serve, MemoryTransport("client:1", there, back), LISTENER, "client")
+
+
+async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_what_is_answered() -> None:
+    room = OneBroker()
+    served: list[int] = []
+
+    def answer(slot: Slot) -> bytes:
+        room.env.now_ms += 1
+        served.append(slot.correlation_id)
+        return ANSWER
+
+    back, serve_it = await plain_burst(room, 100, answer)
+    seen: list[int] = []
+
+    async def look() -> None:
+        while len(served) < 100:
+            seen.append(len(served))
+            assert len(back.data) >= len(ANSWER) * len(served)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_it)
+        nursery.start_soon(look)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert served == list(range(100))
+    assert max(after - before for before, after in pairwise([*seen, 100])) <= 12
+
+
+async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -> None:
+    room = OneBroker(squall_connection_parked_max_requests="10")
+    asked: list[int] = []
+    known = trio.Event()
+
+    async def wait() -> bytes:
+        await known.wait()
+        return ANSWER
+
+    def answer(slot: Slot) -> Later:
+        asked.append(slot.correlation_id)
+        return Later(wait)
+
+    _, serve_it = await plain_burst(room, 100, answer)
+    async with trio.open_nursery() as nursery:
+        room.server._nursery = nursery
+        nursery.start_soon(serve_it)
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked == list(range(11))
+        known.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked == list(range(100))
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -> None:
+    room = OneBroker(squall_connection_parked_max_bytes="5000")
+    served: list[int] = []
+
+    def answer(slot: Slot) -> bytes:
+        served.append(slot.correlation_id)
+        return ANSWER
+
+    back, serve_it = await plain_burst(room, 100, answer)
+    back.capacity = 2000
+    async with trio.open_nursery() as nursery:
+        room.server._nursery = nursery
+        nursery.start_soon(serve_it)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served) <= 8, "2,000 bytes are in the socket, and 5,000 may wait, and one more answer"
+        back.capacity = 1 << 30
+        back.change()
+        await trio.testing.wait_all_tasks_blocked()
+        assert served == list(range(100))
+        nursery.cancel_scope.cancel()
+
+
+async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
+    room = OneBroker(squall_connection_parked_max_bytes="5000")
+    served: list[int] = []
+    known = trio.Event()
+
+    async def wait() -> bytes:
+        await known.wait()
+        return b""
+
+    def answer(slot: Slot) -> bytes | Later:
+        served.append(slot.correlation_id)
+        return ANSWER if slot.correlation_id else Later(wait)
+
+    _, serve_it = await plain_burst(room, 100, answer)
+    async with trio.open_nursery() as nursery:
+        room.server._nursery = nursery
+        nursery.start_soon(serve_it)
+        await trio.testing.wait_all_tasks_blocked()
+        assert served == list(range(6))
+        known.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert served == list(range(100))
+        nursery.cancel_scope.cancel()

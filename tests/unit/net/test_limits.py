@@ -1,0 +1,120 @@
+"""How many connections a broker takes, and on which listener."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.cluster.settings import with_altered
+from broker.env import LinkClosed
+from tests.support.brokers.memory_env import MemoryTransport, Pipe
+from tests.support.brokers.one_broker import OneBroker
+
+INNER, OUTER = "INTERNAL", "CLIENT"
+TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
+
+
+class Door:
+    """A listener to which clients come when the test says so."""
+
+    def __init__(self) -> None:
+        self.send, self._come = trio.open_memory_channel[MemoryTransport](1000)
+
+    async def accept(self) -> MemoryTransport:
+        try:
+            return await self._come.receive()
+        except trio.EndOfChannel:
+            raise LinkClosed("closed") from None
+
+
+class House:
+    """A broker's listeners."""
+
+    def __init__(self, room: OneBroker) -> None:
+        self.room, self.doors = room, {INNER: Door(), OUTER: Door()}
+
+    async def come(self, name: str, count: int = 1, host: str = "h") -> list[Pipe]:
+        """New connections to a listener: what the broker sends on each. Those that it has closed have ended."""
+        found = []
+        for _ in range(count):
+            there, back = Pipe(1 << 20), Pipe(1 << 20)
+            self.doors[name].send.send_nowait(MemoryTransport(f"{host}:1", there, back))
+            await trio.testing.wait_all_tasks_blocked()
+            found.append(back)
+        return found
+
+    def pass_s(self, seconds: float) -> None:
+        self.room.env.now_ms += int(seconds * 1000)
+
+
+@asynccontextmanager
+async def house(**settings: str) -> AsyncIterator[House]:
+    room = OneBroker(listeners=TWO, **settings)
+    server: Any = room.server
+    server.open_to_clients()
+    made = House(room)
+    async with trio.open_nursery() as nursery:
+        server._nursery = nursery
+        for name, door in made.doors.items():
+            nursery.start_soon(server._accept, door, name)
+        yield made
+        nursery.cancel_scope.cancel()
+
+
+def served(links: list[Pipe]) -> int:
+    return sum(not link.ended for link in links)
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip"])
+async def test_clients_that_have_all_connections_do_not_keep_brokers_out(limit: str) -> None:
+    async with house(**{limit: "3"}) as made:
+        assert served(await made.come(OUTER, 5)) == 3
+        assert served(await made.come(INNER, 2)) == 2
+        assert served(await made.come(OUTER)) == 0
+
+
+async def test_connections_between_brokers_count_for_clients() -> None:
+    async with house(max_connections="3") as made:
+        assert served(await made.come(INNER, 2)) == 2
+        assert served(await made.come(OUTER, 5)) == 1
+
+
+async def test_the_listener_of_brokers_has_a_bound_of_its_own() -> None:
+    async with house(squall_inter_broker_max_connections="3") as made:
+        assert served(await made.come(INNER, 5)) == 3
+        assert served(await made.come(OUTER, 5)) == 5
+
+
+async def test_where_it_is_reached_a_quiet_connection_makes_room_and_one_in_use_does_not() -> None:
+    async with house(squall_inter_broker_max_connections="2") as made:
+        [quiet] = await made.come(INNER)
+        made.pass_s(6)
+        [recent] = await made.come(INNER)
+        made.pass_s(6)
+        [new] = await made.come(INNER)
+        assert [link.ended for link in (quiet, recent, new)] == [True, False, False]
+        assert served(await made.come(INNER)) == 0
+
+
+async def test_on_the_only_listener_there_is_one_limit_for_all() -> None:
+    room = OneBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
+    server: Any = room.server
+    made = House(room)
+    async with trio.open_nursery() as nursery:
+        server._nursery = nursery
+        nursery.start_soon(server._accept, made.doors[INNER], INNER)
+        assert served(await made.come(INNER, 4)) == 2
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_a_limit_that_would_lock_everybody_out_has_no_effect_where_the_metadata_log_has_it(name: str) -> None:
+    """Of an earlier version, which took it."""
+    config = OneBroker(listeners=TWO, max_connections="7").config
+    assert with_altered(config, {name: "0"}) is config
+    assert with_altered(config, {name: "0", "num.network.threads": "5"}).num_network_threads == 5
