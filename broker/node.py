@@ -21,6 +21,7 @@ from broker.apis.fetch_session import FetchSessions
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.groups import GroupApis
 from broker.apis.metadata import MetadataHandler
+from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
 from broker.apis.record_gate import RecordGate
 from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
@@ -224,13 +225,14 @@ class Node:
         finder = CoordinatorFinder(image, config, creator)
         exists = finder.log_of_groups_exists
         in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)
+        listed = OffsetApis(self.replicas, unpacking)
         for_clients = {
-            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), unpacking),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), listed),
             **coordinator_routes(transactions, groups, consumers, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
         markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms)
-        for_nodes = node_routes(self.control.handlers(), fetch, markers)
+        for_nodes = node_routes(self.control.handlers(), fetch, listed, markers)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server

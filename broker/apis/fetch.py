@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
@@ -115,8 +115,13 @@ class FetchApi:
         self.sessions = sessions
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
-        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame."""
-        self._serve(slot, decode_fetch(view, at, slot.version))
+        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame, also if
+        the request names a replica: its fetch offsets would count as acknowledgements.
+        """
+        request = decode_fetch(view, at, slot.version)
+        if request.replica_id >= 0:
+            raise MalformedFrame(f"a Fetch of replica {request.replica_id} on a listener for clients")
+        self._serve(slot, request)
 
     def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:
         """As `handle`, on the listener between brokers. Only this listener serves the control plane's logs. A client

@@ -99,7 +99,8 @@ class FetchSession:
 
 class FetchSessions:
     """All sessions of a broker: at most `slots` (max.incremental.fetch.session.cache.slots), with at most `partitions`
-    together. Who gets no session, or loses it, asks for all of its partitions each time, as with Kafka.
+    together. Who gets no session, or loses it, asks for all of its partitions each time, as with Kafka. Followers take
+    the places of consumers (KIP-227: theirs are the privileged sessions).
     """
 
     def __init__(self, slots: int, rng: random.Random, partitions: int = 200_000) -> None:
@@ -137,7 +138,7 @@ class FetchSessions:
     def _create(self, request: FetchIn, now_ms: int, by_ids: bool) -> FetchSession | None:
         if not request.topics:
             return None
-        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(now_ms, request.replica_id, for_slot=True):
             return None
         session_id = self._rng.randint(1, _MAX_SESSION_ID)
         while session_id in self._sessions:
@@ -151,17 +152,23 @@ class FetchSessions:
         session.update(request)
         self._room -= len(session.parts) - before
         while self._room < 0:
-            if not self._evict(now_ms):
+            if not self._evict(now_ms, session.replica_id, for_slot=False):
                 self._drop(session.session_id)
                 return False
         return True
 
-    def _evict(self, now_ms: int) -> bool:
-        """End a session that nobody has used for long, if there is one."""
-        stale = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
-        if stale is None:
+    def _evict(self, now_ms: int, for_whom: int, *, for_slot: bool) -> bool:
+        """End a session that nobody has used for long. If there is none, and a follower needs it (`for_whom` is a replica
+        id, else -1), end a consumer's: the smallest for its slot, the largest for room. False if no session ended.
+        """
+        found = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
+        if found is None and for_whom >= 0:
+            of_consumers = (s for s in self._sessions.values() if s.replica_id < 0)
+            choose = min if for_slot else max
+            found = choose(of_consumers, key=lambda s: len(s.parts), default=None)
+        if found is None:
             return False
-        self._drop(stale.session_id)
+        self._drop(found.session_id)
         self.evictions += 1
         return True
 

@@ -10,7 +10,7 @@ import trio
 
 from broker.log.lookups import Pause, Turn
 from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -74,6 +74,14 @@ class OffsetApis:
     def _absent(self, name: str, index: int) -> ErrorCode:
         known = self._replicas.knows(name.encode(), index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def list_offsets_to_clients(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
+        """As `list_offsets`, on a listener that is not the one between brokers. Raises MalformedFrame for who says that
+        it is a follower, because a follower is told what is not committed yet.
+        """
+        if request.replica_id >= 0:
+            raise MalformedFrame(f"a ListOffsets of replica {request.replica_id} on a listener for clients")
+        return self.list_offsets(request, slot)
 
     def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
         """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to

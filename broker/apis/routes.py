@@ -14,7 +14,6 @@ from broker.apis.describe import (
 from broker.apis.describe_producers import describe_producers
 from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.log_dirs import describe_log_dirs
-from broker.apis.offsets import OffsetApis
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.net.server import Route
 from broker.protocol.apis import ApiKey
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from broker.apis.find_coordinator import CoordinatorFinder
     from broker.apis.groups import GroupApis
     from broker.apis.metadata import MetadataHandler
+    from broker.apis.offsets import OffsetApis
     from broker.apis.produce import ProduceApi
     from broker.apis.transactions import TransactionApis
     from broker.apis.txn_markers import TxnMarkersApi
     from broker.apis.txn_offsets import TxnOffsetApis
-    from broker.apis.unpacking import Unpacking
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
     from broker.replicas.replica_manager import ReplicaManager
@@ -45,14 +44,13 @@ def data_routes(
     produce: ProduceApi,
     fetch: FetchApi,
     deletions: DeleteRecordsApi,
-    unpacking: Unpacking,
+    offsets: OffsetApis,
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
-    offsets = OffsetApis(replicas, unpacking)
     return _table(
         Route(ApiKey.PRODUCE, hot=produce.handle),
         Route(ApiKey.FETCH, hot=fetch.handle),
-        Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
+        Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets_to_clients),
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
         Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
         Route(ApiKey.DESCRIBE_PRODUCERS, plain=lambda request, slot: describe_producers(replicas, request)),
@@ -137,9 +135,11 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
     )
 
 
-def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, markers: TxnMarkersApi) -> dict[int, Route]:
-    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, and
-    what transaction coordinators write into partitions.
+def node_routes(
+    handlers: Mapping[int, NodeHandler], fetch: FetchApi, offsets: OffsetApis, markers: TxnMarkersApi
+) -> dict[int, Route]:
+    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, what
+    followers ask leaders for, and what transaction coordinators write into partitions.
     """
 
     def by_control_plane(key: int, handler: NodeHandler) -> Route:
@@ -148,6 +148,7 @@ def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, markers: T
     return _table(
         *(by_control_plane(key, handler) for key, handler in handlers.items()),
         Route(ApiKey.FETCH, hot=fetch.handle_between_nodes),
+        Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
         Route(ApiKey.WRITE_TXN_MARKERS, hot=markers.handle),
     )
 

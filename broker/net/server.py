@@ -280,6 +280,8 @@ class Server:
                 self._nursery.start_soon(self._write_large, answer, slot)
             else:
                 slot.reply(answer.encode(slot.version))
+        except MalformedFrame as wrong:
+            self._malformed(slot, wrong)
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
 

@@ -319,7 +319,7 @@ class OneBroker:
         log_start: int = -1,
         isolation: int = 0,
     ) -> None:
-        """A Fetch of (topic, offset) of their partitions 0."""
+        """A Fetch of (topic, offset) of their partitions 0; a follower's comes on the listener between brokers."""
         state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch or EPOCHS.get(replica, -1))
         request = FetchRequest(
             replica_state=state,
@@ -342,7 +342,8 @@ class OneBroker:
             topic_id = IDS.get(name, bytes(15) + b"\x77")
             request.topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=[part]))
         request.forgotten_topics_data = [ForgottenTopic(topic_id=IDS[name], partitions=[0]) for name in forget]
-        self.ask(conn, self.fetch_api.handle, ApiKey.FETCH, request, version)
+        handler = self.fetch_api.handle if replica < 0 else self.fetch_api.handle_between_nodes
+        self.ask(conn, handler, ApiKey.FETCH, request, version)
 
     def follower_has(
         self, replica: int, offset: int, *, epoch: int = 5, name: str = "t", log_start: int = -1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.net.connection import Connection
-from broker.protocol.errors import ErrorCode
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchOut
-from tests.support.brokers.one_broker import IDS, OneBroker, answers, fetched, fetched_all
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from tests.support.brokers.one_broker import EPOCHS, IDS, OneBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1
 
@@ -380,3 +382,26 @@ def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_s
     assert answers(conn) == []
     room.produce(room.client(), acks=1)
     assert fetched(conn).records
+
+
+@pytest.mark.parametrize("version", [4, 11, 14, 17])
+def test_who_names_a_replica_on_a_listener_for_clients_moves_no_high_watermark(version: int) -> None:
+    """It had acks=all answered while no follower had anything."""
+    room = OneBroker()
+    h = room.give()
+    room.produce(room.client())
+    part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
+    topics = [FetchTopic(topic="t", topic_id=IDS["t"] if version >= 13 else bytes(16), partitions=[part])]
+    conn = room.client()
+    for replica_id in (2, 3):
+        request = FetchRequest(max_wait_ms=0, topics=topics)
+        if version < 15:
+            request.replica_id = replica_id
+        else:
+            request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=EPOCHS[replica_id])
+        with pytest.raises(MalformedFrame, match="listener for clients"):
+            room.ask(conn, room.fetch_api.handle, ApiKey.FETCH, request, version)
+    assert h.state.high_watermark == 0
+    room.fetch(room.client(), ("t", 1), replica=2)
+    room.fetch(room.client(), ("t", 1), replica=3)
+    assert h.state.high_watermark == 1

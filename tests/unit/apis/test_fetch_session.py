@@ -14,15 +14,18 @@ T, U = b"t", b"u"
 
 
 def request(
-    *parts: tuple[bytes, int, int], session: tuple[int, int] = (0, 0), forgotten: tuple[bytes, ...] = ()
+    *parts: tuple[bytes, int, int],
+    session: tuple[int, int] = (0, 0),
+    forgotten: tuple[bytes, ...] = (),
+    replica: int = -1,
 ) -> FetchIn:
     """A Fetch of (topic, partition, offset)."""
     topics = [(key, [FetchPart(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
-    return FetchIn(-1, -1, 0, 1, 1000, 0, *session, None, topics, [(key, [0]) for key in forgotten], "")
+    return FetchIn(replica, -1, 0, 1, 1000, 0, *session, None, topics, [(key, [0]) for key in forgotten], "")
 
 
-def opened(sessions: FetchSessions, *parts: tuple[bytes, int, int], now_ms: int = 0) -> FetchSession:
-    session, _ = sessions.open(request(*parts), now_ms)
+def opened(sessions: FetchSessions, *parts: tuple[bytes, int, int], now_ms: int = 0, replica: int = -1) -> FetchSession:
+    session, _ = sessions.open(request(*parts, replica=replica), now_ms)
     assert session is not None
     return session
 
@@ -148,3 +151,35 @@ def test_what_is_forgotten_or_over_takes_no_room() -> None:
     sessions.open(request(session=(first.session_id, -1)), 0)
     sessions.open(request(session=(second.session_id, -1)), 0)
     assert opened(sessions, (T, 0, 5), (U, 0, 5)) is not None
+
+
+def is_alive(sessions: FetchSessions, session: FetchSession) -> bool:
+    return sessions._sessions.get(session.session_id) is session
+
+
+def test_a_follower_takes_the_slot_of_the_consumer_with_the_fewest_partitions() -> None:
+    sessions = FetchSessions(3, random.Random(1))
+    follower = opened(sessions, (T, 0, 5), replica=2)
+    large, small = opened(sessions, (T, 0, 5), (U, 0, 5)), opened(sessions, (T, 0, 5))
+    opened(sessions, (T, 0, 5), replica=3)
+    assert [is_alive(sessions, session) for session in (follower, large, small)] == [True, True, False]
+    assert sessions.evictions == 1
+
+
+def test_a_follower_does_not_take_the_slot_of_another_and_a_consumer_takes_none() -> None:
+    sessions = FetchSessions(2, random.Random(1))
+    opened(sessions, (T, 0, 5), replica=2)
+    opened(sessions, (T, 0, 5), replica=3)
+    assert sessions.open(request((T, 0, 5), replica=4), 1000)[0] is None
+    assert sessions.open(request((T, 0, 5)), 1000)[0] is None
+
+
+def test_a_follower_takes_consumers_room_for_its_partitions_the_largest_first() -> None:
+    sessions = FetchSessions(10, random.Random(1), partitions=4)
+    small = opened(sessions, (T, 0, 5))
+    large = opened(sessions, (T, 0, 5), (T, 1, 5), (T, 2, 5))
+    follower = opened(sessions, (T, 0, 5), (U, 0, 5), replica=2)
+    assert [is_alive(sessions, session) for session in (small, large, follower)] == [True, False, True]
+    grown = request((U, 1, 5), (U, 2, 5), session=(follower.session_id, 1), replica=2)
+    assert sessions.open(grown, 0)[0] is follower
+    assert not is_alive(sessions, small)

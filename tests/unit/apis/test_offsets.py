@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from broker.log.lookups import HEADERS_A_TURN
 from broker.net.connection import Slot
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.offset_for_leader_epoch import (
@@ -210,3 +211,18 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
     assert (epoch_end(room, 7).leader_epoch, epoch_end(room, 7).end_offset) == (5, 2)
     assert (epoch_end(room, 8).leader_epoch, epoch_end(room, 8).end_offset) == (8, 3)
     assert (epoch_end(room, 9).leader_epoch, epoch_end(room, 9).end_offset) == (-1, -1)
+
+
+@pytest.mark.parametrize(("replica_id", "may_ask"), [(0, False), (2, False), (-1, True), (-2, True)])
+def test_clients_are_not_told_what_only_followers_are(replica_id: int, may_ask: bool) -> None:
+    room = OneBroker()
+    room.give()
+    part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    ask = partial(OffsetApis(room.replicas, room.unpacking).list_offsets_to_clients, request)
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    if may_ask:
+        assert ask(slot)
+    else:
+        with pytest.raises(MalformedFrame, match="listener for clients"):
+            ask(slot)
