@@ -158,8 +158,8 @@ class FetchSessions:
         return True
 
     def _evict(self, now_ms: int, for_whom: int, *, for_slot: bool) -> bool:
-        """End a session that nobody has used for long. If there is none, and a follower needs it (`for_whom` is a replica
-        id, else -1), end a consumer's: the smallest for its slot, the largest for room. False if no session ended.
+        """End a session that nobody has used for long. If there is none, a follower (`for_whom`: a replica id, or -1)
+        ends a consumer's: the smallest for its slot, the largest for room. False if no session ended.
         """
         found = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
         if found is None and for_whom >= 0:

@@ -4,8 +4,9 @@ Growing buffers and joining pieces cost 30 to 45 % of throughput where this was 
 path"); so a connection keeps one buffer, small at first, larger once a larger frame comes, and complete frames are
 handed out as views into it. A view is valid until the next `burst`.
 
-A frame's announced length is never believed before its bytes arrive: the buffer at most doubles while they do, and what
-all connections hold beyond their first small buffer is bounded by `ReceiveMemory` (`queued.max.request.bytes`).
+A frame's announced length is never believed before its bytes arrive: the buffer doubles each time they have filled it.
+Once such a frame is complete, its connection gets a large buffer. What all connections hold beyond their first small
+buffer is bounded by `ReceiveMemory` (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -23,16 +24,32 @@ if TYPE_CHECKING:
 
 SMALL = 64 << 10
 LARGE = 4 << 20
+PERIOD_S = 0.5
+"""How long memory may be short before slow frames end."""
+SLOW = 512 << 10
+"""Bytes: a frame of which fewer come in that time is slow."""
 _LENGTH = Struct(">i").unpack_from
 
 
 class ReceiveMemory:
-    """What all connections together may hold in enlarged receive buffers, in bytes."""
+    """What all connections together may hold in enlarged receive buffers, in bytes.
+
+    Where that is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`, connections
+    end until there is enough for those that wait: first those whose frames are slow, the slowest first. A client
+    that announces much and sends little must not keep others from sending.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.holders: dict[Frames, None] = {}
+        """Those with enlarged buffers."""
+        self.wanting: dict[Frames, int] = {}
+        """Those that wait, and for how many bytes."""
         self._freed = trio.Event()
+        self._seen: dict[Frames, tuple[int, int]] = {}
+        """How far the holders were when they were last looked at."""
+        self._next_look_s = 0.0
 
     def take(self, amount: int) -> bool:
         """Claim `amount` more bytes. False if that would exceed the limit."""
@@ -52,6 +69,50 @@ class ReceiveMemory:
         """Until somebody returns memory."""
         await self._freed.wait()
 
+    def wait_begins(self, frames: Frames, amount: int, now_s: float) -> None:
+        """`frames` waits for `amount` bytes. Empty buffers are given back."""
+        if not self.wanting:
+            for holder in list(self.holders):
+                holder.shrink_if_idle()
+            self._look(now_s)
+        self.wanting[frames] = amount
+
+    def wait_ends(self, frames: Frames) -> None:
+        """`frames` has what it waited for, or ends."""
+        del self.wanting[frames]
+
+    def _look(self, now_s: float) -> None:
+        self._seen = {holder: holder.progress for holder in self.holders}
+        self._next_look_s = now_s + PERIOD_S
+
+    def end_slow_ones(self, now_s: float) -> None:
+        """End what holds memory and does not use it, as far as others wait for it; at most once in `PERIOD_S`."""
+        if now_s < self._next_look_s:
+            return
+        short = sum(self.wanting.values()) - (self.limit - self.used)
+        for holder in [*self._slow(), *self._stuck()]:
+            if short <= 0:
+                break
+            short -= holder.end() + self.wanting.get(holder, 0)
+        self._look(now_s)
+
+    def _slow(self) -> list[Frames]:
+        """Those that had the same unfinished frame at the last look, and got little of it since."""
+        gained = {}
+        for holder, (bursts, received) in self._seen.items():
+            if holder in self.holders and holder not in self.wanting and not holder.is_lent:
+                now_bursts, now_received = holder.progress
+                if now_bursts == bursts and received and now_received - received < SLOW:
+                    gained[holder] = now_received - received
+        return sorted(gained, key=gained.__getitem__)
+
+    def _stuck(self) -> list[Frames]:
+        """Those that wait for more, the largest first, where they hold most of it: else none of them might get any."""
+        held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
+        if sum(held.values()) <= self.limit // 2:
+            return []
+        return sorted(held, key=held.__getitem__, reverse=True)
+
 
 class Frames:
     """The receiving side of one link."""
@@ -64,6 +125,22 @@ class Frames:
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
         """Begin and end of the bytes that are no complete frame yet; both 0 if there are none."""
+        self._bursts = 0
+        self.is_lent = False
+        """Views of the buffer are in use."""
+        self._grows = False
+        """The buffer has grown for the frame that is being received."""
+        self._ended = False
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bursts so far, and bytes since then that are no complete frame yet."""
+        return self._bursts, self._end - self._start
+
+    @property
+    def enlarged_by(self) -> int:
+        """Bytes of the receive memory that are this connection's."""
+        return len(self._view) - SMALL
 
     async def burst(self) -> list[memoryview]:
         """Bodies of all complete frames after the receive that completes at least one, in order; views, good until the
@@ -73,6 +150,9 @@ class Frames:
         `patience_s`.
         """
         link = self._link
+        self.is_lent = False
+        if self._grows or self._memory.wanting:
+            self._fit()
         while True:
             if self._end:
                 await self._make_room()
@@ -85,7 +165,25 @@ class Frames:
             self._end += received
             frames = self._complete()
             if frames:
+                self._bursts += 1
+                self.is_lent = True
                 return frames
+
+    def _fit(self) -> None:
+        """Between two bursts: give back an empty buffer that others wait for; else, after a frame for which the buffer
+        grew, have a large one if there is memory for it.
+        """
+        if self._memory.wanting:
+            self.shrink_if_idle()
+        more = LARGE - len(self._view)
+        if self._grows and more > 0 and not self._memory.wanting and self._memory.take(more):
+            self._move_to(memoryview(bytearray(LARGE)))
+        self._grows = False
+
+    def _move_to(self, view: memoryview) -> None:
+        have = self._end - self._start
+        view[:have] = self._view[self._start : self._end]
+        self._view, self._start, self._end = view, 0, have
 
     def _complete(self) -> list[memoryview]:
         view, at, end = self._view, self._start, self._end
@@ -114,32 +212,56 @@ class Frames:
         need = 4 + _LENGTH(self._view, self._start)[0] if have >= 4 else 4
         if self._start + need <= len(self._view):
             return
-        part = self._view[self._start : self._end]
-        if need > len(self._view) and (have == len(self._view) or len(self._view) < LARGE):
-            await self._grow(max(LARGE, min(need, 2 * len(self._view))))
-        elif not self._start:
-            return  # the part is in front already, and the buffer still has room
-        self._view[:have] = part
-        self._start, self._end = 0, have
+        if have == len(self._view):
+            await self._grow(max(min(need, 2 * have), min(LARGE, 2 * have)))
+        elif self._start:
+            self._move_to(self._view)
 
     async def _grow(self, size: int) -> None:
         more = size - len(self._view)
-        with self._env.timeout(self._patience_s):
-            while not self._memory.take(more):
-                await self._memory.wait_freed()
-            self._view = memoryview(bytearray(size))
-            return
+        if not self._memory.take(more):
+            await self._wait_for(more)
+        self._move_to(memoryview(bytearray(size)))
+        self._memory.holders[self] = None
+        self._grows = True
+
+    async def _wait_for(self, more: int) -> None:
+        memory, env = self._memory, self._env
+        memory.wait_begins(self, more, env.mono())
+        try:
+            with env.timeout(self._patience_s):
+                while True:
+                    with env.timeout(PERIOD_S):
+                        while not memory.take(more):
+                            await memory.wait_freed()
+                            if self._ended:
+                                raise LinkClosed("others wait for its receive memory")
+                        return
+                    memory.end_slow_ones(env.mono())
+                    if self._ended:
+                        raise LinkClosed("others wait for its receive memory")
+        finally:
+            memory.wait_ends(self)
         raise LinkClosed("receive memory is exhausted")
 
+    def end(self) -> int:
+        """Close the link for the sake of others. The bytes of memory that this gives back."""
+        given = self.enlarged_by
+        self._ended = True
+        self._link.close()
+        self.close()
+        return given
+
     def shrink_if_idle(self) -> None:
-        """Give an enlarged buffer back while nothing is in it."""
-        if not self._end:
+        """Give an enlarged buffer back while nothing is in it and nobody uses it."""
+        if not self._end and not self.is_lent:
             self.close()
 
     def close(self) -> None:
         """Return this connection's share of the receive memory."""
-        extra = len(self._view) - SMALL
+        extra = self.enlarged_by
         if extra > 0:
+            self._memory.holders.pop(self, None)
             self._memory.give(extra)
             self._view = memoryview(bytearray(SMALL))
             self._start = self._end = 0

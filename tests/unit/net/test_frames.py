@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from struct import pack
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.env import LinkClosed
 from broker.net.frames import LARGE, SMALL, Frames, ReceiveMemory
 from broker.protocol.errors import MalformedFrame
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
 
 class Pieces:
@@ -42,6 +45,9 @@ class Clock:
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(seconds)
+
+    def mono(self) -> float:
+        return trio.current_time()
 
 
 def frames_over(pieces: list[bytes], memory: ReceiveMemory | None = None, max_frame: int = 100 << 20) -> Frames:
@@ -91,16 +97,135 @@ async def test_a_length_is_not_believed_before_its_bytes_arrive() -> None:
 
 
 async def test_exhausted_receive_memory_ends_the_connection_that_wants_more() -> None:
-    memory = ReceiveMemory(LARGE // 2)
+    memory = ReceiveMemory(SMALL // 2)
     with pytest.raises(LinkClosed, match="memory"):
         await frames_over([pack(">i", SMALL * 2), b"x" * SMALL * 2], memory).burst()
 
 
-async def test_an_idle_connection_gives_its_enlarged_buffer_back() -> None:
+@pytest.mark.parametrize("received", [SMALL + 1, 2 * SMALL + 1, 10 * SMALL, LARGE + 1])
+async def test_at_most_twice_what_has_come_is_claimed(received: int) -> None:
     memory = ReceiveMemory(1 << 30)
-    frames = frames_over([pack(">i", SMALL * 3) + b"x" * SMALL * 3, pack(">i", 1) + b"y"], memory)
-    await frames.burst()
-    assert memory.used == LARGE - SMALL
-    frames.shrink_if_idle()
+    with pytest.raises(LinkClosed):
+        await frames_over([pack(">i", 90 << 20), b"x" * received], memory).burst()
+    assert received - SMALL < memory.used < 2 * received
+
+
+class Sender:
+    """A client that sends when the test says so. `received` has the sizes of its frames, `ended_s` when it ended."""
+
+    def __init__(self, memory: ReceiveMemory, nursery: trio.Nursery, first: bytes = b"") -> None:
+        self._there = Pipe(1 << 30)
+        self.frames = Frames(FakeEnv(None), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)  # type: ignore[arg-type]
+        self.received: list[int] = []
+        self.ended_s: float | None = None
+        self.goes_on = trio.Event()
+        self.goes_on.set()
+        """Cleared while it uses what came."""
+        self.send(first)
+        nursery.start_soon(self._receive)
+
+    def send(self, data: bytes) -> None:
+        self._there.data += data
+        self._there.change()
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                self.received += map(len, await self.frames.burst())
+                await self.goes_on.wait()
+        except LinkClosed:
+            self.ended_s = trio.current_time()
+        finally:
+            self.frames.close()
+
+
+HALF = pack(">i", 90 << 20) + bytes(SMALL + 10)
+WHOLE = pack(">i", SMALL + 10) + bytes(SMALL + 10)
+
+
+async def test_who_has_sent_a_large_frame_gets_a_large_buffer_and_gives_it_back_when_idle() -> None:
+    memory = ReceiveMemory(1 << 30)
+    async with trio.open_nursery() as nursery:
+        sender = Sender(memory, nursery, pack(">i", SMALL * 3) + bytes(SMALL * 3))
+        sender.goes_on = trio.Event()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sender.received == [SMALL * 3]
+        assert memory.used == 3 * SMALL
+        sender.frames.shrink_if_idle()
+        assert memory.used == 3 * SMALL, "its bytes are in use"
+        sender.goes_on.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert memory.used == LARGE - SMALL
+        sender.frames.shrink_if_idle()
+        assert memory.used == 0
+        sender.send(pack(">i", 1) + b"y")
+        await trio.testing.wait_all_tasks_blocked()
+        assert sender.received == [SMALL * 3, 1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_slow_frames_end_when_others_wait_for_their_memory(autojump_clock: Any) -> None:
+    memory = ReceiveMemory(4 * SMALL)
+    async with trio.open_nursery() as nursery:
+        slow = [Sender(memory, nursery, HALF) for _ in range(4)]
+        await trio.sleep(60)
+        assert not any(sender.ended_s for sender in slow), "nobody waits"
+        began = trio.current_time()
+        other = Sender(memory, nursery, WHOLE)
+        while not other.received:
+            await trio.sleep(0.01)
+        assert trio.current_time() - began < 0.6
+        assert sum(sender.ended_s is not None for sender in slow) == 1, "no more than it takes"
+        nursery.cancel_scope.cancel()
     assert memory.used == 0
-    assert [bytes(v) for v in await frames.burst()] == [b"y"]
+
+
+async def test_a_frame_that_comes_fast_is_not_ended_for_others(autojump_clock: Any) -> None:
+    memory = ReceiveMemory(LARGE - SMALL + 4 * SMALL)
+    async with trio.open_nursery() as nursery:
+        fast = Sender(memory, nursery, pack(">i", 3 << 20) + bytes((2 << 20) + 10))
+        await trio.testing.wait_all_tasks_blocked()
+        slow = [Sender(memory, nursery, HALF) for _ in range(4)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert memory.used == memory.limit
+        other = Sender(memory, nursery, WHOLE)
+        for _ in range(9):
+            fast.send(bytes(115_000))
+            await trio.sleep(0.1)
+        fast.send(bytes((1 << 20) - 10 - 9 * 115_000))
+        await trio.sleep(0.1)
+        assert (fast.received, other.received) == ([3 << 20], [SMALL + 10])
+        assert sum(sender.ended_s is not None for sender in slow) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_empty_buffers_are_given_back_at_once_to_who_waits_and_those_in_use_are_not(autojump_clock: Any) -> None:
+    memory = ReceiveMemory(2 * (LARGE - SMALL))
+    async with trio.open_nursery() as nursery:
+        quiet, busy = (Sender(memory, nursery, WHOLE) for _ in range(2))
+        await trio.testing.wait_all_tasks_blocked()
+        busy.goes_on = trio.Event()
+        busy.send(WHOLE)
+        await trio.testing.wait_all_tasks_blocked()
+        assert memory.used == memory.limit
+        began = trio.current_time()
+        other = Sender(memory, nursery, WHOLE)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (other.received, trio.current_time()) == ([SMALL + 10], began)
+        assert quiet.frames.enlarged_by == 0
+        assert busy.frames.enlarged_by == LARGE - SMALL
+        nursery.cancel_scope.cancel()
+
+
+async def test_of_those_that_hold_most_and_wait_for_more_the_largest_end(autojump_clock: Any) -> None:
+    memory = ReceiveMemory(8 * SMALL)
+    async with trio.open_nursery() as nursery:
+        stuck = [Sender(memory, nursery, pack(">i", 90 << 20) + bytes(4 * SMALL)) for _ in range(2)]
+        await trio.sleep(0.1)
+        other = Sender(memory, nursery, pack(">i", 3 * SMALL) + bytes(3 * SMALL))
+        began = trio.current_time()
+        while not other.received:
+            await trio.sleep(0.01)
+        assert trio.current_time() - began < 1.1
+        assert any(sender.ended_s for sender in stuck)
+        nursery.cancel_scope.cancel()
