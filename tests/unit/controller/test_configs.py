@@ -216,3 +216,14 @@ def test_the_older_request_replaces_all_settings() -> None:
     assert TOPIC_T not in room.image.configs
     assert replace(room, TOPIC_T, retention_ms="soon") == ErrorCode.INVALID_CONFIG
     assert replace(room, (TOPIC_RESOURCE, "u")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_limit_that_locks_everybody_out_is_refused_and_one_of_an_earlier_version_can_be_deleted() -> None:
+    room = prepared()
+    for resource in (EVERY_BROKER, (BROKER_RESOURCE, "1")):
+        for name in ("max.connections", "max.connections.per.ip"):
+            assert alter(room, resource, (name, ConfigOp.SET, "0")) == ErrorCode.INVALID_REQUEST
+            room.image.configs[resource] = {name: "0"}
+            assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.SET, "2000")) == ErrorCode.NONE
+            assert alter(room, resource, (name, ConfigOp.DELETE, None)) == ErrorCode.NONE
+            assert name not in room.image.configs.get(resource, {})
