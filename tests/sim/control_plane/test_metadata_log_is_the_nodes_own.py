@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from broker.env import LinkClosed
 from broker.net.frames import Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -20,8 +21,10 @@ from tests.support.disks.memory_fs import MemoryFs
 FIRST_WITH_REPLICA_STATE = 15
 
 
-async def metadata_fetched(cluster: WholeCluster, port: int, version: int) -> FetchPartOut:
-    """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it."""
+async def metadata_fetched(cluster: WholeCluster, port: int, version: int, replica_id: int = 2) -> FetchPartOut:
+    """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it. With
+    -1 for its replica id it is a client that asks.
+    """
     epoch = kraft(cluster.running()[1]).quorum.epoch
     part = FetchPartition(
         partition=0, current_leader_epoch=epoch, fetch_offset=0, last_fetched_epoch=0, partition_max_bytes=1 << 20
@@ -29,9 +32,9 @@ async def metadata_fetched(cluster: WholeCluster, port: int, version: int) -> Fe
     asked = FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[part])
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[asked])
     if version < FIRST_WITH_REPLICA_STATE:
-        request.replica_id = 2
+        request.replica_id = replica_id
     else:
-        request.replica_state = ReplicaState(replica_id=2, replica_epoch=-1)
+        request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=-1)
     env: Any = WholeEnv(cluster.wire, "curious", 1, MemoryFs())
     link = await env.connect("n1", port)
     link.send((encode_request(ApiKey.FETCH, version, 7, "curious", request.encode(version)),))
@@ -54,8 +57,18 @@ async def test_to_a_client_the_metadata_log_is_a_topic_that_nobody_knows(
     async with trio.open_nursery() as nursery:
         cluster = WholeCluster(nursery, 1)
         await cluster.start()
-        refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version)
+        refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version, -1)
         assert (refused.error, bytes(refused.records or b"")) == (error, b"")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("version", [12, 17])
+async def test_a_client_that_says_it_is_a_voter_is_closed(version: int, autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery, 1)
+        await cluster.start()
+        with pytest.raises(LinkClosed):
+            await metadata_fetched(cluster, CLIENT_PORT + 1, version)
         nursery.cancel_scope.cancel()
 
 
