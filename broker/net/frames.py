@@ -118,10 +118,18 @@ class Frames:
     """The receiving side of one link."""
 
     def __init__(
-        self, env: Env, link: Transport, memory: ReceiveMemory, max_frame: int, *, patience_s: float = 10.0
+        self,
+        env: Env,
+        link: Transport,
+        memory: ReceiveMemory,
+        max_frame: int,
+        *,
+        patience_s: float = 10.0,
+        grows_to: int = 0,
     ) -> None:
+        """`grows_to`: for a peer that this node has chosen, how large a buffer the first large frame gets at once."""
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
-        self._patience_s = patience_s
+        self._patience_s, self._grows_to = patience_s, grows_to
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
         """Begin and end of the bytes that are no complete frame yet; both 0 if there are none."""
@@ -212,8 +220,9 @@ class Frames:
         need = 4 + _LENGTH(self._view, self._start)[0] if have >= 4 else 4
         if self._start + need <= len(self._view):
             return
-        if have == len(self._view):
-            await self._grow(max(min(need, 2 * have), min(LARGE, 2 * have)))
+        size = len(self._view)
+        if need > size and (have == size or size < self._grows_to):
+            await self._grow(max(self._grows_to, min(need, 2 * size), min(LARGE, 2 * size)))
         elif self._start:
             self._move_to(self._view)
 

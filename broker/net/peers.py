@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from broker.env import LinkClosed
-from broker.net.frames import Frames, ReceiveMemory
+from broker.net.frames import LARGE, Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey, response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
@@ -66,7 +66,7 @@ class _Channel:
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
-        self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE)
+        self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE, grows_to=LARGE)
         self._waiting: deque[_Waiting] = deque()
         self._unsent: deque[memoryview] = deque()
         self._next_id = 0

@@ -16,7 +16,7 @@ import trio
 
 from broker.env import LinkClosed
 from broker.log.scan import CorruptRecords, UnexpectedOffset
-from broker.net.frames import Frames, ReceiveMemory
+from broker.net.frames import LARGE, Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
@@ -135,7 +135,7 @@ class Fetcher:
             self._link = await self._env.connect(*address)
         if self._link is None:
             raise LinkClosed("connecting took too long")
-        frames = Frames(self._env, self._link, self._memory, 1 << 30)
+        frames = Frames(self._env, self._link, self._memory, 1 << 30, grows_to=LARGE)
         self._asking.restart()
         while True:
             if self._held or self._replicas.starts_adopted:

@@ -110,6 +110,15 @@ async def test_at_most_twice_what_has_come_is_claimed(received: int) -> None:
     assert received - SMALL < memory.used < 2 * received
 
 
+async def test_a_peer_that_this_node_has_chosen_gets_a_large_buffer_at_once() -> None:
+    memory = ReceiveMemory(1 << 30)
+    link: Any = Pieces([pack(">i", SMALL + 10) + bytes(10), bytes(SMALL)])
+    env: Any = Clock()
+    frames = Frames(env, link, memory, 100 << 20, grows_to=LARGE)
+    assert [len(view) for view in await frames.burst()] == [SMALL + 10]
+    assert memory.used == LARGE - SMALL
+
+
 class Sender:
     """A client that sends when the test says so. `received` has the sizes of its frames, `ended_s` when it ended."""
 
