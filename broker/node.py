@@ -217,7 +217,8 @@ class Node:
         slots, room = config.max_incremental_fetch_session_cache_slots, config.squall_fetch_sessions_max_partitions
         sessions = FetchSessions(slots, env.rng, room)
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
-        fetch = FetchApi(env, self.replicas, self.timers, sessions, config.fetch_max_bytes, of_plane)
+        parked = config.squall_connection_parked_max_partitions
+        fetch = FetchApi(env, self.replicas, self.timers, sessions, config.fetch_max_bytes, of_plane, parked)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         groups = GroupApis(env, self.groups, config)
         consumers = ConsumerGroupApis(env, image, self.groups, config)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.apis.fetch_session import FetchSession
     from broker.env import Env
     from broker.log.slices import FileSlice
-    from broker.net.connection import Slot
+    from broker.net.connection import Connection, Slot
     from broker.net.deadlines import Timers
     from broker.protocol.hot import FetchIn, FetchPart
     from broker.replicas.hosted import Hosted
@@ -30,6 +30,8 @@ _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
+FEW_WANTS = 4
+"""A parked Fetch of more partitions than that looks, when one moves, at that one only."""
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
 
 
@@ -38,8 +40,10 @@ class DelayedFetch:
 
     __slots__ = (
         "api",
+        "available",
         "bucket",
         "done",
+        "found",
         "isolation",
         "look",
         "max_bytes",
@@ -49,6 +53,7 @@ class DelayedFetch:
         "session",
         "slot",
         "wants",
+        "watches",
     )
 
     def __init__(
@@ -69,6 +74,12 @@ class DelayedFetch:
         """Those of `wants` that have to be looked at, each with its place there."""
         self.refused: dict[int, int] = {}
         """Errors by place in `wants`: followers whose fetch the state machine would not count."""
+        self.available = 0
+        """Bytes that are there for it, as of the latest look at each partition. Counted if it wants more than one."""
+        self.found: dict[int, int] = {}
+        """`available` by place in `wants`."""
+        self.watches: list[Watch] | None = None
+        """One for each of `wants`, if each wakes it on its own."""
         self.done = False
         self.bucket = -1
 
@@ -97,6 +108,31 @@ class DelayedFetch:
         self.api.forget(self)
 
 
+class Watch:
+    """Wakes a parked Fetch of many partitions because of one of them, and has it look at that one only.
+
+    Else each record of one partition would cost a look at all partitions of every Fetch that is parked there.
+    """
+
+    __slots__ = ("_fetch", "_look")
+
+    def __init__(self, fetch: DelayedFetch, place: int) -> None:
+        self._fetch, self._look = fetch, [(place, fetch.wants[place])]
+
+    def wake(self) -> None:
+        """As of `Wakeable`."""
+        fetch = self._fetch
+        if fetch.done:
+            return
+        api = fetch.api
+        if fetch.slot.conn.closed:
+            api.forget(fetch)
+            return
+        fetch.look = self._look
+        if api.satisfied(fetch):
+            api.answer(fetch)
+
+
 class FetchApi:
     """Handles Fetch requests."""
 
@@ -108,10 +144,15 @@ class FetchApi:
         sessions: FetchSessions,
         max_bytes: int,
         of_plane: Mapping[bytes, Callable[[Slot, FetchIn], None]],
+        max_parked: int = 10_000,
     ) -> None:
-        """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch."""
+        """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch. `max_parked`:
+        squall.connection.parked.max.partitions.
+        """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
-        self._of_plane = of_plane
+        self._of_plane, self._max_parked = of_plane, max_parked
+        self._parked: dict[Connection, int] = {}
+        """Partitions of the parked fetches of a connection that have more than FEW_WANTS of them."""
         self.sessions = sessions
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
@@ -209,9 +250,9 @@ class FetchApi:
         """True when there is reason to answer now: an error, or at least min bytes."""
         if fetch.refused:
             return True
-        available = 0
+        available = fetch.available
         replica = fetch.replica_id >= 0
-        for _, want in fetch.look:
+        for place, want in fetch.look:
             part, h = want.part, want.hosted
             if h is None or h.state.check_leader_epoch(part.leader_epoch):
                 return True
@@ -233,23 +274,61 @@ class FetchApi:
                 if fetch.min_bytes <= 1 or offset < log.segments[-1].base_offset:
                     return True
                 found = log.slice(offset, limit, part.max_bytes, True)
-                available += found.length if found else 0
+                length = found.length if found else 0
+                available += length - fetch.found.get(place, 0)
+                fetch.found[place] = length
+        fetch.available = available
         return available >= fetch.min_bytes
 
     def _park(self, fetch: DelayedFetch, deadline_ms: int) -> None:
-        replica = fetch.replica_id >= 0
-        for want in fetch.wants:
-            h = want.hosted
-            assert h is not None
-            (h.followers if replica else h.consumers)[fetch] = None
+        if len(fetch.wants) > FEW_WANTS and not self._holds(fetch):
+            self.answer(fetch)
+            return
+        replica, wants = fetch.replica_id >= 0, fetch.wants
+        if len(wants) > FEW_WANTS and not replica and (fetch.min_bytes > 1 or fetch.isolation == READ_COMMITTED):
+            fetch.watches = [Watch(fetch, place) for place in range(len(wants))]
+            for watch, want in zip(fetch.watches, wants, strict=True):
+                assert want.hosted is not None
+                want.hosted.consumers[watch] = None
+        else:
+            for want in wants:
+                h = want.hosted
+                assert h is not None
+                (h.followers if replica else h.consumers)[fetch] = None
         fetch.slot.parked = fetch
         self._timers.add(fetch, deadline_ms)
+
+    def _holds(self, fetch: DelayedFetch) -> bool:
+        """Whether its connection may park so many partitions more. One fetch is always held: it has at most as many
+        as this broker hosts, and a client with that many would ask again at once, without end.
+        """
+        conn = fetch.slot.conn
+        held = self._parked.get(conn, 0)
+        if held and held + len(fetch.wants) > self._max_parked:
+            return False
+        self._parked[conn] = held + len(fetch.wants)
+        return True
+
+    def _let_go(self, fetch: DelayedFetch) -> None:
+        conn = fetch.slot.conn
+        left = self._parked[conn] - len(fetch.wants)
+        if left:
+            self._parked[conn] = left
+        else:
+            del self._parked[conn]
 
     def forget(self, fetch: DelayedFetch) -> None:
         """Take a fetch out of every watch list; it will not be answered from there again."""
         fetch.done = True
         if fetch.bucket >= 0:
             self._timers.remove(fetch)
+            if len(fetch.wants) > FEW_WANTS:
+                self._let_go(fetch)
+            if fetch.watches:
+                for watch, want in zip(fetch.watches, fetch.wants, strict=True):
+                    if want.hosted is not None:
+                        want.hosted.consumers.pop(watch, None)
+                return
             replica = fetch.replica_id >= 0
             for want in fetch.wants:
                 h = want.hosted

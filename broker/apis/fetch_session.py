@@ -49,6 +49,17 @@ class SessionError(Exception):
         self.error = int(error)
 
 
+def named_once(topics: Iterable[tuple[bytes, list[FetchPart]]]) -> list[tuple[bytes, FetchPart]]:
+    """Topic and partition as a full fetch names them. Where one is named twice, what is said last holds, in the place
+    of the first, as in Kafka's FetchRequest.fetchData.
+    """
+    listed = [(key, part) for key, parts in topics for part in parts]
+    if len(listed) == 1:
+        return listed
+    places = {(key, part[0]): part for key, part in listed}
+    return listed if len(places) == len(listed) else [(key, part) for (key, _), part in places.items()]
+
+
 class FetchSession:
     """One fetcher's partitions, in the order in which they are served."""
 
@@ -121,7 +132,7 @@ class FetchSessions:
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._drop(request.session_id)
             session = self._create(request, now_ms, by_ids) if request.session_epoch == INITIAL_EPOCH else None
-            return session, [(key, part) for key, parts in request.topics for part in parts]
+            return session, named_once(request.topics)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

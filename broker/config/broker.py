@@ -255,6 +255,7 @@ class BrokerConfig:
     squall_inter_broker_max_connections: int = integer(1000, low=1)
     """On the inter-broker listener, where it is not the only one: max.connections lets brokers in."""
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
+    squall_connection_parked_max_partitions: int = integer(10_000, low=1)
     squall_connection_parked_max_requests: int = integer(1000, low=1)
     squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
     squall_request_max_bytes: int = integer(4 << 20, low=1 << 16)

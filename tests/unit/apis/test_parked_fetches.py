@@ -1,0 +1,153 @@
+"""Fetches of many partitions that wait: what they hold, and what a record to one of these partitions costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from broker.apis.fetch import FEW_WANTS, FetchApi
+from broker.net.connection import Connection
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.brokers.one_broker import IDS, OneBroker, answers, fetched, fetched_all
+
+WIDE = 10
+FOREVER_MS = 2**31 - 1
+
+
+@pytest.fixture
+def room() -> OneBroker:
+    """Topic t, led here alone, so that what is appended is committed."""
+    made = OneBroker()
+    for index in range(WIDE):
+        made.give(index=index, isr=(1,), replicas=(1,))
+    return made
+
+
+def ask(room: OneBroker, places: Sequence[tuple[int, int]], conn: Connection | None = None, **how: Any) -> Connection:
+    """A Fetch of t from (partition, offset)."""
+    conn = conn or room.client()
+    parts = [FetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=1 << 20) for n, offset in places]
+    topics = [FetchTopic(topic_id=IDS["t"], partitions=parts)]
+    request = FetchRequest(
+        **{"max_wait_ms": FOREVER_MS, "min_bytes": 1 << 19, "max_bytes": 1 << 20, **how}, topics=topics
+    )
+    request.session_epoch = -1
+    room.ask(conn, room.fetch_api.handle, ApiKey.FETCH, request, 17)
+    return conn
+
+
+def ask_wide(room: OneBroker, conn: Connection | None = None, **how: Any) -> Connection:
+    return ask(room, [(index, 0) for index in range(WIDE)], conn, **how)
+
+
+def append(room: OneBroker, index: int) -> int:
+    """Produce one record to a partition. The bytes of its batch."""
+    records = room.batch()
+    room.produce(room.client(), ("t", index, records))
+    return len(records)
+
+
+def watchers(room: OneBroker) -> int:
+    return sum(len(h.consumers) for h in room.replicas.hosted())
+
+
+def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(room: OneBroker) -> None:
+    append(room, 0)
+    conn = ask(room, [(0, 99), (1, 0), (0, 0)], max_wait_ms=0)
+    [(_, parts)] = fetched_all(conn).topics
+    assert [(part.index, part.error, len(part.records) > 0) for part in parts] == [(0, 0, True), (1, 0, False)]
+
+
+def test_a_partition_that_is_named_often_is_held_once(room: OneBroker) -> None:
+    """31,000 times in a megabyte: each of them was a watcher, and was looked at for each record."""
+    ask(room, [(0, 0)] * 3000)
+    assert watchers(room) == 1
+
+
+def looks_of(room: OneBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions are looked at, from now on, each time that a fetch is."""
+    looks: list[int] = []
+    satisfied = FetchApi.satisfied
+
+    def counted(api: FetchApi, fetch: Any) -> bool:
+        looks.append(len(fetch.look))
+        return satisfied(api, fetch)
+
+    monkeypatch.setattr(FetchApi, "satisfied", counted)
+    return looks
+
+
+@pytest.mark.parametrize("how", [{"min_bytes": 1 << 19}, {"min_bytes": 1, "isolation_level": 1}])
+def test_a_record_costs_a_look_at_its_partition_and_at_no_other(
+    room: OneBroker, monkeypatch: pytest.MonkeyPatch, how: dict[str, int]
+) -> None:
+    conn = ask_wide(room, **how)
+    looks = looks_of(room, monkeypatch)
+    append(room, 3)
+    assert looks == [1]
+    assert len(answers(conn)) == (how["min_bytes"] == 1)
+
+
+def test_bytes_of_several_partitions_together_are_enough(room: OneBroker) -> None:
+    size = append(room, 0)
+    conn = ask_wide(room, min_bytes=4 * size)
+    append(room, 0)
+    append(room, 7)
+    assert answers(conn) == []
+    append(room, 7)
+    [(_, parts)] = fetched_all(conn).topics
+    assert {part.index: len(part.records) for part in parts if part.records} == {0: 2 * size, 7: 2 * size}
+    assert watchers(room) == 0
+
+
+def test_a_fetch_of_many_partitions_is_answered_when_one_moves_away(room: OneBroker) -> None:
+    conn = ask_wide(room)
+    room.give(index=4, leader=2, epoch=6, partition_epoch=11, isr=(1, 2), replicas=(1, 2))
+    [(_, parts)] = fetched_all(conn).topics
+    assert [part.index for part in parts if part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER] == [4]
+
+
+def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_there(room: OneBroker) -> None:
+    room.fetch_api._max_parked = 2 * WIDE
+    size = append(room, 0)
+    conn = room.client()
+    for _ in range(2):
+        ask_wide(room, conn)
+    assert answers(conn) == []
+    other = ask_wide(room)
+    assert answers(other) == []
+    # Replies leave in order: the one that is answered at once waits for those before it.
+    ask_wide(room, conn)
+    assert watchers(room) == 3 * WIDE
+    room.pass_ms(FOREVER_MS)
+    assert len(answers(conn)) == 3
+    assert watchers(room) == 0
+    only = ask(room, [(index, 0) for index in range(WIDE)], max_wait_ms=100)
+    room.pass_ms(200)
+    [(_, parts)] = fetched_all(only).topics
+    assert len(parts[0].records) == size
+
+
+def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(room: OneBroker) -> None:
+    """A consumer of more partitions than the limit would ask again and again."""
+    room.fetch_api._max_parked = 1
+    conn = ask_wide(room)
+    ask(room, [(index, 0) for index in range(FEW_WANTS)], conn)
+    assert watchers(room) == WIDE + FEW_WANTS
+    conn.close()
+    assert watchers(room) == 0
+    assert not room.fetch_api._parked
+    assert not len(room.timers)
+
+
+def test_a_single_partition_that_has_records_meanwhile_is_counted_anew_at_each_look(room: OneBroker) -> None:
+    size = append(room, 0)
+    conn = ask(room, [(0, 0)], min_bytes=3 * size)
+    append(room, 0)
+    assert answers(conn) == []
+    append(room, 0)
+    assert len(fetched(conn).records) == 3 * size
