@@ -15,7 +15,7 @@ import string
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MOST_CHARS: Final = 1000
 MOST_STATES: Final = 500
@@ -78,10 +78,13 @@ class _Matching:
         self._reach: dict[tuple[int, bool, bool], int] = {}
         self._having: dict[str, int] = {}
         self._steps: dict[tuple[int, str], int] = {}
+        self.spent = 0
+        """Characters and states that were looked at: what it has cost so far, whatever the machine."""
 
     def has(self, name: str) -> bool:
         """Whether the whole name is described."""
         steps = self._steps
+        self.spent += len(name)
         now = self._reached(self._first, True, not name)
         for char in name[:-1]:
             led = steps.get((now, char))
@@ -100,6 +103,7 @@ class _Matching:
     def _led(self, now: int, char: str, *, is_end: bool) -> int:
         """Where a character leads from all states of `now`."""
         led, left = 0, now & self._all_having(char)
+        self.spent += left.bit_count()
         while left:
             state = self._states[left.bit_length() - 1]
             for way in state.ways:
@@ -111,6 +115,7 @@ class _Matching:
         found = self._having.get(char)
         if found is None:
             states = enumerate(self._states)
+            self.spent += len(self._states)
             found = sum(1 << at for at, state in states if state.chars is not None and state.chars.has(char))
             if len(self._having) >= MOST_CHARS_KEPT:
                 self._having.clear()
@@ -129,12 +134,38 @@ class _Matching:
             if found >> at & 1:
                 continue
             found |= 1 << at
+            self.spent += 1
             state = self._states[at]
             open_ = state.at == "" or (is_start if state.at == "^" else is_end)
             if state.chars is None and open_:
                 todo += state.ways
         self._reach[start, is_start, is_end] = found
         return found
+
+
+class Search:
+    """A look at many names that others may interrupt."""
+
+    __slots__ = ("_at", "_matching", "_names", "found")
+
+    def __init__(self, matching: _Matching, names: Sequence[str]) -> None:
+        self._matching, self._names, self._at = matching, names, 0
+        self.found: list[str] = []
+        """Those that the expression describes, of the names looked at so far, in their order."""
+
+    def go_on(self, steps: int) -> bool:
+        """Look at more names, at least at one, until so many steps are spent. Whether these were all names. A step is
+        a character, or a state of the expression at a character that led nowhere before. One name takes at most its
+        length times the expression's states.
+        """
+        matching, names = self._matching, self._names
+        until = matching.spent + steps
+        while self._at < len(names) and matching.spent < until:
+            name = names[self._at]
+            self._at += 1
+            if matching.has(name):
+                self.found.append(name)
+        return self._at == len(names)
 
 
 class Pattern:
@@ -159,8 +190,15 @@ class Pattern:
 
     def among(self, names: Iterable[str]) -> list[str]:
         """Those of the names that the expression describes as a whole, in their order."""
-        matching = _Matching(self._states, self._first, self._last)
+        matching = self._matching()
         return [name for name in names if matching.has(name)]
+
+    def search(self, names: Sequence[str]) -> Search:
+        """As `among`, to be done in turns."""
+        return Search(self._matching(), names)
+
+    def _matching(self) -> _Matching:
+        return _Matching(self._states, self._first, self._last)
 
     # ---------------------------------------------------------------------------------------------------------- reading
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.coordinators.groups.consumer.group import ConsumerGroup
+    from broker.coordinators.groups.consumer.matching import Matching
     from broker.coordinators.groups.consumer.topics import Topics
 
 
@@ -77,8 +78,11 @@ class Shard:
         topics: Topics | None = None,
         ledger: Ledger | None = None,
         held: Held | None = None,
+        matching: Matching | None = None,
     ) -> None:
-        """topics: of the cluster. ledger: what has been replayed already. held: of all shards of a coordinator."""
+        """topics: of the cluster. ledger: what has been replayed already. held, matching: of all shards of a
+        coordinator.
+        """
         self.settings = settings
         self._held = Held(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = Ledger() if ledger is None else ledger
@@ -86,7 +90,7 @@ class Shard:
         """Classic groups that have members, or had some."""
         self._now: Moment | None = None
         """The latest moment that it was told; None while the log is being replayed."""
-        self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics)
+        self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics, matching)
 
     # ------------------------------------------------------------------------------------------------------------ life
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.cluster.image import GROUP_RESOURCE
 from broker.config.group import group_number
 from broker.coordinators.groups import records
+from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.held import Held
 from broker.coordinators.groups.shard import Shard
 from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings
@@ -77,8 +78,8 @@ class HostedGroups:
 
     __slots__ = ("log", "machine", "replayed", "serves")
 
-    def __init__(self, log: CoordinatorLog, settings: Settings, topics: ImageTopics, held: Held) -> None:
-        self.log, self.machine = log, Shard(settings, topics, held=held)
+    def __init__(self, log: CoordinatorLog, machine: Shard) -> None:
+        self.log, self.machine = log, machine
         self.replayed = False
         """The machine is at the log's end."""
         self.serves = False
@@ -108,6 +109,9 @@ class GroupCoordinator:
         self.shards: dict[int, HostedGroups] = {}
         """By partition."""
         self._held = Held(config.squall_groups_max_bytes, self._classic_groups)
+        self._matching = Matching(self.topics)
+        self._matches = False
+        """A task does what matching is left."""
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
@@ -144,7 +148,8 @@ class GroupCoordinator:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            made = self.shards[log.index] = HostedGroups(log, self._settings, self.topics, self._held)
+            machine = Shard(self._settings, self.topics, held=self._held, matching=self._matching)
+            made = self.shards[log.index] = HostedGroups(log, machine)
             assert self._start_soon is not None
             if not self._runs:
                 self._runs = True
@@ -253,6 +258,17 @@ class GroupCoordinator:
         else:
             self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
             self._wake_at(shard.machine.deadline_of(request.group_id))
+            if self._matching.waiting and not self._matches:
+                self._matches = True
+                assert self._start_soon is not None
+                self._start_soon(self._match)
+
+    async def _match(self) -> None:
+        """Match the expressions that cost much. Others are served between the turns."""
+        while self._matching.waiting:
+            await self._env.sleep(0)
+            self._matching.go_on()
+        self._matches = False
 
     def _carry_out(self, shard: HostedGroups, effects: Sequence[Effect]) -> None:
         for effect in effects:

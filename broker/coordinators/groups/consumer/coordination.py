@@ -79,9 +79,10 @@ class ConsumerCoordination(ConsumerRules):
 
     __slots__ = ("_ledger", "_matching", "_sessions", "_settings", "topics")
 
-    def __init__(self, ledger: Ledger, settings: Settings, topics: Topics) -> None:
+    def __init__(self, ledger: Ledger, settings: Settings, topics: Topics, matching: Matching | None = None) -> None:
+        """`matching`: of all shards of a coordinator."""
         self._ledger, self._settings, self.topics = ledger, settings, topics
-        self._matching = Matching(topics)
+        self._matching = Matching(topics) if matching is None else matching
         self._sessions: dict[str, Sessions] = {}
 
     # ------------------------------------------------------------------------------------------------------------ time
@@ -220,7 +221,9 @@ class ConsumerCoordination(ConsumerRules):
             draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
 
     def _match(self, draft: Draft, now: Moment) -> None:
-        """Each regular expression of a member has the topics that it matches now, and no other has any."""
+        """Each regular expression of a member has the topics that it matches now, and no other has any. While that is
+        being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it.
+        """
         group_id = draft.group.group_id
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
         for regex in list(draft.group.regexes):
@@ -228,7 +231,7 @@ class ConsumerCoordination(ConsumerRules):
                 draft.say(Matched(group_id, regex, None))
         for regex in wanted:
             topics, known = self._matching.topics_of(regex), draft.group.regexes.get(regex)
-            if known is None or known.topics != topics:
+            if topics is not None and (known is None or known.topics != topics):
                 draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 
     def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:

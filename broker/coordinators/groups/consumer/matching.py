@@ -1,27 +1,66 @@
-"""Which topics a regular expression matches, looked up once for each state of the cluster's topics."""
+"""Which topics a regular expression matches, looked up once for each change of the cluster's topics.
+
+Most expressions are matched at once. One that costs more is matched in turns, while others are served: the group learns
+of the outcome at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the background.
+Cost is counted in steps, not in time, so that the same requests always take the same course.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.coordinators.patterns import BadPattern, Pattern
 
 if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.topics import Topics
+    from broker.coordinators.patterns import Search
 
-MOST_KEPT = 100
+MOST_KEPT: Final = 100
+MOST_WAITING: Final = 100
+"""Expressions that are being matched in turns. Others are begun again at a later heartbeat."""
+STEPS_AT_ONCE: Final = 60_000
+"""What is spent within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
+STEPS_IN_A_TURN: Final = 20_000
+"""Some 2 to 7 ms."""
+
+
+class Names(NamedTuple):
+    """The names of all topics at one time."""
+
+    listed: tuple[str, ...]
+    known: frozenset[str]
+
+
+class Matched(NamedTuple):
+    """What an expression matches among the names of one time, sorted."""
+
+    names: Names
+    topics: tuple[str, ...]
+
+
+class Waiting(NamedTuple):
+    """An expression that is matched in turns."""
+
+    search: Search
+    names: Names
+    kept: list[str]
+    """What it is known to match besides."""
 
 
 class Matching:
-    """Expressions that were used lately, with what they match."""
+    """Expressions that were used lately, with what they match. All shards of a coordinator may share one."""
 
-    __slots__ = ("_found", "_patterns", "_topics")
+    __slots__ = ("_found", "_names", "_patterns", "_topics", "_version", "waiting")
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
+        self._version: int | None = None
+        self._names = Names((), frozenset())
+        """As of `_version` of the topics."""
         self._patterns: dict[str, Pattern] = {}
-        self._found: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """Expression to the state of the topics that was looked at, and the names."""
+        self._found: dict[str, Matched] = {}
+        self.waiting: dict[str, Waiting] = {}
+        """What `go_on` is to be called for."""
 
     def pattern(self, regex: str) -> Pattern:
         """The compiled expression. Raises BadPattern."""
@@ -33,18 +72,51 @@ class Matching:
             self._patterns[regex] = found
         return found
 
-    def topics_of(self, regex: str) -> tuple[str, ...]:
-        """The names of all topics that it matches. One of a log that is not understood here matches none."""
-        version = self._topics.version()
-        known = self._found.get(regex)
-        if known is not None and known[0] == version:
-            return known[1]
+    def topics_of(self, regex: str) -> tuple[str, ...] | None:
+        """The names of all topics that it matches; None: that is known later. An expression of a log that is not
+        understood here matches none.
+        """
+        names, known = self._current(), self._found.get(regex)
+        if known is not None and known.names is names:
+            return known.topics
+        if regex in self.waiting:
+            return None
         try:
             pattern = self.pattern(regex)
         except BadPattern:  # Kafka's coordinator took it: its library knows more
             return ()
-        found = tuple(sorted(pattern.among(self._topics.names())))
+        if known is None:
+            waiting = Waiting(pattern.search(names.listed), names, [])
+        else:
+            new = [name for name in names.listed if name not in known.names.known]
+            waiting = Waiting(pattern.search(new), names, [name for name in known.topics if name in names.known])
+        if waiting.search.go_on(STEPS_AT_ONCE):
+            return self._learn(regex, waiting)
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting[regex] = waiting
+        return None
+
+    def _current(self) -> Names:
+        """The same one as long as there are the same topics: most changes of a cluster are others."""
+        version = self._topics.version()
+        if version != self._version:
+            self._version = version
+            listed = tuple(self._topics.names())
+            if listed != self._names.listed:
+                self._names = Names(listed, frozenset(listed))
+        return self._names
+
+    def _learn(self, regex: str, waiting: Waiting) -> tuple[str, ...]:
+        topics = tuple(sorted(waiting.kept + waiting.search.found))
+        self._found.pop(regex, None)
         if len(self._found) >= MOST_KEPT:
-            self._found.clear()
-        self._found[regex] = version, found
-        return found
+            del self._found[next(iter(self._found))]
+        self._found[regex] = Matched(waiting.names, topics)
+        return topics
+
+    def go_on(self) -> None:
+        """One turn for the expression that has waited longest."""
+        regex, waiting = next(iter(self.waiting.items()))
+        if waiting.search.go_on(STEPS_IN_A_TURN):
+            del self.waiting[regex]
+            self._learn(regex, waiting)

@@ -1,0 +1,113 @@
+"""Regular expressions of subscriptions that cost much: matched in turns, and known to the group at a later heartbeat."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.coordinators.groups.consumer import matching
+from broker.coordinators.groups.consumer.matching import Matching
+from broker.coordinators.groups.consumer.topics import Known
+from broker.coordinators.patterns import Pattern
+from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom, places
+
+COSTLY = ".*a.{100}.{100}.*"
+
+
+def long_names(count: int) -> list[str]:
+    rng = random.Random(1)
+    return ["".join(rng.choice("ab") for _ in range(249)) for _ in range(count)]
+
+
+def topics_of(names: list[str]) -> Known:
+    return Known({name: (bytes([n // 256, n % 256]) * 8, 1) for n, name in enumerate(names)})
+
+
+def add(topics: Known, name: str, topic_id: bytes = bytes(16)) -> None:
+    topics.table[name] = (topic_id, 1)
+    topics.changes += 1
+
+
+def test_an_expression_that_costs_little_is_matched_at_once() -> None:
+    known = topics_of([f"orders-{n:04}-events" for n in range(2500)])
+    found = Matching(known).topics_of("orders-1...-events")
+    assert found is not None
+    assert len(found) == 1000
+
+
+def test_an_expression_that_costs_much_is_matched_in_short_turns() -> None:
+    """2,500 names took 8.8 s at once."""
+    names = long_names(60)
+    looked = Matching(topics_of(names))
+    turns = 0
+    while looked.topics_of(COSTLY) is None:
+        before = sum(waiting.search._matching.spent for waiting in looked.waiting.values())
+        looked.go_on()
+        spent = sum(waiting.search._matching.spent for waiting in looked.waiting.values()) - before
+        assert spent < 2 * matching.STEPS_IN_A_TURN
+        turns += 1
+    assert turns > 10
+    assert looked.topics_of(COSTLY) == tuple(sorted(Pattern(COSTLY).among(names)))
+
+
+def test_a_new_topic_costs_one_name_and_a_topic_that_goes_costs_none() -> None:
+    names = long_names(60)
+    known = topics_of(names)
+    looked = Matching(known)
+    while looked.topics_of(COSTLY) is None:
+        looked.go_on()
+    other = "a" * 249
+    add(known, other)
+    del known.table[names[0]]
+    assert looked.topics_of(COSTLY) == tuple(sorted(Pattern(COSTLY).among([*names[1:], other])))
+
+
+def test_a_change_of_the_cluster_that_is_none_of_its_topics_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = topics_of(["a", "b"])
+    looked = Matching(known)
+    assert looked.topics_of("a") == ("a",)
+    known.changes += 1
+    monkeypatch.setattr(Pattern, "search", None)
+    assert looked.topics_of("a") == ("a",)
+
+
+def test_topics_that_come_while_an_expression_is_matched_are_found_too() -> None:
+    known = topics_of(long_names(60))
+    looked = Matching(known)
+    assert looked.topics_of(COSTLY) is None
+    add(known, "a" * 249)
+    while looked.waiting:
+        looked.go_on()
+    found = looked.topics_of(COSTLY)
+    assert found is not None
+    assert "a" * 249 in found
+
+
+def test_so_many_expressions_are_matched_in_turns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
+    looked = Matching(topics_of(["a"]))
+    for n in range(matching.MOST_WAITING + 5):
+        assert looked.topics_of(f"a{n}") is None
+    assert len(looked.waiting) == matching.MOST_WAITING
+
+
+def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
+    room = ConsumerRoom()
+    one = Consumer("m1", topics=())
+    assert room.enter(one, regex="a|c").assigned == ()
+    assert room.turn(one).assigned is None
+    shared = room.machine.consumers._matching
+    while shared.waiting:
+        shared.go_on()
+    room.settle_down(one)
+    assert one.owned == places(A, 0, 1, 2, 3)
+    add(room.topics, "c")
+    room.turn(one)
+    assert one.owned == places(A, 0, 1, 2, 3), "what was matched before holds until the new topics are"
+    while shared.waiting:
+        shared.go_on()
+    room.settle_down(one)
+    assert one.owned == (*places(bytes(16), 0), *places(A, 0, 1, 2, 3))
+    assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()
