@@ -232,7 +232,7 @@ class Node:
             **coordinator_routes(transactions, groups, consumers, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
-        markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms)
+        markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms, nursery.start_soon)
         for_nodes = node_routes(self.control.handlers(), fetch, listed, markers)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)

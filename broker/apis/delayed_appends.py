@@ -38,6 +38,10 @@ class DelayedAppends(Generic[R]):
         """How many partitions are still waited for."""
         self.bucket = -1
 
+    def is_over(self) -> bool:
+        """Whether it is answered, or nobody waits for the answer."""
+        return not self._owed
+
     def settled(self) -> None:
         """One partition has its answer; the last one sends the reply."""
         self._owed -= 1
@@ -62,3 +66,20 @@ class DelayedAppends(Generic[R]):
             self._owed = 0
             self._api.timers.remove(self)
             give_up(self._parked)
+
+
+class GrowingAppends(DelayedAppends[R]):
+    """The answer of a request that appends in turns. `settled` is to be called once more after the last turn."""
+
+    __slots__ = ("_growing",)
+
+    def __init__(self, api: Answering[R], slot: Slot, results: R) -> None:
+        self._growing: list[AwaitedAppend] = []
+        super().__init__(api, slot, results, self._growing)
+        self._owed = 1
+
+    def wait_for(self, append: AwaitedAppend) -> None:
+        """One more partition is waited for, from the moment of its append on."""
+        self._owed += 1
+        self._growing.append(append)
+        append.queue.add(append, self)

@@ -2,13 +2,17 @@
 
 A marker is answered once it is committed: the coordinator forgets the transaction after that, and nobody would write
 the marker again. One that is in the log already, because its answer was lost, is not appended again.
+
+A transaction may have thousands of partitions: their markers are appended in turns, and others are served in between.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.delayed_appends import DelayedAppends
+import trio
+
+from broker.apis.delayed_appends import GrowingAppends
 from broker.log.markers import Marker
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.errors import ErrorCode
@@ -18,9 +22,12 @@ from broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from broker.env import Env
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
@@ -40,45 +47,86 @@ MarkerResults = list[tuple[int, list[tuple[str, list[ProduceResult]]]]]
 class TxnMarkersApi:
     """Handles WriteTxnMarkers requests. Only brokers may send them: the listener between nodes alone serves this."""
 
-    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        timers: Timers,
+        timeout_ms: int,
+        start_soon: Callable[..., None],
+    ) -> None:
         self._env, self._replicas, self.timers, self._timeout_ms = env, replicas, timers, timeout_ms
+        self._start_soon = start_soon
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every marker of the request, then answer or park. MalformedFrame closes the connection."""
         decoded, _ = request_class(ApiKey.WRITE_TXN_MARKERS).decode(view, at, slot.version)
         request: WriteTxnMarkersRequest = decoded  # type: ignore[assignment]
-        now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
-        parked: list[AwaitedAppend] = []
         results: MarkerResults = []
+        delayed = GrowingAppends(self, slot, results)
+        turns = self._turns(request, results, delayed)
+        if next(turns, False):
+            slot.conn.hold()
+            self._start_soon(self._go_on, slot, turns, delayed)
+        else:
+            delayed.settled()
+        if not delayed.is_over():
+            slot.parked = delayed
+            self.timers.add(delayed, int(self._env.mono() * 1000) + self._timeout_ms)
+
+    async def _go_on(self, slot: Slot, turns: Iterator[bool], delayed: GrowingAppends[MarkerResults]) -> None:
+        """The turns after the first. A coordinator that is gone, or tired of waiting, asks for the rest again."""
+        try:
+            more = True
+            while more:
+                await trio.lowlevel.checkpoint()
+                if delayed.is_over():
+                    return
+                more = next(turns, False)
+                if not more:
+                    delayed.settled()
+                self._replicas.settle()
+        finally:
+            slot.conn.release()
+
+    def _turns(
+        self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: GrowingAppends[MarkerResults]
+    ) -> Iterator[bool]:
+        """Append the markers. One item at each point where others may have their turn."""
+        spent = 0
         for marker in request.markers:
-            topics = []
+            topics: list[tuple[str, list[ProduceResult]]] = []
+            results.append((marker.producer_id, topics))
             for topic in marker.topics:
                 out: list[ProduceResult] = []
                 topics.append((topic.name, out))
                 for index in topic.partition_indexes:
-                    result, awaited = self._end(topic.name.encode(), index, marker, now_ms, wall_ms)
+                    if spent >= SPENT_IN_A_TURN:
+                        spent = 0
+                        yield True
+                    result, awaited, cost = self._end(topic.name.encode(), index, marker)
+                    spent += cost
                     out.append(result)
                     if awaited is not None:
-                        parked.append(awaited)
-            results.append((marker.producer_id, topics))
-        if parked:
-            self._park(slot, results, parked, now_ms + self._timeout_ms)
-        else:
-            self.reply(slot, results)
+                        delayed.wait_for(awaited)
 
     def _end(
-        self, key: bytes, index: int, asked: WritableTxnMarker, now_ms: int, wall_ms: int
-    ) -> tuple[ProduceResult, AwaitedAppend | None]:
-        """End the transaction in one partition. Returns the result, and what must happen before it is answered."""
+        self, key: bytes, index: int, asked: WritableTxnMarker
+    ) -> tuple[ProduceResult, AwaitedAppend | None, int]:
+        """End the transaction in one partition. Returns the result, what must happen before it is answered, and what it
+        has cost, in ordinary markers.
+        """
         parts = self._replicas.by_name.get(key)
         h = parts.get(index) if parts else None
         if h is None:
-            return ProduceResult(index, int(self._replicas.absent(key, index, by_id=False)[0])), None
+            return ProduceResult(index, int(self._replicas.absent(key, index, by_id=False)[0])), None, 1
         state, log = h.state, h.log
         if not state.is_leader:
-            return ProduceResult(index, _NOT_LEADER), None
+            return ProduceResult(index, _NOT_LEADER), None, 1
         if state.under_min_isr_before_append():
-            return ProduceResult(index, _NOT_ENOUGH_REPLICAS), None
+            return ProduceResult(index, _NOT_ENOUGH_REPLICAS), None, 1
+        now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
+        cost = FIRST_COSTS if log.epochs.must_be_written(state.leader_epoch) else 1
         marker = Marker(asked.transaction_result, asked.coordinator_epoch)
         version = asked.transaction_version
         done = log.end_transaction(
@@ -86,7 +134,7 @@ class TxnMarkersApi:
         )
         self._trace(h, asked, done.error, -1 if done.duplicate else done.base_offset)
         if done.error:
-            return ProduceResult(index, done.error), None
+            return ProduceResult(index, done.error), None, cost
         if not done.duplicate:
             watcher = self._replicas.marker_watchers.get(log.topic)
             if watcher is not None:  # before the marker is answered, and before anything else is asked of the topic
@@ -95,23 +143,16 @@ class TxnMarkersApi:
         result = ProduceResult(index, _NONE)
         end = done.last_offset + 1
         if state.high_watermark < end:
-            return result, AwaitedAppend(h.uncommitted, end, result)
+            return result, AwaitedAppend(h.uncommitted, end, result), cost
         if state.under_min_isr_after():
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
-        return result, None
+        return result, None, cost
 
     def _trace(self, h: Hosted, asked: WritableTxnMarker, error: int, offset: int) -> None:
         """`offset` -1: refused, or in the log already."""
         self._env.trace("txn_marker", topic=h.log.topic, partition=h.log.partition, producer=asked.producer_id,
                         epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,
                         commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip
-
-    def _park(self, slot: Slot, results: MarkerResults, parked: list[AwaitedAppend], deadline_ms: int) -> None:
-        delayed = DelayedAppends(self, slot, results, parked)
-        for append in parked:
-            append.queue.add(append, delayed)
-        slot.parked = delayed
-        self.timers.add(delayed, deadline_ms)
 
     def reply(self, slot: Slot, results: MarkerResults) -> None:
         """Encode and send."""

@@ -102,6 +102,10 @@ class EpochCache:
         self.entries.clear()
         self._changed()
 
+    def must_be_written(self, epoch: int) -> bool:
+        """Whether an append in `epoch` has to wait for the file."""
+        return self.dirty or epoch != self.latest
+
     def flush(self) -> None:
         """Make the file say what the memory does, durably. OSError leaves the cache dirty."""
         checkpoints.write_epochs(self._fs, self._path, self.entries)

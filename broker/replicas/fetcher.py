@@ -29,6 +29,7 @@ from broker.protocol.hot import (
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.timestamps import EARLIEST, LATEST
 from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
+from broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
+FEW_PARTITIONS = 16
+"""What is told of so many is taken in one turn, whatever it costs."""
 Resolve = Callable[[int], tuple[str, int] | None]
 """The address of a node; None if it is not known."""
 
@@ -150,7 +153,7 @@ class Fetcher:
             for view in await frames.burst():
                 self._sent_ms = 0
                 try:
-                    self._take(view)
+                    await self._take(view)
                 except LinkClosed:
                     raise
                 except OSError as error:
@@ -207,7 +210,7 @@ class Fetcher:
             if frame:
                 await link.wait_writable()
 
-    def _take(self, view: memoryview) -> None:
+    async def _take(self, view: memoryview) -> None:
         correlation_id, at = decode_response_header(view, ApiKey.FETCH, _VERSION)
         if correlation_id != self._correlation_id:
             raise MalformedFrame(f"response {correlation_id} to request {self._correlation_id}")
@@ -222,8 +225,20 @@ class Fetcher:
         told = [(part, asked[topic_id, part.index]) for topic_id, parts in response.topics for part in parts
                 if (topic_id, part.index) in asked]  # fmt: skip
         self._asking.answered(response.session_id)
+        if len(told) <= FEW_PARTITIONS:
+            for part, before in told:
+                self._apply(part, before.following, before.offset)
+            return
+        spent = 0
         for part, before in told:
-            self._apply(part, before.following, before.offset)
+            if spent >= SPENT_IN_A_TURN:
+                spent = 0
+                self._replicas.settle()
+                await trio.lowlevel.checkpoint()
+            f = before.following
+            waits_for_disk = part.records and f.hosted.log.epochs.must_be_written(f.leader_epoch)
+            spent += FIRST_COSTS if waits_for_disk else 1
+            self._apply(part, f, before.offset)
 
     def _apply(self, part: FetchPartOut, f: Following, offset: int) -> None:
         """One partition's part of a response."""

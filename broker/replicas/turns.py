@@ -1,6 +1,7 @@
 """Many orders of the control plane at once: obeyed one after the other, with turns for others in between.
 
-Making a log and giving one up takes a millisecond or two of disk, and a topic may have thousands of partitions.
+Making a log and giving one up takes a millisecond or two of disk, and a topic may have thousands of partitions. So does
+the first append to a log in each leader epoch: whoever appends to many logs at once counts what that costs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 MADE_IN_A_TURN = 16
 """Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
+
+SPENT_IN_A_TURN = 64
+"""Logs that are appended to before other tasks have their turn: some 10 ms of them."""
+FIRST_COSTS = 32
+"""As many appends as the first one of a leader epoch costs: it waits for the disk, 1 to 5 ms, because the log's epochs
+must be durable before it.
+"""
 
 
 class Turns:

@@ -1,9 +1,9 @@
 """Writes the markers of decided transactions on the leaders of their partitions (WriteTxnMarkers, P3).
 
-Each broker gets one request at a time, with every marker that it owes by then. A partition that answers an error, or
-whose leader cannot be reached or is not known, is tried again, with whoever leads it then. A partition whose topic is
-deleted needs no marker: this broker's image is at least as new as the one in which the partition was added, for a
-coordinator leads in an epoch that a later metadata record began.
+Each broker gets one request at a time, with the markers that it owes by then, at most MOST_IN_A_REQUEST of them. A
+partition that answers an error, or whose leader cannot be reached or is not known, is tried again, with whoever leads
+it then. A partition whose topic is deleted needs no marker: this broker's image is at least as new as the one in which
+the partition was added, for a coordinator leads in an epoch that a later metadata record began.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ VERSION = 2
 LANE = "markers"
 """A link of its own: a marker waits until it is replicated, and must not delay a Fetch."""
 BACKOFF_S = 0.05
+MOST_IN_A_REQUEST = 500
+"""Partitions. The others follow as soon as these are answered."""
 
 _FENCED = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 """A later coordinator or a later epoch was there before: these markers are not ours to write any more."""
@@ -119,11 +121,12 @@ class MarkerSender:
 
     def _send_what_can_be_sent(self) -> None:
         batches: dict[int, Batch] = {}
+        room: dict[int, int] = {}
         for job in list(self._jobs):
             if not job.log.is_ours():
                 del self._jobs[job]  # whoever leads the coordinator's partition now finds the decision in its log
                 continue
-            self._place(job, batches)
+            self._place(job, batches, room)
             if not job.remaining:
                 del self._jobs[job]
                 self._written(job)
@@ -132,7 +135,8 @@ class MarkerSender:
             self._busy[broker_id] = None
             self._start_soon(self._send, broker_id, batch)
 
-    def _place(self, job: MarkerJob, batches: dict[int, Batch]) -> None:
+    def _place(self, job: MarkerJob, batches: dict[int, Batch], room: dict[int, int]) -> None:
+        """Put a job's partitions into the batches of their leaders. `room`: how many more a leader's batch may have."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in list(job.remaining):
             leader = self._leader_of(partition)
@@ -141,8 +145,13 @@ class MarkerSender:
             if leader is None:
                 del job.remaining[partition]
             elif leader not in self._busy and leader != NO_NODE:
-                by_leader.setdefault(leader, []).append(partition)
+                found = by_leader.setdefault(leader, [])
+                if len(found) < room.get(leader, MOST_IN_A_REQUEST):
+                    found.append(partition)
         for leader, found in by_leader.items():
+            room[leader] = room.get(leader, MOST_IN_A_REQUEST) - len(found)
+            if not found:
+                continue
             job.in_flight.update(dict.fromkeys(found, leader))
             batches.setdefault(leader, []).append((job, found))
 

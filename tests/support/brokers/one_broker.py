@@ -172,7 +172,7 @@ class OneBroker:
         most_batches = self.config.squall_produce_max_batches
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records, most_batches=most_batches)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, FetchSessions(10, self.env.rng), 1 << 26, {})
-        self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
+        self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000, self.start_soon)
         self._correlation_id = 0
         for broker_id, epoch in EPOCHS.items():
             endpoints = {LISTENER: (f"host{broker_id}", 9092)}

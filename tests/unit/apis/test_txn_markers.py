@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 from broker.apis.describe_producers import describe_producers
 from broker.protocol.errors import ErrorCode
@@ -193,3 +195,107 @@ def test_describe_producers_shows_open_transactions_on_the_leader(leader: int) -
     [one] = told.active_producers
     assert (one.producer_id, one.producer_epoch, one.last_sequence) == (PID, 3, 4)
     assert (one.coordinator_epoch, one.current_txn_start_offset) == (9, 3)
+
+
+WIDE = 20
+"""Partitions whose first markers take several turns."""
+
+
+def wide_room() -> tuple[OneBroker, list[tuple[str, int]]]:
+    room = OneBroker(**UNVERIFIED)
+    for index in range(WIDE):
+        room.give(index=index, isr=(1, 2), replicas=(1, 2))
+    return room, [("t", index) for index in range(WIDE)]
+
+
+def ended(room: OneBroker) -> int:
+    return sum(h.log.log_end_offset > 0 for h in room.replicas.hosted())
+
+
+def replicate_all(room: OneBroker) -> None:
+    for h in room.replicas.hosted():
+        room.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, room.env.now_ms))
+    room.server.settle()
+
+
+def run_turns(room: OneBroker, between: Callable[[], None]) -> int:
+    """Let the started tasks run. How often others had their turn in between."""
+    turns = 0
+
+    async def run() -> None:
+        async def others() -> None:
+            nonlocal turns
+            while room.busy:  # type: ignore[attr-defined]
+                await trio.lowlevel.checkpoint()
+                turns += 1
+                between()
+
+        async def one(function: Any, args: Any) -> None:
+            await function(*args)
+            room.busy = False  # type: ignore[attr-defined]
+
+        tasks, room.started[:] = list(room.started), []
+        async with trio.open_nursery() as nursery:
+            for function, args in tasks:
+                room.busy = True  # type: ignore[attr-defined]
+                nursery.start_soon(one, function, args)
+            nursery.start_soon(others)
+
+    trio.run(run)
+    return turns
+
+
+def test_markers_of_many_partitions_are_appended_in_turns_and_answered_once_all_are_committed() -> None:
+    """Those of 3,900 stopped three brokers for seven seconds."""
+    room, places = wide_room()
+    conn = room.client()
+    room.end(conn, PID, 3, *places)
+    first = ended(room)
+    assert 0 < first < WIDE // 2
+    assert conn.held is not None
+    seen: list[int] = []
+
+    def between() -> None:
+        seen.append(ended(room))
+        replicate_all(room)
+
+    run_turns(room, between)
+    assert conn.held is None
+    assert ended(room) == WIDE
+    assert len(set(seen)) > 1, "others were served while some were still to come"
+    replicate_all(room)
+    assert marked(conn) == [ErrorCode.NONE] * WIDE
+    assert not len(room.timers)
+
+
+def test_markers_that_were_appended_in_turns_are_not_answered_before_they_are_committed() -> None:
+    room, places = wide_room()
+    conn = room.client()
+    room.end(conn, PID, 3, *places)
+    run_turns(room, lambda: None)
+    assert ended(room) == WIDE
+    assert answers(conn) == []
+    replicate_all(room)
+    assert marked(conn) == [ErrorCode.NONE] * WIDE
+
+
+def test_the_turns_end_with_the_connection_and_with_the_time_out() -> None:
+    for over in (lambda room, conn: conn.close(), lambda room, conn: room.pass_ms(31_000)):
+        room, places = wide_room()
+        conn = room.client()
+        room.end(conn, PID, 3, *places)
+        before = ended(room)
+        over(room, conn)
+        run_turns(room, lambda: None)
+        assert ended(room) == before
+        assert conn.held is None
+        assert not len(room.timers)
+
+
+def test_markers_after_the_first_of_an_epoch_cost_less() -> None:
+    room, places = wide_room()
+    room.end(room.client(), PID, 3, *places)
+    run_turns(room, lambda: None)
+    room.end(room.client(), PID, 4, *places)
+    assert not room.started
+    assert all(h.log.log_end_offset == 2 for h in room.replicas.hosted())

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions that cost much: matched in turns, and known to the group at a later heartbeat."""
+"""Regular expressions of subscriptions that cost much: matched in turns, known at a later heartbeat."""
 
 from __future__ import annotations
 

@@ -313,3 +313,22 @@ async def test_nothing_is_taken_after_fetching_was_stopped(autojump_clock: Any) 
         await trio.testing.wait_all_tasks_blocked()
         assert h.log.log_end_offset == 0
         assert not it.fetcher.following
+
+
+async def test_what_many_partitions_get_is_appended_in_turns(autojump_clock: Any) -> None:
+    """Each waits for the disk when a leader epoch begins in it: a thousand took seconds, in which nobody was served."""
+    async with following() as it:
+        hosted = [it.room.give("t", leader=2, epoch=5, partition_epoch=10, index=index) for index in range(20)]
+        request = await it.leader.request()
+        asked = [part.index for _, parts in request.topics for part in parts]
+        while len(asked) < 20:
+            it.leader.answer()
+            request = await it.leader.request()
+            asked += [part.index for _, parts in request.topics for part in parts]
+        parts = [FetchPartOut(n, high_watermark=1, log_start_offset=0, records=sent(0)) for n in range(20)]
+        it.leader.answer(*(("t", part) for part in parts))
+        seen = []
+        while not seen or seen[-1] < 20:
+            await trio.lowlevel.checkpoint()
+            seen.append(sum(h.log.log_end_offset for h in hosted))
+        assert len(set(seen) - {0}) > 5

@@ -369,3 +369,38 @@ async def test_an_id_that_nobody_uses_is_forgotten(room: CoordinatingBroker, aut
     assert not answers, "that it is gone is not committed"
     room.replicate()
     assert answers[0].error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_markers_of_many_partitions_are_asked_for_in_bounded_requests(
+    room: CoordinatingBroker, autojump_clock: Clock
+) -> None:
+    for index in range(2, 1101):
+        room.give("t", leader=2, index=index)
+    await room.do(INIT)
+    await room.do(AddPartitions("x", PID, 0, tuple(("t", index) for index in range(1101))))
+    await room.do(COMMIT)
+    await settle()
+    sizes = [(node, len(request.markers[0].topics[0].partition_indexes)) for node, request in room.peers.asked]
+    assert sorted(sizes) == [(2, 100), (2, 500), (2, 500), (3, 1)]
+    assert len(set(room.peers.written())) == 1101
+    room.replicate()
+    await settle()
+    assert room.states()[-1] == "COMPLETE_COMMIT"
+
+
+async def test_bounded_requests_serve_all_transactions(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+    for index in range(2, 701):
+        room.give("t", leader=2, index=index)
+    room.peers.held = trio.Event()
+    for n, name in enumerate(("x", "y")):
+        answer = await room.do(InitProducer(name, 60_000))
+        places = tuple(("t", index) for index in range(2, 701) if index % 2 == n)
+        await room.do(AddPartitions(name, answer.producer_id, 0, places))
+        await room.do(EndTransaction(name, answer.producer_id, 0, True))
+        await settle()
+    room.peers.held.set()
+    await settle()
+    room.replicate()
+    await settle()
+    assert len(room.peers.written()) == 699
+    assert (room.states("x")[-1], room.states("y")[-1]) == ("COMPLETE_COMMIT", "COMPLETE_COMMIT")
