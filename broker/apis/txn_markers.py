@@ -110,9 +110,7 @@ class TxnMarkersApi:
                     if awaited is not None:
                         delayed.wait_for(awaited)
 
-    def _end(
-        self, key: bytes, index: int, asked: WritableTxnMarker
-    ) -> tuple[ProduceResult, AwaitedAppend | None, int]:
+    def _end(self, key: bytes, index: int, asked: WritableTxnMarker) -> tuple[ProduceResult, AwaitedAppend | None, int]:
         """End the transaction in one partition. Returns the result, what must happen before it is answered, and what it
         has cost, in ordinary markers.
         """

@@ -21,6 +21,7 @@ from broker.coordinators.groups.values import (
 )
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire import LONGEST_STRING
+from broker.replicas.coordinators.coordinator_log import error_for_clients
 from broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.grouping_broker import GroupingBroker
 from tests.support.brokers.one_broker import answers as answered
@@ -73,6 +74,34 @@ async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None
     room.give(TOPIC, isr=(1,), partition_epoch=99)
     assert room.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert told(room.submit(FETCH)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("of_the_log", "told_to_clients"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_clients_are_told_of_the_logs_errors_as_kafka_4_does(
+    of_the_log: ErrorCode, told_to_clients: ErrorCode
+) -> None:
+    assert error_for_clients(of_the_log) == told_to_clients
+
+
+async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_next_one_is_not(
+    room: GroupingBroker,
+) -> None:
+    """Kafka 4 says UNKNOWN_SERVER_ERROR here; INVALID_COMMIT_OFFSET_SIZE is of the coordinators up to 3.x."""
+    large = tuple((("t", n), Committed(5, metadata="m" * 4000)) for n in range(900))
+    assert room.submit(replace(commit(5), offsets=large)) == [Answer(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert room.do(commit(6)) == Answer()
 
 
 async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobody_else_does(
