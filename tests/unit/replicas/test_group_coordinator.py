@@ -89,9 +89,7 @@ async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_clients_are_told_of_the_logs_errors_as_kafka_4_does(
-    of_the_log: ErrorCode, told_to_clients: ErrorCode
-) -> None:
+def test_clients_are_told_of_the_logs_errors_as_kafka_4_does(of_the_log: ErrorCode, told_to_clients: ErrorCode) -> None:
     assert error_for_clients(of_the_log) == told_to_clients
 
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
 from broker.coordinators.groups.consumer.facts import Place
@@ -50,10 +51,15 @@ def uniform(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targ
                 kept.append(place)
     readers = _readers(order)
     for topic_id, names in readers.items():
-        for index in range(partitions[topic_id]):
-            if (topic_id, index) not in taken:
-                least = min(names, key=lambda name: len(held[name]))
-                held[least].append((topic_id, index))
+        free = [(topic_id, index) for index in range(partitions[topic_id]) if (topic_id, index) not in taken]
+        if not free:
+            continue
+        sizes = [(len(held[name]), at) for at, name in enumerate(names)]
+        heapify(sizes)
+        for place in free:
+            size, at = sizes[0]
+            held[names[at]].append(place)
+            heapreplace(sizes, (size + 1, at))
     _balance(held, readers)
     return {name: tuple(sorted(places)) for name, places in held.items()}
 
@@ -82,8 +88,11 @@ def _balance(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> N
 
 
 def _next_move(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> tuple[Place, str, str] | None:
+    smallest = min(map(len, held.values()), default=0)
+    least: dict[bytes, str] = {}
     for giver in sorted(held, key=lambda name: (-len(held[name]), name)):
-        least: dict[bytes, str] = {}
+        if len(held[giver]) <= smallest + 1:
+            return None  # neither this one nor those after it have two more than anybody
         for place in reversed(held[giver]):  # what came last goes first
             topic_id = place[0]
             if topic_id not in least:
