@@ -303,7 +303,11 @@ class GroupCoordinator:
             # The log has no place for it: a member's id is an instance id that fitted, and 37 characters more.
             self._env.trace("group_not_written", partition=shard.log.index, why=str(wrong))
             return ErrorCode.UNKNOWN_SERVER_ERROR, -1
-        return shard.log.append(encoded, effect.producer)
+        error, offset = shard.log.append(encoded, effect.producer)
+        if error and error != ErrorCode.NOT_COORDINATOR:
+            self._env.trace("group_not_written", partition=shard.log.index, why=error.name,
+                            group=effect.records[0].group_id, records=len(encoded))  # fmt: skip
+        return error, offset
 
     def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
         if shard.log.is_ours():
