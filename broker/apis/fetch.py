@@ -30,7 +30,7 @@ _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
-FEW_WANTS = 4
+FEW_WANTS = 10
 """A parked Fetch of more partitions than that looks, when one moves, at that one only."""
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
 
@@ -76,7 +76,7 @@ class DelayedFetch:
         """Errors by place in `wants`: followers whose fetch the state machine would not count."""
         self.available = 0
         """Bytes that are there for it, as of the latest look at each partition. Counted if it wants more than one."""
-        self.found: dict[int, int] = {}
+        self.found: dict[int, int] | None = None
         """`available` by place in `wants`."""
         self.watches: list[Watch] | None = None
         """One for each of `wants`, if each wakes it on its own."""
@@ -275,6 +275,8 @@ class FetchApi:
                     return True
                 found = log.slice(offset, limit, part.max_bytes, True)
                 length = found.length if found else 0
+                if fetch.found is None:
+                    fetch.found = {}
                 available += length - fetch.found.get(place, 0)
                 fetch.found[place] = length
         fetch.available = available

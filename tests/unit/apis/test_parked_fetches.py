@@ -14,7 +14,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.brokers.one_broker import IDS, OneBroker, answers, fetched, fetched_all
 
-WIDE = 10
+WIDE = 12
 FOREVER_MS = 2**31 - 1
 
 
