@@ -9,6 +9,7 @@ from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
+from chaos.runtimes.sim.invariants.log_replay import Marked
 from chaos.runtimes.sim.invariants.table import When, entered
 from chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.books import Report
     from chaos.runtimes.sim.invariants.journal import Entry, Place, Step
     from chaos.runtimes.sim.invariants.known import Known
-    from chaos.runtimes.sim.invariants.log_replay import LogReplay, Marked
+    from chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000
@@ -153,6 +154,9 @@ class TransactionWatch:
 
     def _marker(self, node: int, known: Known, marked: Marked) -> None:
         batch = marked.batch
+        if not _is_whole(known) and known.leaders.get(batch.epoch) != node:
+            # Its leader may have lost what the follower knows of the producer.
+            marked = Marked(batch, None)
         lossy = self._is_lossy() or node in known.cluster.rotten
         decided = self._decided.get((batch.producer_id, batch.producer_epoch), [])
         for each in self._of_marker:

@@ -363,3 +363,18 @@ def test_after_a_permitted_loss_in_the_coordinators_log_nothing_is_asked_of_both
     books.write(0, data(2, 0, epoch=1))
     books.decide(COMPLETE)
     assert books.found == []
+
+
+@pytest.mark.parametrize(("leader", "lost", "found"), [(1, True, True), (2, True, False), (2, False, True)])
+def test_after_a_permitted_loss_a_marker_is_held_against_what_its_leader_knows(
+    leader: int, lost: bool, found: bool
+) -> None:
+    """Swarm seed 1300198: a power loss took the leader's whole log, and a follower's knew a later producer epoch."""
+    books = prepared()
+    known = books.places["t", 0]
+    known.leaders[1] = leader
+    books.coordinator.void_epoch = 1
+    known.void_epoch = 1 if lost else -1
+    books.write(0, data(1, 0, epoch=4))
+    books.write(0, mark(2, 3))
+    assert books.found == (["marker-epochs"] if found else [])
