@@ -245,6 +245,8 @@ class Desk:
     """The workload's."""
     recorder: Recorder
     bootstrap: Sequence[Address]
+    turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
+    """By topic and setting: held by whoever alters it, until it has its old value again."""
 
 
 class Controls:

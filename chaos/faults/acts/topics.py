@@ -148,7 +148,9 @@ def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
 
 
 async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
-    """Alter a setting of a topic of the workload, and give it its old value when the fault ends."""
+    """Alter a setting of a topic of the workload, and give it its old value when the fault ends. One fault at a time
+    alters the same setting of a topic: a second one waits for its turn, for the first takes its value back.
+    """
     client, topic, name = stage.cluster.client, _drawn(stage, p, desk), SETTINGS[how]
     before, now = topic.configs.get(name), str(int(p.fault.params["value"]))
     process = desk.recorder.process("admin", VERSION, {})
@@ -168,11 +170,12 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
         value = p.evidence["seen"] = await topics.topic_setting(client, topic.name, name)
         return "" if value == now else f"{name} is {value}"
 
-    await alter(now)
-    p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
-    await _insist(stage, p, seen)
-    await trio.sleep(max(0.0, stage.left_s(p)))
-    await alter(before)
+    async with desk.turns.setdefault((topic.name, name), trio.Lock()):
+        await alter(now)
+        p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
+        await _insist(stage, p, seen)
+        await trio.sleep(max(0.0, stage.left_s(p)))
+        await alter(before)
 
 
 async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
