@@ -8,6 +8,7 @@ marker of a clean stop is written last.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -47,9 +48,10 @@ from broker.replicas.coordinators.transaction_coordinator import TransactionCoor
 from broker.replicas.fetcher import Fetchers
 from broker.replicas.isr_proposals import IsrProposals
 from broker.replicas.replica_manager import ReplicaManager
+from broker.replicas.turns import SPENT_IN_A_TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from broker.config import BrokerConfig
     from broker.control.planes import Make
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
+SEGMENTS_COST = 16
+"""As many looks at logs as the deletion of a log's old segments costs, in a turn of retention."""
 ALONE_S = 2.5
 """A stopping broker that no controller has answered for so long stops without one."""
 
@@ -115,6 +119,7 @@ class Node:
         self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
         self.timers = Timers()
         self._checkpointing = trio.Lock()
+        self._retaining = False
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """Where this node dials a peer: by its own map, else by the peer's registration, else by the list of voters."""
@@ -297,7 +302,7 @@ class Node:
             (config.log_flush_offset_checkpoint_interval_ms / 1000, self.logs.checkpoint_recovery_points),
             (min(1.0, config.log_flush_scheduler_interval_ms / 1000), self.replicas.flush_by_time),
             (config.log_flush_start_offset_checkpoint_interval_ms / 1000, self.logs.checkpoint_log_starts),
-            (config.log_retention_check_interval_ms / 1000, self._retention),
+            (config.log_retention_check_interval_ms / 1000, partial(self._retention, nursery)),
             (1.0, self._watch_fetchers),
         )
         for seconds, acts in periodic.items():
@@ -328,8 +333,37 @@ class Node:
             self.timers.expire(int(self.env.mono() * 1000))
             server.settle()
 
-    def _retention(self) -> None:
-        self.replicas.retain(self.env.wall_ms())
+    def _retention(self, nursery: trio.Nursery) -> None:
+        """Old segments and deleted logs go. A node may have thousands of either: what does not fit into a turn goes in
+        later ones, and directories are removed off the event loop.
+        """
+        wall_ms = self.env.wall_ms()
+        if not self._retaining:
+            self._retaining = True
+            work = self.replicas.retain(wall_ms)
+            if self._retain_for_a_turn(work):
+                nursery.start_soon(self._retain_on, work)
+        if doomed := self.logs.take_doomed(wall_ms):
+            nursery.start_soon(self._remove, doomed)
+
+    def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:
+        """Whether there is more to do."""
+        spent = 0
+        for lost in work:
+            spent += SEGMENTS_COST if lost else 1
+            if spent >= SPENT_IN_A_TURN:
+                return True
+        self._retaining = False
+        return False
+
+    async def _retain_on(self, work: Iterator[bool]) -> None:
+        await trio.lowlevel.checkpoint()
+        while self._retain_for_a_turn(work):
+            await trio.lowlevel.checkpoint()
+
+    async def _remove(self, doomed: Sequence[str]) -> None:
+        for directory in doomed:
+            await self.env.cpu(self.logs.remove, directory)
 
 
 def by_period(*works: tuple[float, Callable[[], object]]) -> dict[float, list[Callable[[], object]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 from broker.env import Fs
@@ -27,8 +27,8 @@ class InconsistentMeta(Exception):
 class LogManager:
     """The logs in one directory. One task uses it; the calls are synchronous and may fsync.
 
-    A broker's life: `load_all`, then `get_or_create`, `delete`, `tick` and `checkpoint_recovery_points`, and at a
-    controlled end `close` and `mark_clean_shutdown`. Flush jobs of its logs must have ended before `close`.
+    A broker's life: `load_all`, then `get_or_create`, `delete`, `tick`, `take_doomed` and `checkpoint_recovery_points`,
+    and at a controlled end `close` and `mark_clean_shutdown`. Flush jobs of its logs must have ended before `close`.
     """
 
     def __init__(
@@ -222,22 +222,27 @@ class LogManager:
 
     # ------------------------------------------------------------------------------------------------ housekeeping
 
-    def tick(self, wall_ms: int, high_watermark_of: Callable[[Log], int]) -> list[tuple[Log, list[int]]]:
-        """Retention, expiry of producers, removal of deleted directories. The logs that lost segments, with those."""
+    def tick(self, wall_ms: int, high_watermark_of: Callable[[Log], int]) -> Iterator[tuple[Log, list[int]]]:
+        """Retention, and expiry of producers: one log at each step, with the segments that it lost. Logs may come and
+        go between two steps.
+        """
+        for place, log in list(self.logs.items()):
+            if self.logs.get(place) is log:
+                log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
+                yield log, log.delete_old_segments(wall_ms, high_watermark_of(log))
+
+    def take_doomed(self, wall_ms: int) -> list[str]:
+        """The deleted directories that may be removed by now: `remove` each. They are told once."""
         due = [path for due_ms, path in self._doomed if due_ms <= wall_ms]
         if due:
             # Else half of a log could come back by its old name.
             self._fs.fsync_dir(self.log_dir)
             self._doomed = [item for item in self._doomed if item[0] > wall_ms]
-        for path in due:
-            self._fs.remove_dir(path)
-        lost = []
-        for log in self.logs.values():
-            log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
-            bases = log.delete_old_segments(wall_ms, high_watermark_of(log))
-            if bases:
-                lost.append((log, bases))
-        return lost
+        return due
+
+    def remove(self, doomed: str) -> None:
+        """Remove a deleted directory. Nobody knows its name any more, so this may run off the event loop."""
+        self._fs.remove_dir(doomed)
 
     def _may_be_small(self) -> bool:
         """Each segment has open files. So a topic whose settings make tiny ones makes them for a while only."""

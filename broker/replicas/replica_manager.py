@@ -6,7 +6,7 @@ KRaft's or another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -482,12 +482,13 @@ class ReplicaManager:
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         return dict(self._checkpointed)
 
-    def retain(self, wall_ms: int) -> None:
-        """Delete the segments that retention has made useless, and give the state machines the new log starts."""
-        for log, _ in self._logs.tick(wall_ms, self.high_watermark):
+    def retain(self, wall_ms: int) -> Iterator[bool]:
+        """Delete the segments that retention has made useless: one log at each step, and whether it lost any."""
+        for log, lost in self._logs.tick(wall_ms, self.high_watermark):
             h = self.by_name.get(log.topic.encode(), {}).get(log.partition)
-            if h is not None and h.log is log:
+            if lost and h is not None and h.log is log:
                 self._log_start_moved(h, "retention")
+            yield bool(lost)
 
     def high_watermark(self, log: Log) -> int:
         """The high watermark, before which retention may delete; 0 if the replica is not hosted."""

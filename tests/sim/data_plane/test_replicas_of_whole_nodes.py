@@ -206,7 +206,7 @@ async def test_a_follower_that_was_away_while_its_records_were_deleted_begins_wh
         leader = room.cluster.running()[4]
         leader.replicas.delete_records(room.hosted(4), 9)
         leader.replicas.log_starts_moved()
-        leader.replicas.retain(leader.env.wall_ms())
+        list(leader.replicas.retain(leader.env.wall_ms()))
         assert room.hosted(4).log.segments[0].base_offset > 2
         await room.cluster.start(5)
         await room.until_in_sync(4, 5)
@@ -245,7 +245,7 @@ async def test_retention_on_the_leader_moves_the_followers_log_start_too(autojum
         room = await Room(nursery).begin(4, 5, segment_bytes="200", retention_bytes="400")
         await room.write(*[b"%d" % n for n in range(10)])
         leader = room.cluster.running()[4]
-        leader.replicas.retain(leader.env.wall_ms())
+        list(leader.replicas.retain(leader.env.wall_ms()))
         start = room.hosted(4).log.log_start_offset
         assert 0 < start < 10
         await room.cluster.until(lambda: room.hosted(5).state.log_start_offset == start)

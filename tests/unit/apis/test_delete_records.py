@@ -191,7 +191,7 @@ async def test_the_segments_below_the_new_start_go_with_the_next_check() -> None
         room.produce(room.client(), acks=1)
     await delete(room, 3)
     assert len(h.log.segments) == 4
-    room.replicas.retain(room.env.wall_ms())
+    list(room.replicas.retain(room.env.wall_ms()))
     assert [segment.base_offset for segment in h.log.segments] == [3]
     assert h.log.log_start_offset == h.state.log_start_offset == 3
 

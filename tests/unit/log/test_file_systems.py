@@ -33,7 +33,7 @@ def life(fs: Fs, root: str) -> None:
         log.flush(0)
         log.truncate_to(log.log_end_offset - 7)
         log.increment_log_start(9)
-        manager.tick(0, lambda log: log.log_end_offset)
+        list(manager.tick(0, lambda log: log.log_end_offset))
         manager.delete("gone", begin, 0)
         manager.close(0)
         manager.mark_clean_shutdown(begin)

@@ -27,6 +27,11 @@ def fill(log: Log, count: int = 6) -> None:
         assert log.append_as_leader(batch(1), 0, 1_000).error == 0
 
 
+def remove_doomed(manager: LogManager, wall_ms: int) -> None:
+    for directory in manager.take_doomed(wall_ms):
+        manager.remove(directory)
+
+
 def test_logs_are_found_again_after_a_clean_stop() -> None:
     fs = MemoryFs()
     manager = start(fs)
@@ -82,9 +87,10 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later() -> None:
     assert name.startswith("a-0.")
     assert found is not None
     assert len(found.read()) == found.length
-    manager.tick(1_499, lambda log: 0)
+    assert manager.take_doomed(1_499) == []
     assert fs.exists(f"data/{name}")
-    manager.tick(1_500, lambda log: 0)
+    remove_doomed(manager, 1_500)
+    assert manager.take_doomed(9_999) == []
     assert not fs.exists(f"data/{name}")
     assert manager.get_or_create("a", 0, OTHER).log_end_offset == 0
 
@@ -163,7 +169,7 @@ def test_deleting_logs_waits_for_no_disk() -> None:
     for index in range(20):
         manager.delete("a", index, 0)
     assert fs.log == ["rename"] * 20
-    manager.tick(10_000, lambda log: 0)
+    remove_doomed(manager, 10_000)
     kinds = fs.log[20:]
     assert kinds[0] == "fsync_dir" not in kinds[1:], "half a log must not come back by its old name"
 
@@ -213,11 +219,11 @@ def test_tick_applies_retention_and_forgets_old_producers() -> None:
     log.append_as_leader(batch(1, pid=1, seq=0), 0, 1_000)
     log.append_as_leader(batch(1, pid=2, seq=0, transactional=True), 0, 1_000)
     day = 86_400_000
-    assert manager.tick(1_000 + day - 1, lambda log: 8) == []
+    assert list(manager.tick(1_000 + day - 1, lambda log: 8)) == [(log, [])]
     assert log.producers.entries.keys() == {1, 2}
-    manager.tick(1_000 + day, lambda log: 8)
+    assert list(manager.tick(1_000 + day, lambda log: 8)) == [(log, [])]
     assert log.producers.entries.keys() == {2}  # Its transaction is open.
-    assert manager.tick(1_001 + 7 * day, lambda log: 3) == [(log, [0])]
+    assert list(manager.tick(1_001 + 7 * day, lambda log: 3)) == [(log, [0])]
 
 
 def test_high_watermarks_are_kept() -> None:

@@ -156,7 +156,7 @@ def test_retention_moves_the_start_that_the_state_machine_knows() -> None:
     h.log.roll()
     room.produce(room.client())
     room.alter(TOPIC_RESOURCE, "t", retention_bytes="10")
-    room.replicas.retain(room.env.wall_ms())
+    list(room.replicas.retain(room.env.wall_ms()))
     assert h.log.log_start_offset == h.state.log_start_offset > 0
 
 
@@ -167,7 +167,7 @@ def test_retention_keeps_what_is_not_committed() -> None:
     h.log.roll()
     room.produce(room.client(), acks=1)
     room.alter(TOPIC_RESOURCE, "t", retention_bytes="0")
-    room.replicas.retain(room.env.wall_ms())
+    list(room.replicas.retain(room.env.wall_ms()))
     assert h.log.log_start_offset == h.state.log_start_offset == 0
 
 
