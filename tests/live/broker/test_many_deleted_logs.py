@@ -32,7 +32,8 @@ def test_the_directories_of_a_deleted_topic_are_removed_while_others_are_served(
             made: Any = ask(client, CreateTopicsRequest([wide], 30_000), CreateTopicsResponse, 7)
             assert made.topics[0].error_code == 0
             broker.wait_for(lambda: folders("") == PARTITIONS)
-            gone: Any = ask(client, DeleteTopicsRequest([], [DeleteTopicState("wide")], 30_000), DeleteTopicsResponse, 6)
+            delete = DeleteTopicsRequest([], [DeleteTopicState("wide")], 30_000)
+            gone: Any = ask(client, delete, DeleteTopicsResponse, 6)
             assert gone.responses[0].error_code == 0
         broker.wait_for(lambda: folders("-delete") == PARTITIONS)
         with Bystander(broker) as bystander:
