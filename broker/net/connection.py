@@ -96,6 +96,8 @@ class Connection:
         self.closed = False
         self.client_id: str | None = None
         self.last_active_ms = 0
+        self.round = -1
+        """Of `Turns`: in which it served last."""
         self.on_close: list[Callable[[], None]] = []
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0

@@ -19,6 +19,7 @@ from broker.net.connection import Connection, Slot
 from broker.net.frames import Frames, ReceiveMemory
 from broker.net.large import LARGE, LargeRequests
 from broker.net.later import Later
+from broker.net.turns import Turns
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
 
@@ -87,6 +88,8 @@ class Server:
         """The inter-broker listener where it is one of its own: `max.connections` and its like let brokers in there."""
         self._of_brokers: dict[Connection, None] = {}
         """The connections of `_inner`."""
+        self._turns = Turns(lambda task: self._nursery.start_soon(task))
+        """Of connections on other listeners than `_inner`. On an only listener brokers would queue as well."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
         self._listeners: list[Listener] = []
@@ -161,26 +164,34 @@ class Server:
         conn.last_active_ms = int(self._env.mono() * 1000)
         if listener == self._inner:
             self._of_brokers[conn] = None
+        turns = self._turns if self._inner is not None and listener != self._inner else None
         max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
+        busy_since = mono()
         try:
             while not conn.closed:
                 burst = await frames.burst()
                 began = mono()
                 conn.last_active_ms = int(began * 1000)
+                if turns is not None and turns.must_queue(conn):
+                    began = await self._queue(conn, turns)
+                busy_since = began
                 last = burst[-1]
                 for frame in burst:
                     if not conn.closed:
                         self._dispatch(conn, routes, frame)
-                        while conn.held is not None:
-                            self.settle()
-                            await conn.held.wait()
+                        if conn.held is not None:
+                            busy_since = await self._wait_held(conn, turns, busy_since)
                         if frame is not last and (mono() - began >= _TURN_S or conn.congested(max_parked, max_unsent)):
-                            began = await self._give_way(conn)
+                            began = busy_since = await self._give_way(conn, turns, busy_since)
                 self.settle()
+                if turns is not None:
+                    turns.spend(mono() - busy_since)
                 if conn.congested(max_parked, max_unsent):
                     await conn.wait_relaxed(max_parked, max_unsent)
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
+            if turns is not None:
+                turns.spend(min(mono() - busy_since, _TURN_S))  # less where it is what a wait for bytes ended with
         except LinkClosed:
             pass  # LinkClosed alone, no other OSError: a disk's error must end the node, as it does with Kafka
         finally:
@@ -191,13 +202,39 @@ class Server:
             self._dirty.pop(conn, None)
             self._release(address)
 
-    async def _give_way(self, conn: Connection) -> float:
+    async def _give_way(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
         """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
         or unsent than the settings allow. When the connection's next turn began, in seconds of the node's clock.
         """
         self.settle()
+        if turns is not None:
+            turns.spend(self._env.mono() - busy_since)
         await trio.lowlevel.checkpoint()
         await conn.wait_relaxed(self._max_parked, self._max_unsent)
+        if turns is not None and turns.must_queue(conn):
+            return await self._queue(conn, turns)
+        return self._is_active(conn)
+
+    async def _wait_held(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
+        """Until the connection is not held any more and may go on with its burst. Since when it does, in seconds."""
+        while conn.held is not None:
+            self.settle()
+            if turns is not None:
+                turns.spend(self._env.mono() - busy_since)
+            if conn.held is not None:
+                await conn.held.wait()
+            busy_since = self._env.mono()
+        if turns is not None and turns.must_queue(conn):
+            return await self._queue(conn, turns)
+        return busy_since
+
+    async def _queue(self, conn: Connection, turns: Turns) -> float:
+        """Until it is the connection's turn among clients. When that was, in seconds of the node's clock."""
+        await turns.queue(conn)
+        return self._is_active(conn)
+
+    def _is_active(self, conn: Connection) -> float:
+        """Now, in seconds of the node's clock: the connection's idle time begins anew."""
         now = self._env.mono()
         conn.last_active_ms = int(now * 1000)
         return now
