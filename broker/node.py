@@ -218,7 +218,8 @@ class Node:
         enrolment = Enrolment(image, self.peers, timeout_ms)
         gate = TxnGate(env, self.replicas, enrolment, nursery.start_soon)
         most_batches = config.squall_produce_max_batches
-        produce = ProduceApi(env, self.replicas, self.timers, gate, records, most_batches=most_batches)
+        start_soon = nursery.start_soon
+        produce = ProduceApi(env, self.replicas, self.timers, gate, records, start_soon, most_batches=most_batches)
         slots, room = config.max_incremental_fetch_session_cache_slots, config.squall_fetch_sessions_max_partitions
         sessions = FetchSessions(slots, env.rng, room)
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}

@@ -3,6 +3,9 @@
 Batches are appended in arrival order as they are parsed, but for the first ones of a transaction: they wait for its
 coordinator (`txn_gate`), and what follows them on their connection waits with them. A Produce that waits for replicas
 parks only its own reply: the next one on the same connection is appended meanwhile, and replies still leave in order.
+
+Many partitions are appended to in turns, and others are served in between. Meanwhile nothing more is taken from the
+connection: requests of one connection take effect in their order.
 """
 
 from __future__ import annotations
@@ -10,20 +13,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.apis.delayed_appends import DelayedAppends
+import trio
+
+from broker.apis.delayed_appends import DelayedAppends, GrowingAppends
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
 from broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
+from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from broker.apis.record_gate import CheckedBatches, RecordGate
     from broker.apis.txn_gate import Refused, TxnGate
     from broker.env import Env
     from broker.log.results import AppendResult
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
-    from broker.protocol.hot import ProduceIn, ProducePartOut
+    from broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
     from broker.protocol.record_walk import Checked
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
@@ -44,6 +52,8 @@ _LEADER_HINTS_FROM = 10
 
 NOTHING_CHECKED: CheckedBatches = {}
 
+Topics = list[tuple[bytes, "list[ProducePart]"]]
+"""As in the request; of one turn, a part of it."""
 Results = list[tuple[bytes, list[ProduceResult]]]
 """By topic, as the request names it."""
 
@@ -58,12 +68,15 @@ class ProduceApi:
         timers: Timers,
         gate: TxnGate,
         records: RecordGate,
+        start_soon: Callable[..., None],
         *,
         most_batches: int,
     ) -> None:
         """`most_batches`: and topics, in one request."""
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
-        self._most_batches = most_batches
+        self._start_soon, self._most_batches = start_soon, most_batches
+        self._turn = trio.Lock()
+        """Of the requests that append in turns, one has a turn; then others are served, whatever they ask for."""
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
@@ -84,19 +97,93 @@ class ProduceApi:
 
     def _append_all(self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None) -> None:
         """`refused`: batches that must not be appended, with the reason."""
-        acks, now = request.acks, self._env.mono()
-        now_ms, wall_ms = int(now * 1000), self._env.wall_ms()
+        if request.size > FEW_PARTITIONS:
+            turns = self._turns(slot, request, checked, refused)
+            if next(turns, False):
+                slot.conn.hold(when_closed=True)
+                self._start_soon(self._go_on, slot, turns)
+            return
+        acks = request.acks
+        now_ms, results, parked = self._append_some(slot.version, acks, request.topics, checked, refused)
+        if acks == 0:
+            self._answer_nothing(slot, results)
+        elif parked:
+            self._park(slot, results, parked, acks, now_ms + request.timeout_ms)
+        else:
+            self.reply(slot, results)
+
+    async def _go_on(self, slot: Slot, turns: Iterator[bool]) -> None:
+        """The turns after the first. They come even if the connection ends: the whole request was received."""
+        try:
+            more = True
+            while more:
+                async with self._turn:
+                    more = next(turns, False)
+                self._replicas.settle()
+        finally:
+            slot.conn.release()
+
+    def _turns(
+        self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
+    ) -> Iterator[bool]:
+        """Append every batch, then answer or park. One item at each point where others may have their turn."""
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
-        parked: list[AwaitedAppend] = []
+        delayed = GrowingAppends(self, slot, results)
+        slot.parked = delayed
+
+        def append(topics: Topics) -> int:
+            """When that was, in ms of the node's clock."""
+            now_ms, out, parked = self._append_some(slot.version, request.acks, topics, checked, refused)
+            if results:  # the first topic of a later turn is the last one of the turn before
+                results[-1][1].extend(out.pop(0)[1])
+            results.extend(out)
+            if request.acks != 0 and not delayed.is_over():
+                for one in parked:
+                    delayed.wait_for(one)
+            return now_ms
+
+        turn: Topics = []
+        spent = 0
         for key, parts in request.topics:
+            begin = 0
+            for at, (index, _) in enumerate(parts):
+                if spent >= SPENT_IN_A_TURN:
+                    append([*turn, (key, parts[begin:at])])
+                    turn, begin, spent = [], at, 0
+                    yield True
+                hosted = find(key)
+                spent += _cost(hosted.get(index) if hosted else None)
+            turn.append((key, parts[begin:]))
+        now_ms = append(turn)
+        if delayed.is_over():
+            return  # the connection has ended
+        if request.acks == 0:
+            self._answer_nothing(slot, results)
+            return
+        delayed.settled()
+        if request.acks == -1 and not delayed.is_over():
+            self.timers.add(delayed, now_ms + request.timeout_ms)
+
+    def _append_some(
+        self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
+    ) -> tuple[int, Results, list[AwaitedAppend]]:
+        """Append the batches of these topics. Returns when, in ms of the node's clock, the results, and what must
+        happen before they are acknowledged.
+        """
+        now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
+        by_id = version >= _TOPIC_IDS_FROM
+        find = self._replicas.by_id.get if by_id else self._replicas.by_name.get
+        results: Results = []
+        parked: list[AwaitedAppend] = []
+        for key, parts in topics:
             hosted = find(key)
             out: list[ProduceResult] = []
             results.append((key, out))
             for index, records in parts:
                 h = hosted.get(index) if hosted else None
                 if h is None:
-                    error, leader = self._replicas.absent(key, index, by_id=slot.version >= _TOPIC_IDS_FROM)
+                    error, leader = self._replicas.absent(key, index, by_id=by_id)
                     out.append(ProduceResult(index, int(error), leader=leader))
                 elif acks not in (-1, 0, 1):
                     out.append(ProduceResult(index, _INVALID_ACKS))
@@ -107,16 +194,11 @@ class ProduceApi:
                     out.append(ProduceResult(index, refused[key, index], log_start_offset=h.log.log_start_offset))
                 else:
                     found = checked.get((key, index)) if checked else None
-                    result, awaited = self._append(h, index, records, slot.version, acks, now_ms, wall_ms, found)
+                    result, awaited = self._append(h, index, records, version, acks, now_ms, wall_ms, found)
                     out.append(result)
                     if awaited is not None:
                         parked.append(awaited)
-        if acks == 0:
-            self._answer_nothing(slot, results)
-        elif parked:
-            self._park(slot, results, parked, acks, now_ms + request.timeout_ms)
-        else:
-            self.reply(slot, results)
+        return now_ms, results, parked
 
     def _append(
         self,
@@ -198,6 +280,13 @@ class ProduceApi:
             slot.version, [(key, [_on_the_wire(r) for r in parts]) for key, parts in results], 0, endpoints
         )
         slot.reply(body)
+
+
+def _cost(h: Hosted | None) -> int:
+    """What an append there costs, in ordinary appends."""
+    if h is None or not h.state.is_leader:
+        return 1
+    return FIRST_COSTS if h.log.epochs.must_be_written(h.state.leader_epoch) else 1
 
 
 def _has_transactions(request: ProduceIn) -> bool:

@@ -143,16 +143,16 @@ class TxnGate:
         try:
             places = [question.place for question in asked]
             verdicts = await self._coordinators.ask(transaction, places, add=slot.version >= ADDS_FROM)
-            if slot.conn.closed:
-                return
-            for question in asked:
-                error = verdicts[question.place]
-                if error:
-                    refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
-                else:
-                    # Of no use if a marker has come since: then the log asks another question.
-                    question.verification.agreed = True
-            append(refused)
         finally:
             slot.conn.release()
+        if slot.conn.closed:
+            return
+        for question in asked:
+            error = verdicts[question.place]
+            if error:
+                refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
+            else:
+                # Of no use if a marker has come since: then the log asks another question.
+                question.verification.agreed = True
+        append(refused)  # may hold the connection again: nothing was taken from it in between
         self._replicas.settle()

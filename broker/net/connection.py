@@ -108,17 +108,23 @@ class Connection:
         self._relaxed: trio.Event | None = None
         self.held: trio.Event | None = None
         """Set while no further request may be taken from this connection."""
+        self._is_held_when_closed = False
 
-    def hold(self) -> None:
+    def hold(self, *, when_closed: bool = False) -> None:
         """Take no further request until `release`: the one that is being served waits before it takes effect, and
         requests of one connection take effect in their order.
+
+        when_closed: also if the connection ends meanwhile, because the request takes effect all the same. Its bytes
+        count as receive memory until then, and the connection counts as one.
         """
         assert self.held is None
         self.held = trio.Event()
+        self._is_held_when_closed = when_closed
 
     def release(self) -> None:
         """The request that was waited for has taken effect, or never will. No error if nothing is held."""
         held, self.held = self.held, None
+        self._is_held_when_closed = False
         if held is not None:
             held.set()
 
@@ -254,7 +260,8 @@ class Connection:
             callback()
         self.on_close.clear()
         self._relax()
-        self.release()
+        if not self._is_held_when_closed:
+            self.release()
 
 
 def _in_memory(chunk: Chunk) -> bool:

@@ -29,7 +29,7 @@ from broker.protocol.hot import (
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.timestamps import EARLIEST, LATEST
 from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
-from broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
+from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
-FEW_PARTITIONS = 16
-"""What is told of so many is taken in one turn, whatever it costs."""
 Resolve = Callable[[int], tuple[str, int] | None]
 """The address of a node; None if it is not known."""
 

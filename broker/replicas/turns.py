@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MADE_IN_A_TURN = 16
 """Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
 
+FEW_PARTITIONS = 16
+"""A request or response of at most so many is served at once: nothing of it is counted."""
 SPENT_IN_A_TURN = 64
 """Logs that are appended to before other tasks have their turn: some 10 ms of them."""
 FIRST_COSTS = 32

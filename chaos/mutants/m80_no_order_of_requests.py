@@ -8,7 +8,7 @@ from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
 
-def hold(self: Connection) -> None:
+def hold(self: Connection, *, when_closed: bool = False) -> None:
     """Nothing is held back."""
 
 

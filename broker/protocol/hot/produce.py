@@ -101,7 +101,7 @@ def _produce_flexible(view: memoryview, at: int, version: int, most: int) -> tup
     at += 1
     if n:
         at = skip_tags(view, at, n)
-    return ProduceIn(transactional_id, acks, timeout_ms, topics), at
+    return ProduceIn(transactional_id, acks, timeout_ms, topics, most - left), at
 
 
 def _produce_parts_flexible(view: memoryview, at: int, most: int) -> tuple[list[ProducePart], int]:
@@ -165,7 +165,7 @@ def _produce_classic(view: memoryview, at: int, most: int) -> tuple[ProduceIn, i
                 raise negative(n)
             parts.append((index, records))
         topics.append((topic, parts))
-    return ProduceIn(transactional_id, acks, timeout_ms, topics), at
+    return ProduceIn(transactional_id, acks, timeout_ms, topics, most - left), at
 
 
 def encode_produce_response(

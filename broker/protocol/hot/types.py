@@ -29,6 +29,8 @@ class ProduceIn(NamedTuple):
     """-1: all in-sync replicas, 0: no answer, 1: the leader."""
     timeout_ms: int
     topics: list[tuple[Topic, list[ProducePart]]]
+    size: int
+    """How many topics and batches there are together."""
 
 
 class FetchPart(NamedTuple):

@@ -59,12 +59,10 @@ endpoints = few(st.tuples(int32, text, int32, st.one_of(st.none(), text)))
 @settings(max_examples=15 * EFFORT)
 @given(data=st.data())
 def test_produce_requests_are_read_as_the_generated_class_writes_them(version: int, data: st.DataObject) -> None:
-    wanted = hot.ProduceIn(
-        data.draw(st.one_of(st.none(), text)),
-        data.draw(int16),
-        data.draw(int32),
-        data.draw(topics(version, st.tuples(int32, records))),
-    )
+    transactional_id, acks, timeout_ms = data.draw(st.tuples(st.one_of(st.none(), text), int16, int32))
+    sent = data.draw(topics(version, st.tuples(int32, records)))
+    size = sum(1 + len(parts) for _, parts in sent)
+    wanted = hot.ProduceIn(transactional_id, acks, timeout_ms, sent, size)
     raw = produce.ProduceRequest(
         transactional_id=wanted.transactional_id,
         acks=wanted.acks,

@@ -170,7 +170,9 @@ class OneBroker:
         self.unpacking = Unpacking(self.env)
         records = RecordGate(self.env, self.replicas, self.unpacking, self.start_soon)
         most_batches = self.config.squall_produce_max_batches
-        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate, records, most_batches=most_batches)
+        self.produce_api = ProduceApi(
+            self.env, self.replicas, self.timers, gate, records, self.start_soon, most_batches=most_batches
+        )
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, FetchSessions(10, self.env.rng), 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000, self.start_soon)
         self._correlation_id = 0

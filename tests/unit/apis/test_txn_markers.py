@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import trio
 
 from broker.apis.describe_producers import describe_producers
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_records
 from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.support.brokers.one_broker import OneBroker, answers, marked
+from tests.support.brokers.turns import run_turns
 
 PID = 7
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}
@@ -216,33 +215,6 @@ def replicate_all(room: OneBroker) -> None:
     for h in room.replicas.hosted():
         room.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, room.env.now_ms))
     room.server.settle()
-
-
-def run_turns(room: OneBroker, between: Callable[[], None]) -> int:
-    """Let the started tasks run. How often others had their turn in between."""
-    turns = 0
-
-    async def run() -> None:
-        async def others() -> None:
-            nonlocal turns
-            while room.busy:  # type: ignore[attr-defined]
-                await trio.lowlevel.checkpoint()
-                turns += 1
-                between()
-
-        async def one(function: Any, args: Any) -> None:
-            await function(*args)
-            room.busy = False  # type: ignore[attr-defined]
-
-        tasks, room.started[:] = list(room.started), []
-        async with trio.open_nursery() as nursery:
-            for function, args in tasks:
-                room.busy = True  # type: ignore[attr-defined]
-                nursery.start_soon(one, function, args)
-            nursery.start_soon(others)
-
-    trio.run(run)
-    return turns
 
 
 def test_markers_of_many_partitions_are_appended_in_turns_and_answered_once_all_are_committed() -> None:
