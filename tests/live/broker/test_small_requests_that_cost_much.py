@@ -42,7 +42,7 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
 }
-FEW, WIDE = "few", "wide"
+FEW, WIDE, FRESH = "few", "wide", "fresh"
 LONG, WIDTH = 300, 600
 
 
@@ -175,4 +175,20 @@ def test_a_transaction_of_many_partitions_ends_while_others_are_served(broker: B
             ended: Any = ask(client, EndTxnRequest(transactional_id="t", committed=True, **who), EndTxnResponse, 3)
             assert ended.error_code == 0
             broker.wait_for(is_complete)
+    assert bystander.slowest_s < PATIENCE_S
+
+
+def test_the_first_batches_of_many_partitions_are_appended_while_others_are_served(broker: BrokerProcess) -> None:
+    """Each first batch of a leader epoch waits for the disk: those of 3,600 stopped a broker until it was fenced."""
+    create(broker, **{FRESH: WIDTH})
+    batch = bytes(encode_batch([Record(0, int(time.time() * 1000), None, b"v")]))
+    parts = [PartitionProduceData(index=index, records=batch) for index in range(WIDTH)]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=FRESH, partition_data=parts)])
+    with broker.connect() as client:
+        client.settimeout(60)
+        with Bystander(broker) as bystander:
+            answer: Any = ask(client, request, ProduceResponse, 9)
+    [told] = answer.responses
+    assert {part.error_code for part in told.partition_responses} == {ErrorCode.NONE}
+    assert bystander.answers > 10
     assert bystander.slowest_s < PATIENCE_S
