@@ -118,6 +118,8 @@ class ProduceApi:
             more = True
             while more:
                 async with self._turn:
+                    # A lock may be had though the node has stopped meanwhile: its logs are flushed, and must stay so.
+                    await trio.lowlevel.checkpoint_if_cancelled()
                     more = next(turns, False)
                 self._replicas.settle()
         finally:

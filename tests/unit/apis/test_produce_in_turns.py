@@ -259,7 +259,8 @@ async def test_what_follows_on_the_connection_takes_effect_after_the_last_turn()
     assert ends(room) == [1] * (WIDE - 1) + [2]
 
 
-async def test_a_broker_that_stops_does_not_wait_for_the_turns() -> None:
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_broker_that_stops_does_not_wait_for_the_turns_and_has_no_further_one(steps: int) -> None:
     room = wide_room()
     conn = room.client()
     send(room, conn)
@@ -267,9 +268,12 @@ async def test_a_broker_that_stops_does_not_wait_for_the_turns() -> None:
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(go_on, *args)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            at_stop = sum(ends(room))
             nursery.cancel_scope.cancel()
     assert conn.held is None
-    assert sum(ends(room)) < WIDE
+    assert sum(ends(room)) == at_stop < WIDE
 
 
 def test_a_request_to_few_partitions_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
