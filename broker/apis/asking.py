@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 from broker.net.later import Later
+from broker.net.turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ def ask(
 
     async def wait() -> Any:
         for begin in range(MOST_AT_ONCE, len(requests), MOST_AT_ONCE):
-            await trio.lowlevel.checkpoint()
+            await give_way()
             submit_some(begin)
         if timeout_s == inf:
             await done.wait()

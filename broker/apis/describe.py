@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from broker.apis.loggers import Loggers
 from broker.cluster.image import (
     BROKER_LOGGER_RESOURCE,
@@ -26,6 +24,7 @@ from broker.config.group import describe_group
 from broker.controller.features import FEATURES
 from broker.net.later import Later
 from broker.net.served import SERVED
+from broker.net.turns import give_way
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import api_versions as versions_wire
@@ -214,7 +213,7 @@ def describe_configs(
     async def wait() -> configs_wire.DescribeConfigsResponse:
         for number, resource in enumerate(request.resources):
             if not number % RESOURCES_A_TURN:
-                await trio.lowlevel.checkpoint()
+                await give_way()
             describe(resource)
         return response
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from broker.net.later import Later
+from broker.net.turns import give_way
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.describe_producers import (
     DescribeProducersResponse,
@@ -45,7 +44,7 @@ def describe_producers(
             told.partitions.append(part := _describe(replicas, told.name, index, seen))
             left -= 1 + len(part.active_producers)
             if left < 0:
-                await trio.lowlevel.checkpoint()
+                await give_way()
                 left = MOST_AT_ONCE
         return response
 

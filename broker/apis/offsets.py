@@ -6,10 +6,9 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import trio
-
 from broker.log.lookups import Pause, Turn
 from broker.net.later import Later
+from broker.net.turns import give_way
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -124,7 +123,7 @@ class OffsetApis:
             while step is not None and not conn.closed:
                 if isinstance(step, Pause):
                     if turn.is_over:
-                        await trio.lowlevel.checkpoint()
+                        await give_way()
                         turn = Turn()
                 else:
                     found = await self._unpacking.run(step.search, lambda: conn.closed)

@@ -19,7 +19,7 @@ from broker.net.connection import Connection, Slot
 from broker.net.frames import Frames, ReceiveMemory
 from broker.net.large import LARGE, LargeRequests
 from broker.net.later import Later
-from broker.net.turns import Turns
+from broker.net.turns import LongAnswer, Turns
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
 
@@ -164,7 +164,7 @@ class Server:
         conn.last_active_ms = int(self._env.mono() * 1000)
         if listener == self._inner:
             self._of_brokers[conn] = None
-        turns = self._turns if self._inner is not None and listener != self._inner else None
+        turns = self._turns_of(listener)
         max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
         busy_since = mono()
         try:
@@ -201,6 +201,9 @@ class Server:
             self._of_brokers.pop(conn, None)
             self._dirty.pop(conn, None)
             self._release(address)
+
+    def _turns_of(self, listener: str) -> Turns | None:
+        return self._turns if self._inner is not None and listener != self._inner else None
 
     async def _give_way(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
         """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
@@ -335,8 +338,14 @@ class Server:
         self._nursery.start_soon(self._answer_later, wait, slot, holds, is_large)
 
     async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool, is_large: bool) -> None:
+        turns = self._turns_of(slot.conn.listener)
+        long = LongAnswer(turns, self._env.mono) if turns is not None else None
         try:
+            if long is not None:
+                await long.begin()
             answer = await wait()
+            if long is not None:
+                long.end()
             if not isinstance(answer, (bytes, list)):
                 answer = await self._large.write(answer, slot.version) if is_large else answer.encode(slot.version)
             slot.reply(answer)

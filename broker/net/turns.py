@@ -7,20 +7,28 @@ seconds. So clients have a budget for each pass; beyond it they queue.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.net.connection import Connection
-
 BUDGET_S = 0.02
 """Seconds that clients' connections may serve before they queue."""
 _MOST_AT_ONCE = 64
 """Connections that are called in one pass of the loop."""
+
+
+class Member(Protocol):
+    """Who has requests to serve: a connection, or a task that answers one."""
+
+    round: int
+    """In which it served last."""
+    closed: bool
+    on_close: list[Callable[[], None]]
 
 
 class Turns:
@@ -35,48 +43,48 @@ class Turns:
         self.rounds = 0
         self._start_task = start_task
         self._spent_s = 0.0
-        self._queue: dict[Connection, trio.Event] = {}
+        self._queue: dict[Member, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
         """How many to call next: as many as were served within the last budget, or more if some of it was left."""
         self._served = 0
 
-    def must_queue(self, conn: Connection) -> bool:
-        """Whether `conn`, which has something to serve, has to `queue` first."""
+    def must_queue(self, member: Member) -> bool:
+        """Whether `member`, which has something to serve, has to `queue` first."""
         if self._is_calling:
             return True
-        if conn.round == self.rounds:
+        if member.round == self.rounds:
             self._begin_round()
-        conn.round = self.rounds
+        member.round = self.rounds
         return self._spent_s >= BUDGET_S
 
     def spend(self, seconds: float) -> None:
         """Clients' requests took `seconds` of the event loop."""
         self._spent_s += seconds
 
-    async def queue(self, conn: Connection) -> None:
-        """Until it is the turn of `conn`, or it closes. Cancelled, it leaves the queue."""
-        if conn.closed:
+    async def queue(self, member: Member) -> None:
+        """Until it is the turn of `member`, or it closes. Cancelled, it leaves the queue."""
+        if member.closed:
             return
         if not self._is_calling:
             self._is_calling = True
             self._start_task(self._call)
-        conn.on_close.append(leave := lambda: self._leave(conn))
+        member.on_close.append(leave := lambda: self._leave(member))
         try:
-            while not conn.closed:
-                called = self._queue[conn] = trio.Event()
+            while not member.closed:
+                called = self._queue[member] = trio.Event()
                 await called.wait()
                 if self._spent_s < BUDGET_S:
                     break
         finally:
-            self._queue.pop(conn, None)
-            if not conn.closed:
-                conn.on_close.remove(leave)
+            self._queue.pop(member, None)
+            if not member.closed:
+                member.on_close.remove(leave)
         self._served += 1
-        conn.round = self.rounds
+        member.round = self.rounds
 
-    def _leave(self, conn: Connection) -> None:
-        self._queue.pop(conn).set()
+    def _leave(self, member: Member) -> None:
+        self._queue.pop(member).set()
 
     def _begin_round(self) -> None:
         self.rounds += 1
@@ -95,3 +103,45 @@ class Turns:
             self._at_once = max(1, min(more, _MOST_AT_ONCE))
         self._begin_round()
         self._is_calling = False
+
+
+class LongAnswer:
+    """The part that a task has in the clients' budget while it works on one answer, in pieces."""
+
+    def __init__(self, turns: Turns, mono: Callable[[], float]) -> None:
+        self.round, self.closed = -1, False
+        self.on_close: list[Callable[[], None]] = []
+        self._turns, self._mono = turns, mono
+        self._busy_since: float | None = None
+
+    async def begin(self) -> None:
+        """Before the task does anything: wait for its turn if the budget is spent."""
+        if self._turns.must_queue(self):
+            await self._turns.queue(self)
+        _ANSWER.set(self)
+
+    async def give_way(self) -> None:
+        """Between two pieces of work."""
+        self.end()
+        await trio.lowlevel.checkpoint()
+        if self._turns.must_queue(self):
+            await self._turns.queue(self)
+        self._busy_since = self._mono()
+
+    def end(self) -> None:
+        """What was done since the last `give_way` counts. Where that included a wait, it counts as a budget at most."""
+        if self._busy_since is not None:
+            self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
+
+
+_ANSWER: ContextVar[LongAnswer | None] = ContextVar("answer", default=None)
+"""Of the task that runs, where it answers a client's request."""
+
+
+async def give_way() -> None:
+    """Let others have a turn, in a task that works on one answer in pieces. Not while it holds what others wait for."""
+    answer = _ANSWER.get()
+    if answer is None:
+        await trio.lowlevel.checkpoint()
+    else:
+        await answer.give_way()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import trio.testing
 from broker.net.connection import Slot
 from broker.net.later import Later
 from broker.net.server import Route
-from broker.net.turns import BUDGET_S
+from broker.net.turns import BUDGET_S, give_way
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
@@ -35,12 +36,23 @@ class Loop:
         self.served: list[str] = []
         """Who was served, request by request."""
         self.waits = False
+        self.pieces = 0
+        """In how many a task works on each answer, of `cost_ms` each; 0: the answer is known at once."""
         self.links: dict[str, Pipe] = {}
 
     def _answer(self, request: object, slot: Slot) -> object:
+        if self.pieces:
+            return Later(partial(self._in_pieces, slot.conn.link.peer), holds=True)
         self.room.env.now_ms += self.cost_ms
         self.served.append(slot.conn.link.peer)
         return Later(self._later, holds=True) if self.waits else b"answer"
+
+    async def _in_pieces(self, who: str) -> bytes:
+        for _ in range(self.pieces):
+            await give_way()
+            self.room.env.now_ms += self.cost_ms
+        self.served.append(who)
+        return b"answer"
 
     async def _later(self) -> bytes:
         return b"answer"
@@ -104,6 +116,20 @@ async def test_a_connection_between_brokers_waits_for_two_passes_at_most_however
                 await trio.lowlevel.checkpoint()
             assert loop.room.env.now_ms - began_ms <= 2 * (BUDGET_S * 1000 + SLICE_MS) + SLICE_MS
         assert len(loop.served) < 500
+        nursery.cancel_scope.cancel()
+
+
+async def test_answers_that_tasks_work_on_in_pieces_take_of_the_same_budget() -> None:
+    async with trio.open_nursery() as nursery:
+        loop = Loop(nursery, SLICE_MS)
+        loop.pieces = 3
+        for n in range(100):
+            loop.come(f"c{n}:1", 2)
+        passes = await loop.passes_ms(200)
+        assert max(passes) <= 2 * (BUDGET_S * 1000 + SLICE_MS)
+        assert sum(passes) >= 600 * SLICE_MS
+        await trio.testing.wait_all_tasks_blocked()
+        assert not loop.server._turns._queue
         nursery.cancel_scope.cancel()
 
 
