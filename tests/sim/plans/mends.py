@@ -20,6 +20,7 @@ from chaos.runtimes.sim.invariants import quorum_watch
 from chaos.runtimes.sim.invariants.batches import Ledger
 from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Known
+from chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
 from chaos.runtimes.sim.invariants.watch import Watch
 from checkers import guarantees, nemesis_log
 from checkers.anomalies import send_reorder
@@ -31,6 +32,7 @@ from workloads.client.groups.membered import Membered
 if TYPE_CHECKING:
     from broker.protocol.schema.join_group import JoinGroupResponse
     from chaos.runtimes.sim.invariants.decision_log import Decided
+    from chaos.runtimes.sim.invariants.log_replay import Marked
     from workloads.client.cluster import Client
     from workloads.client.groups.membership import Heed
     from workloads.client.new_topic import NewTopic
@@ -181,6 +183,18 @@ def high_watermarks_outlive_their_records(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(HighWatermarks, "cut", lambda *_: None)
 
 
+def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> None:
+    """Also a follower's, after a permitted loss."""
+    sound = TransactionWatch._marker
+
+    def marker(watch: TransactionWatch, node: int, known: Known, marked: Marked) -> None:
+        with pytest.MonkeyPatch.context() as asking:
+            asking.setattr(known, "leaders", dict.fromkeys([*known.leaders, marked.batch.epoch], node))
+            sound(watch, node, known, marked)
+
+    undone.setattr(TransactionWatch, "_marker", marker)
+
+
 def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
     """Who comes later waits for a later record."""
     sound = CoordinatorLog._wait_for
@@ -199,6 +213,7 @@ MENDS: dict[str, Undo] = {
     "a_group_waits_for_a_transaction_that_is_lost": every_transaction_ends,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
+    "a_leader_has_lost_what_its_follower_knows_of_a_producer": a_marker_is_held_against_what_any_log_knows,
     "a_leader_has_not_learnt_of_a_larger_min_isr": min_isr_holds_before_it_is_known,
     "a_leader_dies_in_the_moment_that_it_deletes_records": the_dying_delete_nothing,
     "a_leader_learns_of_its_isr_and_of_a_larger_min_isr_at_once": the_isr_comes_before_the_settings,
