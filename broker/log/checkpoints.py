@@ -21,7 +21,8 @@ PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 TEMPORARY = ".tmp"
 
-Offsets = dict[tuple[str, int], int]
+TopicPartition = tuple[str, int]
+Offsets = dict[TopicPartition, int]
 
 
 def replace_file(fs: Fs, path: str, data: bytes) -> None:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 from broker.env import Fs
 from broker.log import checkpoints
-from broker.log.checkpoints import HIGH_WATERMARKS, Offsets
+from broker.log.checkpoints import HIGH_WATERMARKS, Offsets, TopicPartition
 
-TopicPartition = tuple[str, int]
 ASIDE = ".draft"
 
 

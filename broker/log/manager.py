@@ -7,13 +7,12 @@ from random import Random
 
 from broker.env import Fs
 from broker.log import checkpoints
-from broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS
+from broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS, TopicPartition
 from broker.log.config import LogConfig
 from broker.log.high_watermarks import HighWatermarks
 from broker.log.log import Log
 from broker.log.recovery import load
 
-TopicPartition = tuple[str, int]
 DELETED = "-delete"
 ZERO_ID = bytes(16)
 LONGEST_NAME = 255
