@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 64
 """Connections that are called in one pass of the loop."""
 
 
-class Member(Protocol):
+class Queuer(Protocol):
     """Who has requests to serve: a connection, or a task that answers one."""
 
     round: int
@@ -43,48 +43,48 @@ class Turns:
         self.rounds = 0
         self._start_task = start_task
         self._spent_s = 0.0
-        self._queue: dict[Member, trio.Event] = {}
+        self._queue: dict[Queuer, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
         """How many to call next: as many as were served within the last budget, or more if some of it was left."""
         self._served = 0
 
-    def must_queue(self, member: Member) -> bool:
-        """Whether `member`, which has something to serve, has to `queue` first."""
+    def must_queue(self, queuer: Queuer) -> bool:
+        """Whether `queuer`, which has something to serve, has to `queue` first."""
         if self._is_calling:
             return True
-        if member.round == self.rounds:
+        if queuer.round == self.rounds:
             self._begin_round()
-        member.round = self.rounds
+        queuer.round = self.rounds
         return self._spent_s >= BUDGET_S
 
     def spend(self, seconds: float) -> None:
         """Clients' requests took `seconds` of the event loop."""
         self._spent_s += seconds
 
-    async def queue(self, member: Member) -> None:
-        """Until it is the turn of `member`, or it closes. Cancelled, it leaves the queue."""
-        if member.closed:
+    async def queue(self, queuer: Queuer) -> None:
+        """Until it is the turn of `queuer`, or it closes. Cancelled, it leaves the queue."""
+        if queuer.closed:
             return
         if not self._is_calling:
             self._is_calling = True
             self._start_task(self._call)
-        member.on_close.append(leave := lambda: self._leave(member))
+        queuer.on_close.append(leave := lambda: self._leave(queuer))
         try:
-            while not member.closed:
-                called = self._queue[member] = trio.Event()
+            while not queuer.closed:
+                called = self._queue[queuer] = trio.Event()
                 await called.wait()
                 if self._spent_s < BUDGET_S:
                     break
         finally:
-            self._queue.pop(member, None)
-            if not member.closed:
-                member.on_close.remove(leave)
+            self._queue.pop(queuer, None)
+            if not queuer.closed:
+                queuer.on_close.remove(leave)
         self._served += 1
-        member.round = self.rounds
+        queuer.round = self.rounds
 
-    def _leave(self, member: Member) -> None:
-        self._queue.pop(member).set()
+    def _leave(self, queuer: Queuer) -> None:
+        self._queue.pop(queuer).set()
 
     def _begin_round(self) -> None:
         self.rounds += 1
