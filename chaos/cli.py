@@ -133,9 +133,6 @@ def _told(error: BaseException) -> int:
             return trouble.exit_code
         case click.Abort() | KeyboardInterrupt():
             click.echo("squall: interrupted", err=True)
-            # A signal inside exec() of a text, as in an import that makes a dataclass, ends Python by SIGINT in the end
-            # whatever code it exits with, until another text has run.
-            exec("")
             return INTERRUPTED
         case SystemExit():
             raise gravest
@@ -172,5 +169,8 @@ def main() -> None:
     """The entry point of the program."""
     as_ctrl_c()
     code = run()
+    # A signal inside exec() of a text, as in an import that makes a dataclass, ends Python by SIGINT in the end,
+    # whatever code it exits with and whoever caught the signal, until another text has run.
+    exec("")
     gc.freeze()  # the process ends: nobody needs what a last collection would give back
     sys.exit(code)

@@ -10,7 +10,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -139,14 +138,32 @@ def test_every_command_that_a_run_prints_is_the_same_one_and_is_obeyed(
     assert cli.run(["replay", str(path)]) == 0, "0: the same again"
 
 
-def test_an_interruption_of_an_import_is_an_exit_code_and_no_death_by_a_signal() -> None:
-    script = "from chaos import cli; cli.squall.main = lambda **_: exec('raise KeyboardInterrupt'); cli.main()"
+def told_and_code(tmp_path: Path, command: str) -> tuple[str, int]:
+    """What `squall` says and ends with, where a command is this text."""
     # Read from a module: for `-c` and for a file Python keeps the code.
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "interrupted_import.py").write_text(script)
-        path = os.pathsep.join((folder, str(ROOT)))
-        command = [sys.executable, "-m", "interrupted_import"]
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, cwd=folder
-        )
-    assert (done.returncode, done.stderr) == (130, "squall: interrupted\n")
+    (tmp_path / "interrupted_import.py").write_text(f"{command}\ncli.squall.main = command; cli.main()")
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted_import"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    return done.stderr, done.returncode
+
+
+def test_an_interruption_of_an_import_is_an_exit_code_and_no_death_by_a_signal(tmp_path: Path) -> None:
+    command = "from chaos import cli\ndef command(**_): exec('raise KeyboardInterrupt')"
+    assert told_and_code(tmp_path, command) == ("squall: interrupted\n", 130)
+
+
+def test_so_it_is_where_the_command_itself_catches_it(tmp_path: Path) -> None:
+    command = """
+from chaos import cli
+def command(**_):
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        return 130
+"""
+    assert told_and_code(tmp_path, command) == ("", 130)
