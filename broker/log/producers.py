@@ -119,7 +119,7 @@ class ProducerStates(ProducerRules):
         if sequence >= 0:
             last = sequence + delta & SEQUENCE_MASK
             entry.next_sequence = last + 1 & SEQUENCE_MASK
-            entry.window.append(Sent(sequence, last, base_offset, base_offset + delta, timestamp))
+            entry.remember(Sent(sequence, last, base_offset, base_offset + delta, timestamp))
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
@@ -229,7 +229,7 @@ class ProducerStates(ProducerRules):
             entry.txn_first_offset = txn_first_offset
             if last_offset >= 0:
                 first = last - delta & SEQUENCE_MASK
-                entry.window.append(Sent(first, last, last_offset - delta, last_offset, timestamp))
+                entry.remember(Sent(first, last, last_offset - delta, last_offset, timestamp))
                 entry.next_sequence = last + 1 & SEQUENCE_MASK
         pairs = [(entry.txn_first_offset, pid) for pid, entry in states.entries.items() if entry.txn_first_offset >= 0]
         states.ongoing = dict(sorted(pairs))

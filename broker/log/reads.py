@@ -95,4 +95,4 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
     for producer_id, (epoch, window) in sent.items():
         entry = states.entries.get(producer_id)
         if entry is not None and entry.window and entry.epoch == epoch and entry.window[-1][:4] == window[-1][:4]:
-            entry.window = window
+            entry.window = list(window)

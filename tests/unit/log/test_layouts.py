@@ -85,7 +85,7 @@ def test_the_time_index_gets_a_last_entry_when_the_segment_is_rolled() -> None:
 def test_a_producer_snapshot_is_version_1_with_its_crc() -> None:
     states = ProducerStates()
     entry = states.entries[0x1122] = Producer(3)
-    entry.window.append(Sent(10, 14, 100, 104, 0x55))
+    entry.remember(Sent(10, 14, 100, 104, 0x55))
     entry.timestamp, entry.coordinator_epoch, entry.txn_first_offset = 0x55, 9, 100
     body = (
         b"\0\0\0\1"  # one entry

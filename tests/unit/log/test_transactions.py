@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from broker.log.indexes import READ_ENTRIES
 from broker.log.log import Log
+from broker.log.markers import Marker
 from broker.log.producers import ProducerStates
+from broker.protocol.records import read_header
 from tests.support.disks.batches import batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log, stable_offset
@@ -107,3 +111,18 @@ def test_the_bound_of_what_is_read_is_behind_it_and_not_far() -> None:
         found = log.slice(offset, end_offset, 1, True)
         assert found is not None
         assert offset + 2 <= log.bound_of(found, offset) <= offset + 12
+
+
+def test_a_producer_of_which_only_a_marker_is_known_takes_little_memory() -> None:
+    """A transaction's end makes its producer known in every partition of it: 3 MB of requests, 768,000 times."""
+    ended, many = read_header(marker(1, 0, commit=False), 0), 10_000
+    states = ProducerStates()
+    tracemalloc.start()
+    try:
+        for pid in range(many):
+            states.ended(ended._replace(producer_id=pid + 1_000), Marker(False, 0))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(states.entries) == many
+    assert taken / many < 400

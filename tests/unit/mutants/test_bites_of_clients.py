@@ -31,7 +31,7 @@ def header(first: int, epoch: int = 0) -> Any:
 
 def remembered() -> Producer:
     entry = Producer(0)
-    entry.window.extend(Sent(at, at, at, at, 1000) for at in range(3))
+    entry.window = [Sent(at, at, at, at, 1000) for at in range(3)]
     entry.next_sequence, entry.timestamp = 3, 1000
     return entry
 
