@@ -28,6 +28,7 @@ from checkers.history.groups import Groups
 from workloads.client import admin
 from workloads.client.groups.member import GroupMember
 from workloads.client.groups.membered import Membered
+from workloads.control import Desk
 
 if TYPE_CHECKING:
     from broker.protocol.schema.join_group import JoinGroupResponse
@@ -207,6 +208,21 @@ def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(CoordinatorLog, "_wait_for", wait_for)
 
 
+def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
+    """Each has a turn of its own."""
+
+    class Turns(dict[Any, Any]):
+        def setdefault(self, _: Any, fresh: Any = None) -> Any:
+            return fresh
+
+    sound = Desk.__init__
+
+    def init(desk: Desk, *args: Any) -> None:
+        sound(desk, *args, Turns())
+
+    undone.setattr(Desk, "__init__", init)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
@@ -224,6 +240,7 @@ MENDS: dict[str, Undo] = {
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,
     "copies_of_which_the_first_is_deleted": later_copies_are_not_looked_at,
+    "two_faults_alter_the_same_setting": nobody_waits_to_alter_a_setting,
     "two_groups_wait_for_one_marker": nobody_waits_for_less_than_others,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
 }

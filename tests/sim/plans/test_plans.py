@@ -90,9 +90,9 @@ def found(result: SimResult) -> set[str]:
 
 def _failure(result: SimResult) -> str:
     """What the run ended with; empty where nothing was wrong."""
-    if result.trouble is not None:
-        assert result.verdict == "unknown"
+    if result.verdict == "unknown":
         return TROUBLE
+    assert result.trouble is None
     return result.failure.name if result.failure is not None else ""
 
 
