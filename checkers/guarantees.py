@@ -391,6 +391,8 @@ LOST_IN_TRANSACTIONS = {
         "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
         "and its commits take with them what an earlier transaction of that epoch has left open",
     ),
+    "stuck-producer/load": "the coordinator lost records of epochs: a producer gets an epoch again, partitions that "
+    "know a newer one refuse its marker, and until that is written it may begin no other transaction",
 }
 """What is permitted too where records of transactions may be lost."""
 

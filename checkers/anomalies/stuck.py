@@ -19,6 +19,8 @@ from checkers.history.tables import Partition
 from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
+LOAD = "load"
+"""Evidence: the workload's own producers, after healing."""
 WRITES = "writes"
 """Evidence: the write to every partition after healing."""
 LIVE = "live"
@@ -54,17 +56,17 @@ NOT_SO_FAR = "the run did not come so far"
 def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
     """stuck-producer and stuck-consumer: what took longer after healing than the plan allows."""
     findings = []
-    for name, limit_s, anomaly in (
-        (HEALED_GAP, limits.stuck_producer_s, PRODUCER),
-        (READER_GAP, limits.stuck_consumer_s, CONSUMER),
+    for name, limit_s, (anomaly, evidence) in (
+        (HEALED_GAP, limits.stuck_producer_s, (PRODUCER, LOAD)),
+        (READER_GAP, limits.stuck_consumer_s, (CONSUMER, "")),
     ):
         if limit_s is None:
             continue
         for measure in measures:
             if measure.name == name and measure.a != OVERALL and measure.numbers[0] > limit_s * 1e9:
                 part, proc = (measure.a, -1) if name == HEALED_GAP else (measure.b, measure.a)
-                witness = Witness(anomaly, "", part, -1, -1, -1, proc, int(measure.numbers[0]))
-                findings.append(Finding(anomaly, "", proc, 1, (witness,)))
+                witness = Witness(anomaly, evidence, part, -1, -1, -1, proc, int(measure.numbers[0]))
+                findings.append(Finding(anomaly, evidence, proc, 1, (witness,)))
     return findings
 
 

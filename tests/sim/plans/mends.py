@@ -174,6 +174,11 @@ def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(guarantees, "LEFT_UNSTABLE", {})
 
 
+def every_producer_goes_on(undone: pytest.MonkeyPatch) -> None:
+    """Also one whose epochs its coordinator has lost."""
+    undone.delitem(guarantees.LOST_IN_TRANSACTIONS, "stuck-producer/load")
+
+
 def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
     """Of one image, and until then the former ones hold."""
     undone.setattr(Partition, "expect", lambda *_: None)
@@ -225,6 +230,7 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
 
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
+    "a_coordinator_has_lost_epochs_that_partitions_know": every_producer_goes_on,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
     "a_group_waits_for_a_transaction_that_is_lost": every_transaction_ends,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,

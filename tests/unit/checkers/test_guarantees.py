@@ -274,6 +274,13 @@ def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_tor
     assert follows & permitted(replace(writes, isolation=0), "WM") == follows - held_back
 
 
+def test_where_epochs_may_be_lost_a_producer_may_wait_for_ever_for_a_marker() -> None:
+    writes = replace(SAFE, transaction_version=2)
+    assert "stuck-producer/load" in shadows(writes, "WM")
+    assert "stuck-producer" not in permitted(writes, "WM"), "the harness's own write has no transaction to wait for"
+    assert "stuck-producer/load" not in shadows(writes, "P", "N", "W1") | shadows(SAFE, "WM")
+
+
 def test_where_decisions_may_be_lost_a_group_may_wait_for_ever_for_positions_of_a_transaction() -> None:
     in_transactions = replace(SAFE, transaction_version=2, commits="transaction")
     assert "stuck-group" in permitted(in_transactions, "WM")

@@ -23,7 +23,8 @@ def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float
     assert len(findings) == stuck
     if findings:
         producer, consumer = findings
-        assert (producer.anomaly, producer.witnesses[0].part, producer.proc) == ("stuck-producer", 4, -1)
+        assert (producer.anomaly, producer.evidence, producer.proc) == ("stuck-producer", "load", -1)
+        assert producer.witnesses[0].part == 4
         assert (consumer.anomaly, consumer.witnesses[0].part, consumer.proc) == ("stuck-consumer", 4, 7)
 
 
