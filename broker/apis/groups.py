@@ -34,6 +34,7 @@ from broker.protocol.schema import leave_group as leave_wire
 from broker.protocol.schema import list_groups as list_wire
 from broker.protocol.schema.heartbeat import HeartbeatResponse
 from broker.protocol.schema.sync_group import SyncGroupResponse
+from broker.protocol.wire import LONGEST_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,14 @@ AGAIN = Answer(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
 
 
+def fresh_member_id(of: str, drawn: UUID) -> str:
+    """As Kafka makes it, of an instance's or a client's id. A long one is cut off: nobody could read a longer string,
+    the group's leader included, who is told of all members.
+    """
+    behind = f"-{drawn}"
+    return of.encode()[: LONGEST_STRING - len(behind)].decode(errors="ignore") + behind
+
+
 class GroupApis:
     """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
 
@@ -82,7 +91,7 @@ class GroupApis:
         fresh_id = NO_MEMBER
         if not request.member_id:
             drawn = UUID(int=self._env.rng.getrandbits(128), version=4)
-            fresh_id = f"{request.group_instance_id or client_id}-{drawn}"
+            fresh_id = fresh_member_id(request.group_instance_id or client_id, drawn)
         asked = Join(
             request.group_id,
             request.member_id,

@@ -35,6 +35,7 @@ from broker.protocol.ids import broker_id_in
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
+from broker.protocol.wire import LONGEST_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +47,6 @@ LONG_VALUE: Final = 64
 """Characters from which on a setting's value takes longer to read than all else about it."""
 MOST_CHARACTERS: Final = 500_000
 """Of long values in a request, with those that its resources have already: reading so many takes up to 0.2 s."""
-MOST_OF_ONE_VALUE: Final = 100_000
-"""Characters to which a list may grow by APPEND."""
 
 Change = tuple[str, int, str | None]
 """(name of the setting, ConfigOp, value)."""
@@ -140,10 +139,6 @@ def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
     after = _altered(command, resource, before, changes)
-    for name, operation, _ in changes:
-        if operation == ConfigOp.APPEND and len(after[name]) > MOST_OF_ONE_VALUE:
-            message = f"{name} would have more than {MOST_OF_ONE_VALUE:,} characters."
-            raise Refused(ErrorCode.POLICY_VIOLATION, message)
     return _records(command, resource, before, after)
 
 
@@ -226,6 +221,7 @@ def _records(
 ) -> list[Write]:
     kind, resource_name = resource
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    _check_lengths(after.get(name) for name in changed)
     writes = [
         Write(
             ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=after.get(name)),
@@ -238,6 +234,14 @@ def _records(
         topic = resource_name if kind == TOPIC_RESOURCE else EVERY_TOPIC
         writes.append(Write(ClearElrRecord(topic_name=topic), 0))
     return writes
+
+
+def _check_lengths(values: Iterable[str | None]) -> None:
+    """No node could read a record with a longer value, and it would be in all of their logs. A list grows by APPEND."""
+    for value in values:
+        if value is not None and len(value.encode()) > LONGEST_STRING:
+            message = "The configuration value cannot be added because it exceeds the maximum value size of"
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{message} {LONGEST_STRING} bytes.")
 
 
 def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:

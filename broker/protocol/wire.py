@@ -51,6 +51,23 @@ class _Uvarints(dict[int, bytes]):
 UVARINT: Final = _Uvarints({n: bytes((n,)) for n in range(128)})
 """Number, 0 or more -> unsigned varint. A mapping and no function, because a call costs more than most of them."""
 
+LONGEST_STRING: Final = 0x7FFF
+"""Bytes. Older versions and the records of coordinators have two bytes for a length, and Kafka refuses a longer string
+in newer versions too.
+"""
+
+
+class _StringLengths(dict[int, bytes]):
+    """As `UVARINT`, of a string's length + 1. What nobody can read is not written: it could be in everybody's log."""
+
+    def __missing__(self, n: int) -> bytes:
+        if n > LONGEST_STRING + 1:
+            raise ValueError(f"a string of {n - 1} bytes")
+        return UVARINT[n]
+
+
+_STRING_LENGTH: Final = _StringLengths(UVARINT)
+
 new = object.__new__
 
 _pack_h: Final = Struct(">h").pack
@@ -138,12 +155,6 @@ def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
     raise MalformedFrame("a varint of more than five bytes")
-
-
-LONGEST_STRING: Final = 0x7FFF
-"""Bytes. Older versions and the records of coordinators have two bytes for a length, and Kafka refuses a longer string
-in newer versions too.
-"""
 
 
 def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
@@ -258,7 +269,7 @@ def nullable_string(text: str | None) -> bytes:
 def compact_string(text: str) -> bytes:
     """A string behind its length + 1 as a varint."""
     raw = text.encode()
-    return UVARINT[len(raw) + 1] + raw
+    return _STRING_LENGTH[len(raw) + 1] + raw
 
 
 def compact_nullable_string(text: str | None) -> bytes:
@@ -266,7 +277,7 @@ def compact_nullable_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     raw = text.encode()
-    return UVARINT[len(raw) + 1] + raw
+    return _STRING_LENGTH[len(raw) + 1] + raw
 
 
 def length(items: Sequence[object] | Buffer) -> bytes:

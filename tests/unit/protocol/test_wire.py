@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.protocol import hot, wire
@@ -31,7 +33,8 @@ def test_a_varint_has_five_bytes_at_most() -> None:
 
 
 @pytest.mark.parametrize("length", [wire.LONGEST_STRING, wire.LONGEST_STRING + 1])
-def test_a_string_is_no_longer_than_every_version_can_say(length: int) -> None:
+def test_a_string_is_no_longer_than_every_version_can_say(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_STRING_LENGTH", wire.UVARINT)  # as somebody who writes longer ones
     name = "x" * length
     for message, version in (
         (HeartbeatRequest(name), 4),
@@ -52,6 +55,14 @@ def test_a_string_is_no_longer_than_every_version_can_say(length: int) -> None:
         else:
             with pytest.raises(MalformedFrame, match="a string of 32768 bytes"):
                 hot.decode_produce(raw, 0, 9)
+
+
+@pytest.mark.parametrize("of", [wire.compact_string, wire.compact_nullable_string])
+def test_a_string_that_nobody_can_read_is_not_written(of: Callable[[str], bytes]) -> None:
+    assert of("") == b"\x01"
+    assert of("a" * wire.LONGEST_STRING) == wire.UVARINT[wire.LONGEST_STRING + 1] + b"a" * wire.LONGEST_STRING
+    with pytest.raises(ValueError, match="a string of 32768 bytes"):
+        of("\u00e4" * 0x4000)
 
 
 def test_the_body_that_ends_other_codecs_is_malformed() -> None:
