@@ -2,7 +2,9 @@
 E3).
 
 If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
-anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. A response is applied only to
+anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. More partitions may be new soon,
+so the next Fetches are parked for a short time only, and new ones wait for their end: else those of a wide topic would
+end Fetch after Fetch until all of them are made, and nothing would be acknowledged. A response is applied only to
 partitions that still follow the same leader in the same epoch, and whose log end has not moved since the request.
 """
 
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
+NEW_MS = 500
+"""So long after a partition is new, others may follow it: Fetches are not parked for long."""
+SHORT_WAIT_MS = 20
+"""How long they are parked, then."""
 Resolve = Callable[[int], tuple[str, int] | None]
 """The address of a node; None if it is not known."""
 
@@ -72,14 +78,22 @@ class Fetcher:
         """What was appended and has to be flushed."""
         self._changed = trio.Event()
         self._renew = False
+        self._new_until_ms = 0
+        self._parked_long = False
+        """A Fetch is under way that the leader may keep for as long as the settings say."""
         self._client_id = f"broker-{config.node_id}-fetcher"
         self._correlation_id = 0
         self._sent_ms = 0
 
     def follow(self, hosted: Hosted) -> None:
         """Begin to fetch a partition (or begin anew in a later leader epoch)."""
-        self.following[hosted.state.topic_id, hosted.state.index] = Following(hosted)
-        self._wake()
+        key = hosted.state.topic_id, hosted.state.index
+        self.following[key] = Following(hosted)
+        self._new_until_ms = int(self._env.mono() * 1000) + NEW_MS
+        if self._parked_long or key in self._asking.asked:
+            self._wake()
+        else:
+            self._changed.set()
 
     def unfollow(self, hosted: Hosted) -> None:
         """Stop fetching a partition; no error if it was not followed."""
@@ -106,7 +120,7 @@ class Fetcher:
         """Fetch until cancelled."""
         backoff_s = self._config.replica_fetch_backoff_ms / 1000
         while True:
-            self._renew = False
+            self._renew = self._parked_long = False
             self._sent_ms = 0
             try:
                 await self._session()
@@ -149,7 +163,7 @@ class Fetcher:
                 continue
             await self._send(wanted)
             for view in await frames.burst():
-                self._sent_ms = 0
+                self._sent_ms, self._parked_long = 0, False
                 try:
                     await self._take(view)
                 except LinkClosed:
@@ -184,10 +198,12 @@ class Fetcher:
         config, link, session = self._config, self._link, self._asking
         assert link is not None
         topics, forgotten = session.name(wanted)
+        wait_ms, now_ms = config.replica_fetch_wait_max_ms, int(self._env.mono() * 1000)
+        self._parked_long = now_ms >= self._new_until_ms
         request = FetchIn(
             config.node_id,
             self._broker_epoch(),
-            config.replica_fetch_wait_max_ms,
+            wait_ms if self._parked_long else min(wait_ms, SHORT_WAIT_MS),
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             0,
@@ -201,7 +217,7 @@ class Fetcher:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         body = encode_fetch_request(request, _VERSION)
         frame = memoryview(encode_request(ApiKey.FETCH, _VERSION, self._correlation_id, self._client_id, body))
-        self._sent_ms = int(self._env.mono() * 1000)
+        self._sent_ms = now_ms
         while frame:
             sent = link.send((frame,))
             frame = frame[sent:]

@@ -71,7 +71,7 @@ class ReplicaManager:
         self.in_force = config
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
-        self._turns = Turns(self._obey, lambda: self.settle())
+        self._turns = Turns(self._obey, lambda: self.settle(), env.mono)
         self._checkpointed = logs.high_watermarks.read()
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""

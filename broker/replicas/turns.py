@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MADE_IN_A_TURN = 16
 """Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
+LONGEST_TURN_S = 0.03
+"""And no more once they have taken so long: a disk that others use, too, takes 10 ms and more for each."""
 
 FEW_PARTITIONS = 16
 """A request or response of at most so many is served at once: nothing of it is counted."""
@@ -32,11 +34,13 @@ must be durable before it.
 class Turns:
     """Orders that are still to be obeyed."""
 
-    __slots__ = ("_obey", "_owed", "_settle", "start_soon")
+    __slots__ = ("_mono", "_obey", "_owed", "_settle", "start_soon")
 
-    def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None]) -> None:
-        """`obey` says whether a log was made or given up; `settle` is called at the end of each turn."""
-        self._obey, self._settle = obey, settle
+    def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None], mono: Callable[[], float]) -> None:
+        """`obey` says whether a log was made or given up; `settle` is called at the end of each turn; `mono` is the
+        clock.
+        """
+        self._obey, self._settle, self._mono = obey, settle, mono
         self._owed: deque[Order] = deque()
         self.start_soon: Callable[..., None] | None = None
         """Where tasks run."""
@@ -58,7 +62,10 @@ class Turns:
             self._obey_for_a_turn()
 
     def _obey_for_a_turn(self) -> None:
-        made = 0
+        made, until_s = 0, self._mono() + LONGEST_TURN_S
         while self._owed and made < MADE_IN_A_TURN:
-            made += self._obey(self._owed.popleft())
+            if self._obey(self._owed.popleft()):
+                made += 1
+                if self._mono() > until_s:
+                    break
         self._settle()

@@ -19,7 +19,7 @@ from broker.protocol.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.replicas.fetcher import Fetcher, Fetchers
+from broker.replicas.fetcher import NEW_MS, SHORT_WAIT_MS, Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.brokers.one_broker import IDS, OneBroker
@@ -270,15 +270,49 @@ async def test_a_leader_is_asked_for_its_bounds_once_at_a_time(autojump_clock: A
         assert len(started) == 2
 
 
+QUIET = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
+
+
 async def test_a_partition_that_is_added_does_not_wait_out_the_fetch_under_way(autojump_clock: Any) -> None:
     async with following() as it:
         it.give("t")
         await it.leader.request()
+        await it.env.sleep(NEW_MS / 1000)
+        it.leader.answer(("t", QUIET))
+        assert (await it.leader.request()).max_wait_ms == it.room.config.replica_fetch_wait_max_ms
         it.give("u")
         while len(it.leader.links) < 2:
             await trio.lowlevel.checkpoint()
         request = await it.leader.request()
         assert {key for key, _ in request.topics} == {IDS["t"], IDS["u"]}
+
+
+async def test_partitions_that_are_added_one_after_the_other_end_no_fetch_of_each_other(autojump_clock: Any) -> None:
+    """A topic of 1,000 partitions kept a follower from acknowledging anything for nine seconds: each turn in which logs
+    were made ended the Fetch of the turn before.
+    """
+    async with following() as it:
+        it.give("t")
+        assert (await it.leader.request()).max_wait_ms == SHORT_WAIT_MS
+        it.give("u")
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(it.leader.links) == 1
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0))))
+        request = await it.leader.request()
+        assert request.max_wait_ms == SHORT_WAIT_MS
+        assert part_of(request, "t")[1] == 1
+        assert part_of(request, "u")[1] == 0
+
+
+async def test_a_partition_that_begins_anew_under_way_is_asked_for_in_a_new_session(autojump_clock: Any) -> None:
+    """What the leader has told of it before, it does not tell again in the same one."""
+    async with following() as it:
+        it.give("t")
+        await it.leader.request()
+        it.give("t", epoch=6)
+        while len(it.leader.links) < 2:
+            await trio.lowlevel.checkpoint()
+        assert part_of(await it.leader.request())[0] == 6
 
 
 async def test_a_refused_partition_pauses_and_the_others_go_on(autojump_clock: Any) -> None:
