@@ -153,6 +153,11 @@ class Search:
         self.found: list[str] = []
         """Those that the expression describes, of the names looked at so far, in their order."""
 
+    @property
+    def spent(self) -> int:
+        """Steps, of all looks so far."""
+        return self._matching.spent
+
     def go_on(self, steps: int) -> bool:
         """Look at more names, at least at one, until so many steps are spent. Whether these were all names. A step is
         a character, or a state of the expression at a character that led nowhere before. One name takes at most its

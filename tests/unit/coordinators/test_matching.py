@@ -111,3 +111,59 @@ def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: 
     room.settle_down(one)
     assert one.owned == (*places(bytes(16), 0), *places(A, 0, 1, 2, 3))
     assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()
+
+
+class Counting(Matching):
+    """Counts what is spent within heartbeats."""
+
+    spent = 0
+
+    def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
+        topics, cost = super()._look(regex, steps)
+        self.spent += cost
+        return topics, cost
+
+
+def test_hundreds_of_expressions_of_a_group_cost_a_heartbeat_little_more_than_one() -> None:
+    """Three hundred of them took a second in each heartbeat of each member: no more than a hundred were kept."""
+    names = long_names(5)
+    looked = Counting(topics_of(names))
+    regexes = [f".*a.{{{n}}}{end}" for end in ("b.*", "a.*", "ab.*") for n in range(1, 40)]
+    most_of_one_name = 249 * 500
+    for _ in range(1000):
+        looked.spent = 0
+        found = dict(looked.of_each(regexes))
+        assert list(found) == regexes
+        assert looked.spent <= matching.STEPS_AT_ONCE + matching.STEPS_TO_COMPILE + most_of_one_name
+        if None not in found.values():
+            break
+        for _ in range(20):
+            if looked.waiting:
+                looked.go_on()
+    assert found == {regex: tuple(sorted(Pattern(regex).among(names))) for regex in regexes}
+    looked.spent = 0
+    assert dict(looked.of_each(regexes)) == found
+    assert looked.spent == 0
+
+
+def test_so_much_of_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "MOST_NAMES_FOUND", 10)
+    looked = Matching(topics_of(["a", "b", "c"]))
+    for n in range(20):
+        assert looked.topics_of(f"[abc]|x{n}") == ("a", "b", "c")
+    assert list(looked._found) == ["[abc]|x17", "[abc]|x18", "[abc]|x19"]
+    assert looked._kept_names == 9
+    monkeypatch.setattr(matching, "MOST_FOUND", 2)
+    looked.topics_of("d")
+    assert list(looked._found) == ["[abc]|x19", "d"]
+
+
+def test_expressions_of_a_log_that_are_not_understood_are_not_read_again_and_again() -> None:
+    looked = Counting(topics_of(["a"]))
+    regexes = [f"(?i){n}" for n in range(matching.STEPS_AT_ONCE // matching.STEPS_TO_COMPILE + 5)]
+    for _ in range(2):
+        found = dict(looked.of_each([*regexes, "a"]))
+    assert found == {**dict.fromkeys(regexes, ()), "a": ("a",)}
+    looked.spent = 0
+    assert dict(looked.of_each([*regexes, "a"])) == found
+    assert looked.spent == 0

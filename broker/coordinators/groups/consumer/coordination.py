@@ -229,8 +229,8 @@ class ConsumerCoordination(ConsumerRules):
         for regex in list(draft.group.regexes):
             if regex not in wanted:
                 draft.say(Matched(group_id, regex, None))
-        for regex in wanted:
-            topics, known = self._matching.topics_of(regex), draft.group.regexes.get(regex)
+        for regex, topics in self._matching.of_each(wanted):
+            known = draft.group.regexes.get(regex)
             if topics is not None and (known is None or known.topics != topics):
                 draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 

@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.coordinators.patterns import BadPattern, Pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from broker.coordinators.groups.consumer.topics import Topics
     from broker.coordinators.patterns import Search
 
 MOST_KEPT: Final = 100
+"""Compiled expressions."""
+MOST_FOUND: Final = 10_000
+MOST_NAMES_FOUND: Final = 1_000_000
+"""Expressions whose topics are kept, and these topics, 8 bytes each. A group looks at all of its expressions in each
+heartbeat: what is not kept is matched again and again.
+"""
 MOST_WAITING: Final = 100
 """Expressions that are being matched in turns. Others are begun again at a later heartbeat."""
 STEPS_AT_ONCE: Final = 60_000
 """What is spent within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
+STEPS_TO_COMPILE: Final = 3_000
+"""What it costs to compile an expression, some 1 ms."""
 STEPS_IN_A_TURN: Final = 20_000
 """Some 2 to 7 ms."""
 
@@ -50,7 +60,7 @@ class Waiting(NamedTuple):
 class Matching:
     """Expressions that were used lately, with what they match. All shards of a coordinator may share one."""
 
-    __slots__ = ("_found", "_names", "_patterns", "_topics", "_version", "waiting")
+    __slots__ = ("_found", "_kept_names", "_names", "_patterns", "_topics", "_version", "waiting")
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -59,6 +69,8 @@ class Matching:
         """As of `_version` of the topics."""
         self._patterns: dict[str, Pattern] = {}
         self._found: dict[str, Matched] = {}
+        self._kept_names = 0
+        """How many topics `_found` has."""
         self.waiting: dict[str, Waiting] = {}
         """What `go_on` is to be called for."""
 
@@ -76,25 +88,43 @@ class Matching:
         """The names of all topics that it matches; None: that is known later. An expression of a log that is not
         understood here matches none.
         """
+        known = self._known(regex)
+        return self._look(regex, STEPS_AT_ONCE)[0] if known is None else known
+
+    def of_each(self, regexes: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+        """As `topics_of`, for many that together cost little more than one. What is known costs nothing."""
+        spent = 0
+        for regex in regexes:
+            topics = self._known(regex)
+            if topics is None and (spent == 0 or spent < STEPS_AT_ONCE):
+                topics, cost = self._look(regex, STEPS_AT_ONCE - spent)
+                spent += cost
+            yield regex, topics
+
+    def _known(self, regex: str) -> tuple[str, ...] | None:
         names, known = self._current(), self._found.get(regex)
-        if known is not None and known.names is names:
-            return known.topics
+        return known.topics if known is not None and known.names is names else None
+
+    def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
+        """The topics of one that is not known, and what it has cost."""
         if regex in self.waiting:
-            return None
+            return None, 0
+        names, known = self._current(), self._found.get(regex)
+        spent = 0 if regex in self._patterns else STEPS_TO_COMPILE
         try:
             pattern = self.pattern(regex)
         except BadPattern:  # Kafka's coordinator took it: its library knows more
-            return ()
+            return self._keep(regex, names, ()), spent
         if known is None:
             waiting = Waiting(pattern.search(names.listed), names, [])
         else:
             new = [name for name in names.listed if name not in known.names.known]
             waiting = Waiting(pattern.search(new), names, [name for name in known.topics if name in names.known])
-        if waiting.search.go_on(STEPS_AT_ONCE):
-            return self._learn(regex, waiting)
+        if waiting.search.go_on(steps):
+            return self._learn(regex, waiting), spent + waiting.search.spent
         if len(self.waiting) < MOST_WAITING:
             self.waiting[regex] = waiting
-        return None
+        return None, spent + waiting.search.spent
 
     def _current(self) -> Names:
         """The same one as long as there are the same topics: most changes of a cluster are others."""
@@ -107,12 +137,20 @@ class Matching:
         return self._names
 
     def _learn(self, regex: str, waiting: Waiting) -> tuple[str, ...]:
-        topics = tuple(sorted(waiting.kept + waiting.search.found))
-        self._found.pop(regex, None)
-        if len(self._found) >= MOST_KEPT:
-            del self._found[next(iter(self._found))]
-        self._found[regex] = Matched(waiting.names, topics)
+        return self._keep(regex, waiting.names, tuple(sorted(waiting.kept + waiting.search.found)))
+
+    def _keep(self, regex: str, names: Names, topics: tuple[str, ...]) -> tuple[str, ...]:
+        self._forget(regex)
+        self._found[regex] = Matched(names, topics)
+        self._kept_names += len(topics)
+        while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
+            self._forget(next(iter(self._found)))
         return topics
+
+    def _forget(self, regex: str) -> None:
+        gone = self._found.pop(regex, None)
+        if gone is not None:
+            self._kept_names -= len(gone.topics)
 
     def go_on(self) -> None:
         """One turn for the expression that has waited longest."""
