@@ -24,6 +24,12 @@ from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopi
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
@@ -191,6 +197,32 @@ def test_what_is_told_of_a_group_is_told_once(broker: BrokerProcess) -> None:
     assert described.groups[0].error_code == 0
     assert broker.rss_mb() < before + 60
     assert bystander.slowest_s < PATIENCE_S
+
+
+def test_a_list_that_grows_ends_no_broker_at_its_next_start_either(tmp_path: Path) -> None:
+    """Two requests of 20 KB wrote metadata that no broker could read."""
+    for start in range(2):
+        broker = BrokerProcess(tmp_path, LIMITS)
+        try:
+            if start == 0:
+                assert create(broker, "throttled") == (ErrorCode.NONE, None)
+                errors = [append(broker, ",".join(f"{n}:1" for n in range(part, part + 3000))) for part in (0, 3000)]
+                assert errors == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
+            broker.assert_serves()
+        finally:
+            broker.stop()
+        broker.trace.unlink()
+
+
+def append(broker: BrokerProcess, items: str) -> ErrorCode:
+    """What becomes of an APPEND to a list of the topic `throttled`."""
+    config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=2, value=items)
+    resource = AlterConfigsResource(resource_type=2, resource_name="throttled", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    with broker.connect() as client:
+        client.settimeout(30)
+        answer: Any = ask(client, request, IncrementalAlterConfigsResponse, 1)
+    return ErrorCode(answer.responses[0].error_code)
 
 
 def join(broker: BrokerProcess, group_id: str, metadata: bytes) -> ErrorCode:

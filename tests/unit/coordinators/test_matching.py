@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.coordinators.groups.consumer import matching
+from broker.coordinators.groups.consumer import coordination, matching
 from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.patterns import Pattern
@@ -167,3 +167,26 @@ def test_expressions_of_a_log_that_are_not_understood_are_not_read_again_and_aga
     looked.spent = 0
     assert dict(looked.of_each([*regexes, "a"])) == found
     assert looked.spent == 0
+
+
+def test_a_heartbeat_writes_no_more_names_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred expressions that match 1,200 long names were written in one batch: it was too large each time, and no
+    member of the group got an answer.
+    """
+    monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
+    monkeypatch.setattr(coordination, "MOST_CHARACTERS_MATCHED", 2)
+    room = ConsumerRoom()
+    members = [Consumer(f"m{n}", topics=()) for n in range(4)]
+    for n, member in enumerate(members):
+        room.enter(member, regex=f"a|x{n}")
+    shared = room.machine.consumers._matching
+    while shared.waiting:
+        shared.go_on()
+        for regex in ("a|x0", "a|x1", "a|x2", "a|x3"):
+            shared.topics_of(regex)
+    known = []
+    for _ in range(3):
+        room.turn(members[0])
+        known.append(len(room.machine.ledger.consumers["g"].regexes))
+    assert known == [2, 4, 4]
+    assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()

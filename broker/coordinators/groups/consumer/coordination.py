@@ -7,7 +7,7 @@ member takes its next step towards its target. Nothing changes but by the record
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
 from broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.topics import Topics
     from broker.coordinators.groups.ledger import Ledger
     from broker.coordinators.groups.values import Join
+
+MOST_CHARACTERS_MATCHED: Final = 100_000
+"""Of topics' names, for all expressions but the first that a heartbeat writes down: the log takes a batch of one MiB."""
 
 
 class Draft:
@@ -222,16 +225,22 @@ class ConsumerCoordination(ConsumerRules):
 
     def _match(self, draft: Draft, now: Moment) -> None:
         """Each regular expression of a member has the topics that it matches now, and no other has any. While that is
-        being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it.
+        being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it. So
+        it is with what has no room in the batch that this heartbeat writes.
         """
         group_id = draft.group.group_id
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
         for regex in list(draft.group.regexes):
             if regex not in wanted:
                 draft.say(Matched(group_id, regex, None))
+        written = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
             if topics is not None and (known is None or known.topics != topics):
+                characters = sum(map(len, topics))
+                if written and written + characters > MOST_CHARACTERS_MATCHED:
+                    continue
+                written += characters
                 draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 
     def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
