@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from broker.coordinators.groups.values import Join
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
-"""Of topics' names, for all expressions but the first that a heartbeat writes down: the log takes a batch of one MiB."""
+"""Of topics' names, for all expressions but the first that a heartbeat writes: the log takes a batch of one MiB."""
 
 
 class Draft:
