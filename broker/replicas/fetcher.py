@@ -2,9 +2,9 @@
 E3).
 
 If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
-anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. More partitions may be new soon,
-so the next Fetches are parked for a short time only, and new ones wait for their end: else those of a wide topic would
-end Fetch after Fetch until all of them are made, and nothing would be acknowledged. A response is applied only to
+anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. Where that happens again soon,
+more partitions may follow, so the next Fetches are parked for a short time only, and new partitions wait for their end:
+else those of a wide topic would end Fetch after Fetch until all are made. A response is applied only to
 partitions that still follow the same leader in the same epoch, and whose log end has not moved since the request.
 """
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
-NEW_MS = 500
-"""So long after a partition is new, others may follow it: Fetches are not parked for long."""
+AGAIN_MS = 500
+"""New partitions that end a Fetch within so long after others did may be followed by more, for as long."""
 SHORT_WAIT_MS = 20
-"""How long they are parked, then."""
+"""How long Fetches are parked, then."""
 Resolve = Callable[[int], tuple[str, int] | None]
 """The address of a node; None if it is not known."""
 
@@ -78,7 +78,9 @@ class Fetcher:
         """What was appended and has to be flushed."""
         self._changed = trio.Event()
         self._renew = False
-        self._new_until_ms = 0
+        self._ended_ms = -AGAIN_MS
+        """When a new partition last ended a Fetch."""
+        self._short_until_ms = 0
         self._parked_long = False
         """A Fetch is under way that the leader may keep for as long as the settings say."""
         self._client_id = f"broker-{config.node_id}-fetcher"
@@ -89,7 +91,13 @@ class Fetcher:
         """Begin to fetch a partition (or begin anew in a later leader epoch)."""
         key = hosted.state.topic_id, hosted.state.index
         self.following[key] = Following(hosted)
-        self._new_until_ms = int(self._env.mono() * 1000) + NEW_MS
+        now_ms = int(self._env.mono() * 1000)
+        if self._parked_long and not self._renew:
+            if now_ms - self._ended_ms < AGAIN_MS:
+                self._short_until_ms = now_ms + AGAIN_MS
+            self._ended_ms = now_ms
+        elif now_ms < self._short_until_ms:
+            self._short_until_ms = now_ms + AGAIN_MS
         if self._parked_long or key in self._asking.asked:
             self._wake()
         else:
@@ -199,7 +207,7 @@ class Fetcher:
         assert link is not None
         topics, forgotten = session.name(wanted)
         wait_ms, now_ms = config.replica_fetch_wait_max_ms, int(self._env.mono() * 1000)
-        self._parked_long = now_ms >= self._new_until_ms
+        self._parked_long = now_ms >= self._short_until_ms
         request = FetchIn(
             config.node_id,
             self._broker_epoch(),

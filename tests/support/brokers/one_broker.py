@@ -46,7 +46,7 @@ from tests.support.disks.memory_fs import MemoryFs
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LISTENER = "PLAINTEXT"
-IDS = {name: bytes(14) + b"\xaa" + bytes([n]) for n, name in enumerate(("t", "u", "w"))}
+IDS = {name: bytes(14) + b"\xaa" + bytes([n]) for n, name in enumerate(("t", "u", "w", "v"))}
 
 
 class HandEnv(FakeEnv):

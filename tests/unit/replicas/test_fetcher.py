@@ -19,7 +19,7 @@ from broker.protocol.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.replicas.fetcher import NEW_MS, SHORT_WAIT_MS, Fetcher, Fetchers
+from broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.brokers.one_broker import IDS, OneBroker
@@ -276,14 +276,12 @@ QUIET = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
 async def test_a_partition_that_is_added_does_not_wait_out_the_fetch_under_way(autojump_clock: Any) -> None:
     async with following() as it:
         it.give("t")
-        await it.leader.request()
-        await it.env.sleep(NEW_MS / 1000)
-        it.leader.answer(("t", QUIET))
         assert (await it.leader.request()).max_wait_ms == it.room.config.replica_fetch_wait_max_ms
         it.give("u")
         while len(it.leader.links) < 2:
             await trio.lowlevel.checkpoint()
         request = await it.leader.request()
+        assert request.max_wait_ms == it.room.config.replica_fetch_wait_max_ms
         assert {key for key, _ in request.topics} == {IDS["t"], IDS["u"]}
 
 
@@ -293,15 +291,24 @@ async def test_partitions_that_are_added_one_after_the_other_end_no_fetch_of_eac
     """
     async with following() as it:
         it.give("t")
-        assert (await it.leader.request()).max_wait_ms == SHORT_WAIT_MS
-        it.give("u")
+        await it.leader.request()
+        for links, name in ((2, "u"), (3, "v")):
+            it.give(name)
+            while len(it.leader.links) < links:
+                await trio.lowlevel.checkpoint()
+            request = await it.leader.request()
+        assert request.max_wait_ms == SHORT_WAIT_MS
+        it.give("w")
         await trio.testing.wait_all_tasks_blocked()
-        assert len(it.leader.links) == 1
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0))))
+        assert len(it.leader.links) == 3
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0))), ("u", QUIET))
         request = await it.leader.request()
         assert request.max_wait_ms == SHORT_WAIT_MS
         assert part_of(request, "t")[1] == 1
-        assert part_of(request, "u")[1] == 0
+        assert part_of(request, "w")[1] == 0
+        await it.env.sleep(AGAIN_MS / 1000)
+        it.leader.answer(("t", QUIET))
+        assert (await it.leader.request()).max_wait_ms == it.room.config.replica_fetch_wait_max_ms
 
 
 async def test_a_partition_that_begins_anew_under_way_is_asked_for_in_a_new_session(autojump_clock: Any) -> None:
