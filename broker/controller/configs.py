@@ -48,6 +48,9 @@ LONG_VALUE: Final = 64
 MOST_CHARACTERS: Final = 500_000
 """Of long values in a request, with those that its resources have already: reading so many takes up to 0.2 s."""
 
+MOST_RECORDS: Final = 10_000
+"""Of one request, as with Kafka: a controller decides on it in one piece. Resources without changes count as well."""
+
 Change = tuple[str, int, str | None]
 """(name of the setting, ConfigOp, value)."""
 
@@ -57,7 +60,7 @@ def incremental_alter_configs(
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
     """Change some settings of some resources; the others keep theirs."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
-    too_long = _is_too_long(command.image, request)
+    too_much = _too_much(command.image, request)
     writes: list[Write] = []
     responses = []
     for asked in request.resources:
@@ -68,8 +71,8 @@ def incremental_alter_configs(
         try:
             if resource in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-            if too_long:
-                raise too_many_characters()
+            if too_much is not None:
+                raise Refused(too_much.code, too_much.message)
             changes = [(config.name, config.config_operation, config.value) for config in asked.configs]
             writes += _incremental(command, resource, changes)
         except Refused as refused:
@@ -84,7 +87,7 @@ def alter_configs(
 ) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all settings of some resources: what is not named goes back to its default."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
-    too_long = _is_too_long(command.image, request)
+    too_much = _too_much(command.image, request)
     writes: list[Write] = []
     responses = []
     for asked in request.resources:
@@ -95,8 +98,8 @@ def alter_configs(
         try:
             if resource in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-            if too_long:
-                raise too_many_characters()
+            if too_much is not None:
+                raise Refused(too_much.code, too_much.message)
             changes = [(config.name, int(ConfigOp.SET), config.value) for config in asked.configs]
             writes += _replacing(command, resource, changes)
         except Refused as refused:
@@ -106,14 +109,18 @@ def alter_configs(
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _is_too_long(
+def _too_much(
     image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
-) -> bool:
-    """Whether a request has too many characters. One about a single resource never has: its values have an end."""
+) -> Refused | None:
+    """The answer to a request that is too large to be decided at once. One about a single resource never has too many
+    characters: its values have an end.
+    """
+    if sum(max(len(resource.configs), 1) for resource in request.resources) > MOST_RECORDS:
+        return Refused(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     given = long_characters(config.value for resource in request.resources for config in resource.configs)
     asked = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     there = long_characters(value for resource in asked for value in image.configs.get(resource, {}).values())
-    return len(asked) > 1 and given + there > MOST_CHARACTERS
+    return too_many_characters() if len(asked) > 1 and given + there > MOST_CHARACTERS else None
 
 
 def long_characters(values: Iterable[str | None]) -> int:

@@ -140,6 +140,28 @@ def test_the_settings_of_a_request_have_so_many_characters_and_no_more(replacing
     assert answers(200, 400) == [ErrorCode.NONE] * 200
 
 
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_request_that_makes_more_than_10000_changes_is_refused(replacing: bool) -> None:
+    """16,000 groups stopped the controller for 0.7 s. Kafka's BoundedList has the same limit."""
+    room = prepared()
+    of: Any = legacy_wire if replacing else wire
+    key = ApiKey.ALTER_CONFIGS if replacing else ApiKey.INCREMENTAL_ALTER_CONFIGS
+    kind = legacy_wire.AlterConfigsRequest if replacing else wire.IncrementalAlterConfigsRequest
+    timeout = of.AlterableConfig(name="consumer.session.timeout.ms", value="50000")
+
+    def answers(groups: int, empty: int) -> set[tuple[int, str]]:
+        named = [of.AlterConfigsResource(GROUP_RESOURCE, f"g{nth}", [timeout]) for nth in range(groups)]
+        named += [of.AlterConfigsResource(GROUP_RESOURCE, f"e{nth}", []) for nth in range(empty)]
+        request: Any = kind(resources=named)
+        told = room.do(key, request).responses
+        assert len(told) == groups + empty
+        return {(each.error_code, each.error_message) for each in told}
+
+    too_large = {(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")}
+    assert answers(9_900, 100) == {(ErrorCode.NONE, None)}
+    assert answers(9_900, 101) == too_large
+
+
 THROTTLED = "leader.replication.throttled.replicas"
 
 
