@@ -135,6 +135,9 @@ class ClassicGroup(GroupRules):
         elif request.member_id == NO_MEMBER:
             self._join_new(request, token, now)
         elif request.member_id in self.pending:
+            if request.instance_id is not None:  # only who has none is given an id first, and another may have this one
+                self._refuse(token, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
             del self.pending[request.member_id]
             self._admit(request, request.member_id, token, now)
         else:
@@ -422,8 +425,8 @@ class ClassicGroup(GroupRules):
         """It is no member any more. `_members_went` has to follow."""
         self._answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
-        if member.instance_id is not None:
-            del self.static[member.instance_id]
+        if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
+            del self.static[member.instance_id]  # a log may have two members of one instance
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 

@@ -87,7 +87,7 @@ class Rules:
             return transaction.epoch == request.epoch + 1
         if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
             return (retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH
-        return request.epoch == transaction.epoch
+        return request.epoch == transaction.epoch < MAX_EPOCH
 
     # ---------------------------------------------------------------------------------------------- one after the other
 

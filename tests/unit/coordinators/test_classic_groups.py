@@ -6,17 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.groups.values import Describe, Leave, Settings, State, Sync
+from broker.coordinators.groups.values import Describe, GroupWritten, Leave, Settings, State, Sync
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS, GroupRoom, subscription
+from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS, GroupRoom, Join, subscription
 
 # ------------------------------------------------------------------------------------------------------------- joining
 
 
 def test_a_new_dynamic_member_is_given_its_id_before_it_joins() -> None:
     room = GroupRoom()
-    from tests.unit.coordinators.group_room import Join
-
     asked = Join("g", "", None, "a", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "a-1")
     told = room.do("a", asked)
     assert (told.error, told.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "a-1")
@@ -268,7 +266,39 @@ def test_a_second_consumer_with_the_instance_id_of_one_that_waits_fences_it() ->
     assert list(room.group.static) == ["A"]
 
 
-@pytest.mark.parametrize("may_skip", [False, True])
+def with_two_of_one_instance() -> GroupRoom:
+    """A static member, and one that was given an id and joins with the other's instance id."""
+    room = GroupRoom()
+    room.join("a", instance_id="A")
+    room.sync("a", a=b"a")
+    asked = Join("g", "", None, "b", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "b-1")
+    assert room.do("b", asked).error == ErrorCode.MEMBER_ID_REQUIRED
+    return room
+
+
+def test_an_instance_id_that_comes_with_an_id_that_was_just_given_takes_nobodys_place() -> None:
+    """The clock's task ended with the second one's session, and the broker with it: then the next coordinator."""
+    room = with_two_of_one_instance()
+    refused = room.join("b", "b-1", "A")
+    assert refused is not None
+    assert refused.error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(room.group.members) == [room.joined("a").member_id]
+    room.wait(10 * REBALANCE_MS)
+    assert not room.group.members
+
+
+def test_a_log_with_two_members_of_one_instance_ends_no_coordinator() -> None:
+    room = with_two_of_one_instance()
+    [one] = room.group.record().members
+    record = replace(room.group.record(), members=(one, replace(one, member_id="b-1")))
+    room.log.append((GroupWritten("g", record), -1))
+    room.fail_over()
+    assert len(room.group.members) == 2
+    room.wait(10 * REBALANCE_MS)
+    assert not room.group.members
+
+
+@pytest.mark.parametrize("may_skip", [True, False])
 def test_a_static_leader_that_is_back_assigns_nothing(may_skip: bool) -> None:
     room = GroupRoom()
     two_static(room)

@@ -16,8 +16,10 @@ from broker.coordinators.transactions.values import (
     Answer,
     Decision,
     Describe,
+    EndTransaction,
     Expire,
     InitProducer,
+    MarkersWritten,
     Request,
     Settings,
     State,
@@ -145,6 +147,31 @@ def test_the_last_usable_epoch_can_still_be_fenced(level: int) -> None:
     room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_766)
     room.do(InitProducer("x", TIMEOUT))
     assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, 32_767)
+
+
+@pytest.mark.parametrize("level", [V1, V2])
+def test_nothing_begins_in_the_last_epoch(level: int) -> None:
+    """It ended the broker when it was timed out, and then each that loaded the partition of the log."""
+    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_766)
+    room.do(InitProducer("x", TIMEOUT))
+    room.do(MarkersWritten("x", PID, 32_767))
+    assert (room.now.state, room.now.epoch) == (State.COMPLETE_ABORT, 32_767)
+    for version in (V1, V2):
+        asked = AddPartitions("x", PID, 32_767, (("t", 0),), version)
+        assert room.do(asked).error == ErrorCode.PRODUCER_FENCED
+    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
+
+
+@pytest.mark.parametrize("level", [V1, V2])
+def test_what_a_log_has_open_in_the_last_epoch_is_aborted_in_it(level: int) -> None:
+    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_767)
+    for commit in (True, False):
+        decision = room.decide(EndTransaction("x", PID, 32_767, commit, V2), fresh=98)
+        assert (decision.answer.error, decision.records) == (ErrorCode.PRODUCER_FENCED, ())
+    assert room.do(TimeOut("x"), now=NOW + TIMEOUT + 1).error == ErrorCode.NONE
+    assert (room.now.state, room.now.epoch, room.now.client_version) == (State.PREPARE_ABORT, 32_767, V1)
+    room.do(MarkersWritten("x", PID, 32_767))
+    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
 
 
 def test_a_fence_that_could_not_be_written_is_the_same_fence_when_tried_again() -> None:
