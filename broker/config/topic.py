@@ -192,11 +192,19 @@ def topic_setting(name: str) -> Setting:
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError."""
+    """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError for one that
+    cannot be. Two that exclude each other are in force all the same: the broker's may have been altered after the
+    topic's, or differ from those of the controller that checked them.
+    """
     values: dict[str, Any] = {name: getattr(broker, attribute) for name, attribute in _FROM_BROKER}
     for name, value in overrides.items():
         values[name.replace(".", "_")] = topic_setting(name).parse(value)
-    config = TopicConfig(**values, overrides=dict(overrides))
+    return TopicConfig(**values, overrides=dict(overrides))
+
+
+def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError for overrides that cannot be, or exclude each other or what is in force for the broker."""
+    config = topic_config(broker, overrides)
     for name in THROTTLED:
         listed: tuple[str, ...] = getattr(config, name.replace(".", "_"))
         if ALL_REPLICAS in listed and len(listed) > 1:
@@ -207,7 +215,6 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
             f"min.compaction.lag.ms={config.min_compaction_lag_ms} should be at most "
             f"max.compaction.lag.ms={config.max_compaction_lag_ms}: what must wait could not be due",
         )
-    return config
 
 
 def validate_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
@@ -217,7 +224,7 @@ def validate_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str | N
         if value is None:
             raise ConfigError(name, f"{name} has no value")
         checked[topic_setting(name).name] = value
-    topic_config(broker, checked)
+    _check(broker, checked)
     return checked
 
 
@@ -240,7 +247,7 @@ def alter_topic_configs(
             altered[name] = value
         else:
             altered[name] = alter_list(setting, altered.get(name), operation, value)
-    topic_config(broker, altered)
+    _check(broker, altered)
     return altered
 
 

@@ -55,6 +55,17 @@ def test_null_is_no_value_for_a_topic_that_is_created() -> None:
         validate_topic_configs(BROKER, {"retention.ms": None})
 
 
+def test_what_excludes_each_other_because_a_broker_was_altered_later_is_in_force_all_the_same() -> None:
+    """Every node ended when it heard of the broker's setting, and ended again at each start."""
+    overrides = validate_topic_configs(BROKER, {"min.compaction.lag.ms": "9"})
+    altered = BROKER.changed({"log.cleaner.max.compaction.lag.ms": "8"})
+    topic = topic_config(altered, overrides)
+    assert (topic.min_compaction_lag_ms, topic.max_compaction_lag_ms) == (9, 8)
+    assert {entry.name for entry in describe_topic(altered, overrides)} >= set(overrides)
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=9 .* max\.compaction\.lag\.ms=8"):
+        alter_topic_configs(altered, overrides, [("retention.ms", ConfigOp.SET, "1")])
+
+
 def test_compaction_lags_that_exclude_each_other_are_named() -> None:
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=9 .* max\.compaction\.lag\.ms=8"):
         validate_topic_configs(BROKER, {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
