@@ -94,6 +94,9 @@ class DeleteRecordsApi:
         h = self._replicas.by_name.get(key, {}).get(index)
         if h is None:
             result.error_code = int(self._replicas.absent(key, index, by_id=False)[0])
+        elif h.internal:
+            # Its coordinator reads all of it when it is loaded, whatever the topic's settings say.
+            result.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         elif not h.state.is_leader:
             result.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif "delete" not in h.log.config.cleanup_policy:

@@ -57,6 +57,14 @@ async def test_a_lone_replica_deletes_at_once() -> None:
     assert not h.deletions
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+async def test_nobody_deletes_what_a_coordinator_will_read(name: str) -> None:
+    room = OneBroker()
+    h = room.give(name, topic_id=bytes(15) + b"\x09", isr=(1,), replicas=(1,))
+    assert "delete" in h.log.config.cleanup_policy, "as somebody has altered it"
+    assert (await delete(room, -1, name=name)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 async def test_the_answer_waits_until_the_followers_have_told_that_they_deleted_too() -> None:
     room = room_with(4)
     found: list[DeleteRecordsPartitionResult] = []

@@ -328,12 +328,17 @@ class ConsumerCoordination(ConsumerRules):
         return tuple(draft.records)
 
     def forgotten(self, group_id: str) -> list[Written]:
-        """Tombstones of all that the log has of a group without members."""
+        """Tombstones of all that the log has of a group without members. Where somebody has cut off the log's beginning,
+        it may have some of a member that is not known: with that left, the group would never be gone.
+        """
         group = self._ledger.consumers.get(group_id)
         if group is None:
             return []
         assert not group.members
-        return [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+        gone: list[Written] = [Reached(group_id, member_id, None) for member_id in group.current]
+        gone += [Targeted(group_id, member_id, None) for member_id in group.target]
+        gone += [Matched(group_id, regex, None) for regex in group.regexes]
+        return [*gone, TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
 
     # -------------------------------------------------------------------------------------------------- classic members
 
