@@ -353,15 +353,15 @@ def _host_port(address: tuple[Any, ...]) -> str:
 
 async def _addresses(host: str, port: int, *, passive: bool = False) -> list[tuple[socket.AddressFamily, Any]]:
     """What to try, best first. A name is looked up in a thread; a numeric address is taken as it stands."""
-    if passive and not host:
-        host = "0.0.0.0"
+    host = "0.0.0.0" if passive and not host else host
     for family in (socket.AF_INET, socket.AF_INET6):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return [(family, (host, port))]
-    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return [(family, (host, port))]
+    try:
+        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError as wrong:  # a NUL, or a label of a name that is too long: a peer may have said so of itself
+        raise OSError(errno.EINVAL, f"{host!r} is no host: {wrong}") from wrong
     return [(socket.AddressFamily(family), address) for family, _, _, _, address in found]
 
 

@@ -67,6 +67,8 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
 
 def _check_registration(command: Command, request: BrokerRegistrationRequest) -> Broker | None:
     image, cluster_id = command.image, command.settings.cluster_id
+    if request.broker_id < 0:  # -1 is nobody
+        raise Refused(ErrorCode.INVALID_REQUEST, f"No broker has the id {request.broker_id}")
     if request.cluster_id != cluster_id:
         message = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
         raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)

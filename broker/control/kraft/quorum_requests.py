@@ -56,6 +56,8 @@ class QuorumRequests:
         `answer` gets the response body as chunks, of which one may be a slice of the log's file, now or later.
         """
         error = wire.fetch_refusal(request, self._cluster_id)
+        if error is None and request.replica_id == self._node_id:
+            error = ErrorCode.INVALID_REQUEST  # nobody fetches from itself
         if error is not None:
             answer(wire.write_fetch_error(version, error))
             return

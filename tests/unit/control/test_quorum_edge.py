@@ -18,6 +18,8 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.recovery import load
 from broker.net.peers import PeerClient
+from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import FetchIn, FetchPart
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
@@ -135,6 +137,23 @@ async def test_sole_voter_commits_when_its_log_is_durable_and_not_before(
         (1, 1, TopicRecord),
         (2, 1, NoOpRecord),
     ]
+
+
+async def test_whoever_fetches_in_the_name_of_the_leader_is_refused(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It ended the leader: 100 bytes on the listener between brokers, which may be the only one."""
+    seat = Seat(MemoryFs(), voters=1)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    part = FetchPart(0, 1, 0, 0, 0, 1000, -1)
+    answers: list[bytes] = []
+    for replica_id in (1, 7):
+        asked = FetchIn(replica_id, -1, 0, 1, 1000, 0, 0, -1, None, [(METADATA_TOPIC_ID, [part])], [], "")
+        seat.quorum.requests.fetch(asked, 17, lambda body: answers.append(bytes(body[0])))
+        await trio.testing.wait_all_tasks_blocked()
+    refused, taken = (int.from_bytes(body[4:6], "big") for body in answers)
+    assert (refused, taken) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
 
 
 async def test_appends_while_a_sync_runs_share_the_next_one(

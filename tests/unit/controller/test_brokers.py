@@ -8,8 +8,9 @@ from broker.controller.features import FEATURES
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
+from broker.protocol.schema.broker_registration import BrokerRegistrationRequest
 from broker.protocol.schema.metadata_records import RegisterBrokerRecord
-from tests.support.brokers.control_room import SESSION_MS, ControlRoom
+from tests.support.brokers.control_room import CLUSTER_ID, SESSION_MS, ControlRoom
 
 # ------------------------------------------------------------------------------------------------------ registration
 
@@ -50,6 +51,15 @@ def test_another_cluster_is_refused() -> None:
     room = ControlRoom(brokers=0)
     assert room.register(1, cluster_id="other") == (ErrorCode.INCONSISTENT_CLUSTER_ID, -1)
     assert room.image.brokers == {}
+
+
+@pytest.mark.parametrize("broker_id", [-1, -(2**31)])
+def test_nobody_registers_as_nobody(broker_id: int) -> None:
+    """-1 stands for no leader: a replica of that broker would lead and not lead."""
+    room = ControlRoom()
+    request = BrokerRegistrationRequest(broker_id=broker_id, cluster_id=CLUSTER_ID, incarnation_id=bytes(16))
+    assert room.do(ApiKey.BROKER_REGISTRATION, request).error_code == ErrorCode.INVALID_REQUEST
+    assert broker_id not in room.image.brokers
 
 
 def test_a_broker_without_a_finalized_feature_level_is_refused() -> None:

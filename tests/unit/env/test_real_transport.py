@@ -204,6 +204,13 @@ async def test_connecting_where_nobody_listens_is_refused(env: Env) -> None:
         await env.connect("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("host", ["a\0b", "a" * 64 + ".test", "\u00ad"])
+async def test_what_is_no_host_cannot_be_connected_to(env: Env, host: str) -> None:
+    """A broker may have registered it: whoever followed it ended with a ValueError."""
+    with pytest.raises(OSError):
+        await env.connect(host, 1)
+
+
 async def test_a_socket_that_connected_to_itself_is_refused(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     class SelfDialled(socket.socket):
         def connect_ex(self, address: object) -> int:
