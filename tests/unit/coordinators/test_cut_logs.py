@@ -23,7 +23,7 @@ def cut_off() -> ConsumerRoom:
 
 
 def test_a_classic_member_takes_such_a_group_over() -> None:
-    """What was left kept the group there for good: the join wrote tombstones again and again, until the broker ended."""
+    """What was left kept the group there for good: a join wrote tombstones until the broker ended."""
     room = cut_off()
     room.join("c")
     assert room.joined("c").error == ErrorCode.NONE

@@ -328,8 +328,8 @@ class ConsumerCoordination(ConsumerRules):
         return tuple(draft.records)
 
     def forgotten(self, group_id: str) -> list[Written]:
-        """Tombstones of all that the log has of a group without members. Where somebody has cut off the log's beginning,
-        it may have some of a member that is not known: with that left, the group would never be gone.
+        """Tombstones of all that the log has of a group without members. Where the log's beginning was cut off, it may
+        have some of a member that is not known: with that left, the group would never be gone.
         """
         group = self._ledger.consumers.get(group_id)
         if group is None:
