@@ -137,7 +137,8 @@ def _too_large(header: BatchHeader, config: LogConfig, client: bool) -> AppendRe
     if header.size > config.max_message_bytes and not is_marker:
         limit = config.max_message_bytes
         return AppendResult.refused(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size} bytes, max.message.bytes is {limit}")
-    if header.size > config.segment_bytes:
+    # What the broker itself writes may have a segment alone: a marker, or what the controller has decided.
+    if client and header.size > config.segment_bytes:
         limit = config.segment_bytes
         return AppendResult.refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{header.size} bytes, segment.bytes is {limit}")
     return None

@@ -41,10 +41,16 @@ BY_CONTROLLER = (
 """What other brokers ask of the controller in their own name."""
 
 
+MOST_BYTES = 2**31 - 1
+"""What a batch can have at all."""
+
+
 def metadata_log_config(config: BrokerConfig) -> LogConfig:
-    """The metadata log is never shortened by retention: only what a snapshot holds is dropped from it."""
+    """The metadata log is never shortened by retention: only what a snapshot holds is dropped from it. No batch is too
+    large for it: the controller has decided, and cannot take that back.
+    """
     most = config.metadata_log_segment_bytes
-    return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=most)
+    return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=MOST_BYTES)
 
 
 class KraftPlane:

@@ -13,6 +13,7 @@ import trio.testing
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
+from broker.control.kraft.plane import metadata_log_config
 from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.log.config import LogConfig
 from broker.log.log import Log
@@ -66,10 +67,10 @@ def load_log(fs: MemoryFs) -> Log:
 class Seat:
     """Node 1's seat, and what it was told."""
 
-    def __init__(self, fs: MemoryFs, voters: int) -> None:
+    def __init__(self, fs: MemoryFs, voters: int, log: Log | None = None) -> None:
         self.fs = fs
         self.env = SlowEnv(fs)
-        self.log = load_log(fs)
+        self.log = load_log(fs) if log is None else log
         self.committed: list[tuple[int, int, Any]] = []
         self.snapshots: list[tuple[list[Any], int, int]] = []
         self.terms: list[tuple[bool, int]] = []
@@ -137,6 +138,23 @@ async def test_sole_voter_commits_when_its_log_is_durable_and_not_before(
         (1, 1, TopicRecord),
         (2, 1, NoOpRecord),
     ]
+
+
+async def test_what_the_controller_has_decided_is_not_too_large_for_its_log(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """One request makes up to 15 MB of records. Where segments are smaller, it ended one controller after the other."""
+    fs = MemoryFs()
+    given = {"node.id": "1", "controller.quorum.voters": "1@h:1", "metadata.log.segment.bytes": "1000"}
+    config = metadata_log_config(BrokerConfig.from_properties(given))
+    log = load(fs, DIRECTORY, config, topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID, clean=False)
+    seat = Seat(fs, voters=1, log=log)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    offset = seat.quorum.append([(TopicRecord(name=f"topic-{n}"), 0) for n in range(100)])
+    await seat.quorum.wait_committed(offset, 1)
+    assert len(seat.committed) == 100
+    assert len(log.segments) == 2
 
 
 async def test_whoever_fetches_in_the_name_of_the_leader_is_refused(

@@ -96,6 +96,14 @@ def test_a_batch_larger_than_the_topic_takes_is_refused() -> None:
     assert log.append_as_leader(batch(1, size=5), 0, WALL_MS).error == 0
 
 
+def test_what_the_broker_itself_writes_may_be_larger_than_a_segment() -> None:
+    """Else a transaction would stay open for ever where somebody has made its partition's segments tiny."""
+    log = open_log(MemoryFs(), config=LogConfig(max_message_bytes=14, segment_bytes=14))
+    assert log.append_as_leader(marker(1, 0, commit=True), 0, WALL_MS, client=False).error == 0
+    assert log.append_as_leader(marker(1, 1, commit=True), 0, WALL_MS, client=False).error == 0
+    assert [segment.next_offset for segment in log.segments] == [1, 2]
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_compressed_batches_are_stored_as_they_came(log: Log, codec: int) -> None:
     sent = batch(5, codec=codec, size=100)
