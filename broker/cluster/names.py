@@ -9,6 +9,8 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """The coordinators' logs, which only their coordinators write."""
 MAX_NAME_LENGTH = 249
+MAX_DIRECTORY_LENGTH = 255
+"""Of a partition's directory, which has the topic's name, a dash and the partition's number: file systems have no more."""
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import TOPIC_RESOURCE
-from broker.cluster.names import METADATA_TOPIC, name_fault
+from broker.cluster.names import MAX_DIRECTORY_LENGTH, METADATA_TOPIC, name_fault
 from broker.cluster.replay import PARTITION_VERSION, Write
 from broker.cluster.settings import layers_of
 from broker.config import (
@@ -321,6 +321,8 @@ def _more_partitions(
         raise Refused(ErrorCode.INVALID_PARTITIONS, message)
     if too_many:
         raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    if len(f"{asked.name}-{asked.count - 1}") > MAX_DIRECTORY_LENGTH:  # no broker could make its directory
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"A topic of so long a name cannot have {asked.count} partitions.")
     placements = _added_placements(command, asked, topic)
     room.take(placements)
     return _partition_records(image, topic.id, present, placements)

@@ -356,6 +356,17 @@ def test_growth_that_cannot_be_is_refused() -> None:
     assert grow(room, "t", 20_000)[0] == ErrorCode.POLICY_VIOLATION
 
 
+def test_a_topic_grows_by_what_brokers_can_make_directories_for() -> None:
+    """Where a cluster is so large, its brokers ended for good: the name was too long for their file systems."""
+    room = ControlRoom(squall_broker_max_replicas="1000000")
+    name = "n" * 249
+    room.topic(name, [1])
+    topic = room.image.topics_by_id[room.image.topic_ids[name]]
+    topic.partitions.update(dict.fromkeys(range(99_999), topic.partitions[0]))
+    assert grow(room, name, 100_001)[0] == ErrorCode.INVALID_PARTITIONS
+    assert grow(room, name, 100_000)[0] == ErrorCode.NONE
+
+
 def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -> None:
     """To place them took 18 ms for each topic, before the first was refused for its brokers' sake."""
     room = ControlRoom(squall_broker_max_replicas="20000")
