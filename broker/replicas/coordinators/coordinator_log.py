@@ -115,13 +115,24 @@ class CoordinatorLog:
         """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
         return offset < self._h.state.high_watermark
 
+    @property
+    def most_bytes(self) -> int:
+        """Of a batch that the log takes."""
+        config = self._h.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
     def append(
-        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None = None
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        producer: tuple[int, int] | None = None,
+        *,
+        spare: int = 0,
     ) -> tuple[ErrorCode, int]:
         """Append (key, value) pairs as one batch. The error for clients, and the offset of the first record.
 
-        `producer`: (id, epoch) of the transaction that the records belong to. With an error nothing is in the log.
-        OSError if the disk fails.
+        `producer`: (id, epoch) of the transaction that the records belong to. `spare`: by how many bytes the batch must
+        be smaller than the largest one that the log takes. With an error nothing is in the log. OSError if the disk
+        fails.
         """
         if not self.is_ours():
             return ErrorCode.NOT_COORDINATOR, -1
@@ -137,6 +148,8 @@ class CoordinatorLog:
             producer_epoch=epoch,
             transactional=producer is not None,
         )
+        if len(batch) + spare > self.most_bytes:
+            return error_for_clients(ErrorCode.MESSAGE_TOO_LARGE), -1
         done = h.log.append_as_leader(memoryview(bytearray(batch)), self.epoch, wall_ms, client=False)
         if done.error:
             return error_for_clients(done.error), -1

@@ -24,6 +24,7 @@ from broker.coordinators.transactions.values import (
     InitProducer,
     MarkersWritten,
     Settings,
+    State,
 )
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
@@ -49,12 +50,22 @@ TOPIC = "__transaction_state"
 FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
 """A load lets others run after that much of the log."""
+BYTES_OF_THE_END = 64
+"""By so much at most the record of a transaction's end is larger than the last one before it: with the generation of
+the client, and the next producer id.
+"""
 REFUSED_PAUSE_S = 0.05
 """Before an append of the coordinator's own that was refused is tried again."""
 
 
 _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 """Requests of producers: those of one transactional id take effect in the order in which they come."""
+
+
+def _spare_of(decision: Decision) -> int:
+    """What an open transaction leaves in its batch: the record of its end is a little larger, and has to be written."""
+    opens = any(w.transaction is not None and w.transaction.state == State.ONGOING for w in decision.records)
+    return BYTES_OF_THE_END if opens else 0
 
 
 class Turn:
@@ -222,7 +233,7 @@ class TransactionCoordinator:
             return
         if decision.records:
             encoded = [records.encode(written, machine.settings.version) for written in decision.records]
-            error, offset = shard.log.append(encoded)
+            error, offset = shard.log.append(encoded, spare=_spare_of(decision))
             if error:
                 answer(Answer(error))
                 return

@@ -360,6 +360,30 @@ async def test_what_is_open_too_long_is_aborted_and_its_producer_fenced(
     assert (await room.do(COMMIT)).error == ErrorCode.PRODUCER_FENCED
 
 
+async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """The record of the abort has the generation of the cluster's clients, and was four bytes larger: it was refused
+    again and again, and nobody could read its partitions' committed records any more.
+    """
+    room = CoordinatingBroker(nursery, message_max_bytes="350")
+    await room.lead()
+    errors = []
+    for length in range(150, 249):
+        name, topic = f"x{length}", "t" * length
+        found = await room.do(InitProducer(name, 5000))
+        asked = AddPartitions(name, found.producer_id, found.epoch, ((topic, 0),), client_version=0)
+        errors.append((await room.do(asked)).error)
+    assert set(errors) == {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
+    room.env.now_ms += 5001
+    for _ in range(3):
+        await trio.sleep(10.1)
+        room.replicate()
+        await settle()
+    states = {one.state for one in room.coordinator.shards[0].machine.transactions.values()}
+    assert states == {State.COMPLETE_ABORT, State.EMPTY}
+
+
 async def test_an_id_that_nobody_uses_is_forgotten(room: CoordinatingBroker, autojump_clock: Clock) -> None:
     await room.do(INIT)
     room.env.now_ms += room.config.transactional_id_expiration_ms
