@@ -306,7 +306,7 @@ class Shard:
         answer = PartitionErrors(errors=errors)
         if not gone:
             return [Reply(token, answer, ledger.rests_on(group_id))]
-        return [Append(gone, Settles(token, answer))]
+        return [Append(gone, Settles(token, answer), whole=1)]
 
     def _holds(self, group_id: str, where: TopicPartition) -> bool:
         return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
@@ -357,7 +357,7 @@ class Shard:
         if not records:
             self.groups.pop(group_id, None)
             return [Reply(token, Answer())]
-        return [Append(tuple(records), Settles(token, Answer()))]
+        return [Append(tuple(records), Settles(token, Answer()), whole=1)]
 
     def _describe(self, request: Describe, token: Token, now: Moment) -> list[Effect]:
         group_id, group = request.group_id, self.groups.get(request.group_id)
@@ -402,7 +402,7 @@ class Shard:
         records = self._expired(request.group_id, now.wall_ms)
         if not records:
             return [Reply(token, Answer())]
-        return [Append(tuple(records), Settles(token, Answer()))]
+        return [Append(tuple(records), Settles(token, Answer()), whole=1)]
 
     def _expired(self, group_id: str, wall_ms: int) -> list[Written]:
         """Tombstones of offsets that nobody has used for long. Those that a live group reads are spared, and those that

@@ -336,12 +336,16 @@ class Reply(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Append records as one batch and replay them. When they are committed, or cannot be, have the shard settle."""
+    """Append records and replay them. When they are committed, or cannot be, have the shard settle."""
 
     records: tuple[Written, ...]
     settles: Settles
     producer: tuple[int, int] | None = None
     """(producer id, epoch) of the transaction that the records belong to."""
+    whole: int | None = None
+    """So many of them are in one batch; None: all. Those behind them may go into further ones, where one would be
+    larger than the log takes: it is no harm if the log ends with any of them.
+    """
 
 
 class Settles(NamedTuple):
@@ -384,5 +388,7 @@ class Settings:
     """Which ways a group with members may go from one protocol to the other."""
     max_held: int = 64 << 20
     """Bytes of what members of classic groups have sent."""
+    most_bytes: Callable[[], int] = lambda: 1 << 20
+    """Of a batch that the log takes."""
     own_session_ms: Callable[[str], int | None] = lambda group_id: None
     """The session of a consumer group's members where the group has a setting of its own."""

@@ -45,6 +45,26 @@ _TO_CLIENTS = {
 """
 
 
+OF_A_BATCH, OF_A_RECORD = 61, 30
+"""Bytes at most beside the keys and values."""
+
+
+def batches(
+    records: Sequence[tuple[bytes, bytes | None]], whole: int, most_bytes: int
+) -> list[Sequence[tuple[bytes, bytes | None]]]:
+    """(key, value) pairs in as few batches as may have so many bytes each. The first has `whole` of them at least, and
+    each has one, however large.
+    """
+    found, first, size = [], 0, OF_A_BATCH
+    for n, (key, value) in enumerate(records):
+        more = OF_A_RECORD + len(key) + len(value or b"")
+        if size + more > most_bytes and n > first and n >= whole:
+            found.append(records[first:n])
+            first, size = n, OF_A_BATCH
+        size += more
+    return [*found, records[first:]]
+
+
 def error_for_clients(error: int) -> ErrorCode:
     """Kafka's translation: nobody who asks a coordinator leads partitions."""
     code = ErrorCode(error)

@@ -8,6 +8,7 @@ and is dropped with the leadership: whoever waits is told to look for the next c
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import GROUP_RESOURCE
@@ -21,7 +22,7 @@ from broker.coordinators.partitions import partition_of
 from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -103,6 +104,7 @@ class GroupCoordinator:
             config.group_consumer_assignors,
             config.group_consumer_migration_policy,
             config.squall_groups_max_bytes,
+            self._most_bytes,
             self._own_session_ms,
         )
         self.topics = ImageTopics(replicas.image)
@@ -119,6 +121,9 @@ class GroupCoordinator:
         """When the clock's task looks next; None: not before it is told to."""
         replicas.role_watchers[TOPIC] = self.role_changed
         replicas.marker_watchers[TOPIC] = self.transaction_ended
+
+    def _most_bytes(self) -> int:
+        return min((shard.log.most_bytes for shard in self.shards.values()), default=1 << 20)
 
     def _own_session_ms(self, group_id: str) -> int | None:
         given = self._image.configs.get((GROUP_RESOURCE, group_id))
@@ -284,30 +289,36 @@ class GroupCoordinator:
         shard.log.when_committed(reply.rests_on, lambda error: reply.token(Answer(error) if error else said))
 
     def _append(self, shard: HostedGroups, effect: Append) -> None:
-        error, offset = self._appended(shard, effect)
+        error, last = self._appended(shard, effect)
         if error:
             self._settle(shard, effect, error)
-            return
-        producer_id = effect.producer[0] if effect.producer is not None else -1
-        for n, written in enumerate(effect.records):
-            shard.machine.replay(written, offset + n, producer_id)
-        self._env.trace("group_written", partition=shard.log.index, group=effect.records[0].group_id, offset=offset,
-                        records=len(effect.records), coordinator_epoch=shard.log.epoch)  # fmt: skip
-        last = offset + len(effect.records) - 1
-        shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
+        else:
+            shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
 
     def _appended(self, shard: HostedGroups, effect: Append) -> tuple[ErrorCode, int]:
+        """The error, or the offset of the last record."""
         try:
             encoded = [records.encode(written) for written in effect.records]
         except ValueError as wrong:
             # The log has no place for it: a member's id is an instance id that fitted, and 37 characters more.
             self._env.trace("group_not_written", partition=shard.log.index, why=str(wrong))
             return ErrorCode.UNKNOWN_SERVER_ERROR, -1
-        error, offset = shard.log.append(encoded, effect.producer)
-        if error and error != ErrorCode.NOT_COORDINATOR:
-            self._env.trace("group_not_written", partition=shard.log.index, why=error.name,
-                            group=effect.records[0].group_id, records=len(encoded))  # fmt: skip
-        return error, offset
+        left, group_id, offset = iter(effect.records), effect.records[0].group_id, -1
+        producer_id = effect.producer[0] if effect.producer is not None else -1
+        whole = len(encoded) if effect.whole is None else effect.whole
+        for batch in batches(encoded, whole, shard.log.most_bytes):
+            error, offset = shard.log.append(batch, effect.producer)
+            if error:
+                if error != ErrorCode.NOT_COORDINATOR:
+                    self._env.trace("group_not_written", partition=shard.log.index, why=error.name,
+                                    group=group_id, records=len(batch))  # fmt: skip
+                return error, -1
+            for n, written in enumerate(islice(left, len(batch))):
+                shard.machine.replay(written, offset + n, producer_id)
+            self._env.trace("group_written", partition=shard.log.index, group=group_id, offset=offset,
+                            records=len(batch), coordinator_epoch=shard.log.epoch)  # fmt: skip
+            offset += len(batch) - 1
+        return ErrorCode.NONE, offset
 
     def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
         if shard.log.is_ours():

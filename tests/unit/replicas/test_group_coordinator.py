@@ -14,6 +14,8 @@ from broker.coordinators.groups.values import (
     Answer,
     Commit,
     Committed,
+    DeleteGroup,
+    DeleteOffsets,
     FetchOffsets,
     Join,
     Sync,
@@ -279,3 +281,18 @@ async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broke
         room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="70000")
         assert session_of("g") == 60_000
         nursery.cancel_scope.cancel()
+
+
+async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(room: GroupingBroker) -> None:
+    """Each tombstone has the group's name, of up to 32 KB: nobody could ever be rid of such a group."""
+    name = "g" * 32_000
+    for n in range(2):
+        offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
+        assert room.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
+    assert room.do(DeleteOffsets(name, tuple(("t", n) for n in range(39)))).error == ErrorCode.NONE
+    assert list(room.replayed().offsets[name]) == [("t", 39)]
+    for n in range(2):
+        offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
+        assert room.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
+    assert room.do(DeleteGroup(name)) == Answer()
+    assert room.replayed().offsets == room.coordinator.shards[0].machine.ledger.offsets == {}
