@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from broker.cluster.image import GROUP_RESOURCE
+from broker.coordinators.groups.consumer.facts import ConsumerBeat
 from broker.coordinators.groups.values import (
     Answer,
     Commit,
@@ -296,3 +297,24 @@ async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(
         assert room.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
     assert room.do(DeleteGroup(name)) == Answer()
     assert room.replayed().offsets == room.coordinator.shards[0].machine.ledger.offsets == {}
+
+
+def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
+    given = {"rebalance_ms": 30_000, "topics": ("t",), "owned": ()} if epoch == 0 else {}
+    return ConsumerBeat("g", member_id, epoch, **{**given, **also})
+
+
+async def test_targets_of_members_under_long_ids_are_written_in_several_batches(room: GroupingBroker) -> None:
+    """Who joined a group in which forty members had ids of 32 KB got UNKNOWN_SERVER_ERROR for ever."""
+    for index in range(90):
+        room.give("t", leader=2, index=index)
+    for n in range(40):
+        assert room.do(consumer_beat(f"{n:03}" + "m" * 32_000)).error == ErrorCode.NONE
+    assert room.do(consumer_beat("honest")).error == ErrorCode.NONE
+    ledger = room.coordinator.shards[0].machine.ledger
+    assert len(ledger.consumers["g"].target["honest"]) == 2
+    for index in range(90, 180):
+        room.give("t", leader=2, index=index)  # everybody gets more
+    assert room.do(consumer_beat("honest", ledger.consumers["g"].now_of("honest").epoch)).error == ErrorCode.NONE
+    assert len(ledger.consumers["g"].target["honest"]) == 4
+    assert room.replayed().inspect_consumers() == ledger.inspect_consumers()

@@ -63,11 +63,13 @@ MOST_CHARACTERS_MATCHED: Final = 100_000
 class Draft:
     """A group as it will be, and the records that make it so."""
 
-    __slots__ = ("_own", "group", "records")
+    __slots__ = ("_own", "group", "records", "whole")
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group, self._own = group, False
         self.records: list[Written] = []
+        self.whole: int | None = None
+        """As of `Append`."""
 
     def say(self, written: ConsumerWritten) -> None:
         """One more record."""
@@ -193,9 +195,12 @@ class ConsumerCoordination(ConsumerRules):
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
         answer = Beaten(ErrorCode.NONE, member_id, current.epoch, after if full else None)
+        return self._written(draft, token, answer)
+
+    def _written(self, draft: Draft, token: Token, answer: Answer) -> list[Effect]:
         if not draft.records:
-            return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
-        return [Append(tuple(draft.records), Settles(token, answer))]
+            return [Reply(token, answer, self._ledger.rests_on(draft.group.group_id))]
+        return [Append(tuple(draft.records), Settles(token, answer), whole=draft.whole)]
 
     def heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> Sessions:
         """A member lives. What its group waits for."""
@@ -272,6 +277,9 @@ class ConsumerCoordination(ConsumerRules):
             ids = tuple(topic_id for topic_id, _ in found)
             wants.append(Wants(member_id, subscription.instance_id, ids, group.target.get(member_id, ())))
         targets = ASSIGNORS[self.assignor_of(group)](tuple(wants), counts)
+        # Hundreds of members under long ids need several batches. A log that ends between them has a group that is past
+        # its target: the next heartbeat makes another.
+        draft.whole = len(draft.records)
         for member_id, places in targets.items():
             if places != group.target.get(member_id):
                 draft.say(Targeted(group.group_id, member_id, places))
@@ -386,9 +394,7 @@ class ConsumerCoordination(ConsumerRules):
         sessions.paid(member_id)
         sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
-        if not draft.records:
-            return [Reply(token, answer, self._ledger.rests_on(beat.group_id))]
-        return [Append(tuple(draft.records), Settles(token, answer))]
+        return self._written(draft, token, answer)
 
     def must_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
         """A classic member is told to join again: it has its rebalance time-out to do that."""
