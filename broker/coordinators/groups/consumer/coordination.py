@@ -31,6 +31,7 @@ from broker.coordinators.groups.consumer.migration import DISABLED, DOWNWARDS, U
 from broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
 from broker.coordinators.groups.consumer.sessions import Sessions
+from broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
 from broker.coordinators.groups.consumer.topics import metadata_hash
 from broker.coordinators.groups.values import (
     Answer,
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
 """Of topics' names, for all expressions but the first that a heartbeat writes: the log takes a batch of one MiB."""
+MOST_CHARACTERS_OF_KEYS: Final = 100_000
+"""The same of the expressions themselves, each with the group's name."""
+MOST_OF_MATCHED: Final = 3, 4
+"""Of the largest batch, what one expression matches may take. The group gets no topics of one that matches more."""
+OF_REMOVALS: Final = 8
+"""Of the largest batch, one part may be tombstones of members: expressions that have to be written have room then."""
 
 
 class Draft:
@@ -138,7 +145,9 @@ class ConsumerCoordination(ConsumerRules):
             if group is None:
                 del self._sessions[group_id]
             elif gone:
-                effects.append(Append(self.without(group, gone, now), Settles()))
+                # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
+                some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
+                effects.append(Append(self.without(group, some, now), Settles()))
         return effects
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
@@ -184,7 +193,18 @@ class ConsumerCoordination(ConsumerRules):
         except BadPattern as why:
             message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
             return ErrorCode.INVALID_REGULAR_EXPRESSION, message
+        topics = self._matching.topics_of(regex)
+        if topics is not None and not self._can_be_written(topics):
+            message = (
+                f"SubscribedTopicRegex `{regex}` matches {len(topics):,} topics, whose names are too long for the log."
+            )
+            return ErrorCode.INVALID_REGULAR_EXPRESSION, message
         return ErrorCode.NONE, ""
+
+    def _can_be_written(self, topics: tuple[str, ...]) -> bool:
+        """Whether the log takes what an expression matches: else no member of the group would ever get an answer."""
+        part, whole = MOST_OF_MATCHED
+        return of_names(topics) <= self._settings.most_bytes() * part // whole
 
     def _answer(
         self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
@@ -238,12 +258,14 @@ class ConsumerCoordination(ConsumerRules):
         for regex in list(draft.group.regexes):
             if regex not in wanted:
                 draft.say(Matched(group_id, regex, None))
-        written = 0
+        written = keys = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
-            if topics is not None and (known is None or known.topics != topics):
+            if topics is not None and (known is None or known.topics != topics) and self._can_be_written(topics):
                 characters = sum(map(len, topics))
-                if written and written + characters > MOST_CHARACTERS_MATCHED:
+                keys += len(group_id) + len(regex)
+                too_many = written + characters > MOST_CHARACTERS_MATCHED or keys > MOST_CHARACTERS_OF_KEYS
+                if written and too_many:
                     continue
                 written += characters
                 draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
@@ -328,7 +350,7 @@ class ConsumerCoordination(ConsumerRules):
         for member_id in member_ids:
             for gone in _removal(group_id, member_id):
                 draft.say(gone)
-        if self.may_go_down(draft.group):
+        if self.may_go_down(draft.group) and self._fits_downwards(group, draft.group, member_ids):
             return (*draft.records, *downgraded(draft.group, self.topics, now))
         self._match(draft, now)
         found = metadata_hash(self.topics, draft.group.subscribed())
@@ -384,17 +406,35 @@ class ConsumerCoordination(ConsumerRules):
         """A classic member has joined: its next step, and then its session."""
         draft, member_id = Draft(group), beat.member_id
         self._step(draft, beat, classic, now)
-        if self.may_go_down(draft.group):
+        if self.may_go_down(draft.group) and self._goes_down(group, beat):
             # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
             # the policy is another one. It joins what is left.
-            holder = group.static.get(beat.instance_id or "", member_id)
-            gone = [holder] if holder != member_id else []
-            return [Append(self.without(group, gone, now), Settles(token, then=request))]
+            return [Append(self.without(group, self._replaced(group, beat), now), Settles(token, then=request))]
         sessions = self.heard_of(draft.group, member_id, now)
         sessions.paid(member_id)
         sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
         return self._written(draft, token, answer)
+
+    def _replaced(self, group: ConsumerGroup, beat: ConsumerBeat) -> list[str]:
+        """The member whose place one takes that joins."""
+        holder = group.static.get(beat.instance_id or "", beat.member_id)
+        return [holder] if holder != beat.member_id else []
+
+    def _goes_down(self, group: ConsumerGroup, beat: ConsumerBeat) -> bool:
+        """Whether a group does become a classic one without the member whose place is taken."""
+        gone, left = self._replaced(group, beat), group.copy()
+        for member_id in gone:
+            for record in _removal(group.group_id, member_id):
+                left.replay(record)
+        return self._fits_downwards(group, left, gone)
+
+    def _fits_downwards(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
+        """Whether the log takes at once what makes a classic group of `after`. Otherwise it stays a consumer group: the
+        member that has gone could never be written off.
+        """
+        size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
+        return size <= self._settings.most_bytes()
 
     def must_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
         """A classic member is told to join again: it has its rebalance time-out to do that."""

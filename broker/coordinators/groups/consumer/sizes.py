@@ -1,0 +1,74 @@
+"""Bytes that the records of a consumer group take at most: what is too large for one batch is never in the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.coordinators.groups.consumer.group import by_topic
+from broker.coordinators.groups.consumer.migration import common_protocols
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.coordinators.groups.consumer.facts import Subscription
+    from broker.coordinators.groups.consumer.group import ConsumerGroup
+    from broker.coordinators.groups.consumer.topics import Topics
+
+OF_A_BATCH: Final = 200
+"""With the records of which a group has one each."""
+OF_A_RECORD: Final = 50
+"""Beside its texts."""
+OF_A_MEMBER: Final = 40
+"""In the record of a classic group."""
+OF_A_NAME: Final = 10
+"""With the partitions' count."""
+OF_A_PARTITION: Final = 4
+
+
+def _length(text: str | None) -> int:
+    return len((text or "").encode())
+
+
+def of_removal(group: ConsumerGroup, member_id: str) -> int:
+    """The tombstones of a member, and of its regular expression."""
+    regex, group_id = group.members[member_id].regex, _length(group.group_id)
+    own = 3 * (OF_A_RECORD + group_id + _length(member_id))
+    return own + (OF_A_RECORD + group_id + _length(regex) if regex else 0)
+
+
+def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int) -> list[str]:
+    """The first members whose tombstones take no more than that; one at least."""
+    left = most_bytes
+    for n, member_id in enumerate(member_ids):
+        left -= of_removal(group, member_id)
+        if left < 0 and n:
+            return member_ids[:n]
+    return member_ids
+
+
+def of_names(names: Iterable[str]) -> int:
+    """Names of topics."""
+    return sum(OF_A_NAME + len(name) for name in names)
+
+
+def of_downgrade(group: ConsumerGroup, topics: Topics) -> int:
+    """All records that make a classic group of one that has classic members only."""
+    if not group.members:
+        return OF_A_BATCH
+    protocol = common_protocols(group)[0]
+    regexes = sum(OF_A_RECORD + _length(group.group_id) + _length(regex) for regex in group.regexes)
+    size = OF_A_BATCH + 3 * _length(group.group_id) + regexes
+    for member_id, one in group.members.items():
+        size += 3 * (OF_A_RECORD + _length(group.group_id) + _length(member_id))
+        size += OF_A_MEMBER + _length(member_id) + _said(one, protocol)
+        size += sum(
+            OF_A_NAME + _length(topics.name_of(topic_id)) + OF_A_PARTITION * len(indexes)
+            for topic_id, indexes in by_topic(tuple(group.now_of(member_id).assigned)).items()
+        )
+    return size
+
+
+def _said(one: Subscription, protocol: str) -> int:
+    assert one.classic is not None
+    texts = _length(one.instance_id) + _length(one.client_id) + _length(one.client_host)
+    return texts + len(dict(reversed(one.classic.protocols))[protocol])
