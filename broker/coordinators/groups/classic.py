@@ -357,6 +357,9 @@ class ClassicGroup(GroupRules):
         if self.state != State.COMPLETING or generation != self.generation:
             return
         if error:
+            if error == ErrorCode.UNKNOWN_SERVER_ERROR and len(self.members) > 1:
+                self._make_room()
+                error = ErrorCode.REBALANCE_IN_PROGRESS
             self._drop_assignments(error, now)
             self._rebalance(now)
             return
@@ -366,6 +369,19 @@ class ClassicGroup(GroupRules):
                 token, member.syncing = member.syncing, None
                 self._wait_for(member, now)
                 self.effects.append(Reply(token, self._assignment_of(member)))
+
+    def _make_room(self) -> None:
+        """The log can never have this generation: the next one is without the members that take most of its record. To
+        the others Kafka answers UNKNOWN_SERVER_ERROR, on which its consumers end, and so again in each generation.
+        """
+        newest_first = reversed([(member.recorded(self.protocol), member) for member in self.members.values()])
+        largest_first = sorted(newest_first, key=lambda each: each[0], reverse=True)
+        total, most = sum(size for size, _ in largest_first), self._settings.most_bytes()
+        for n, (size, member) in enumerate(largest_first):
+            if n and total <= most:
+                break
+            self._remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            total -= size
 
     def _assignment_of(self, member: Member) -> Synced:
         return Synced(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
@@ -421,9 +437,9 @@ class ClassicGroup(GroupRules):
         if self.state == State.PREPARING:
             self._rebalance(now)
 
-    def _remove(self, member: Member) -> None:
+    def _remove(self, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """It is no member any more. `_members_went` has to follow."""
-        self._answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._answer_waiting(member, error)
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]  # a log may have two members of one instance

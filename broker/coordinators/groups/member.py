@@ -5,6 +5,8 @@ from __future__ import annotations
 from broker.coordinators.groups.held import size_of
 from broker.coordinators.groups.values import Join, MemberRecord, Token
 
+OF_EACH_RECORDED = 40
+"""Bytes of a member in a record, beside its texts."""
 NEW_MEMBER_MS = 300_000
 """A new member that waits for its generation longer than this is given up: it has no id to send heartbeats with, and
 has perhaps tried again under another one."""
@@ -89,6 +91,11 @@ class Member:
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent with a protocol; nothing under one that it does not know."""
         return b"" if protocol is None else self._known.get(protocol, b"")
+
+    def recorded(self, protocol: str | None) -> int:
+        """About the bytes that it takes in a record of the log."""
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return OF_EACH_RECORDED + sum(map(len, texts)) + len(self.metadata(protocol)) + len(self.assignment)
 
     def record(self, protocol: str | None) -> MemberRecord:
         """As a record of the log has it."""

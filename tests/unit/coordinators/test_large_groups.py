@@ -10,6 +10,7 @@ from broker.coordinators.groups.values import Append, Settings
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_room import SESSION_MS, A, Consumer, ConsumerRoom, places
+from tests.unit.coordinators.group_room import subscription
 from tests.unit.coordinators.test_mixed_groups import MixedRoom, Old
 
 MOST = 4000
@@ -116,3 +117,34 @@ def test_many_expressions_are_written_down_in_several_heartbeats(
     room.topics.changes += 1
     room.settle_down(one, *others)
     assert sum(len(other.owned) for other in [one, *others]) == 24
+
+
+def test_a_member_that_is_too_large_for_its_groups_record_is_out_and_the_others_go_on(room: SmallLog) -> None:
+    """Each generation failed for everybody, with an error on which Kafka's consumers end."""
+    room.join("large", protocols=(("range", subscription("t" * MOST)),))
+    for name in ("one", "two"):
+        room.join(name)
+    for name in ("large", "one"):
+        room.join(name, room._id_of(Old(name)), protocols=room.group.members[room._id_of(Old(name))].protocols)
+    room.sync("one")
+    room.sync("two")
+    synced = room.sync("large", one=b"1", two=b"2", large=b"3")
+    assert synced is not None
+    assert synced.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert {room.answers["one-sync"].error, room.answers["two-sync"].error} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    for name in ("one", "two"):
+        room.join(name, room.joined(name).member_id)
+    room.assign("one", "two")
+    assert [room.answers[f"{name}-sync"].assignment for name in ("one", "two")] == [b"one", b"two"]
+
+
+def test_of_members_that_are_all_alike_the_newest_are_out(room: SmallLog) -> None:
+    names, large = [f"m{n:02}" for n in range(20)], ("range", subscription("t" * 300))
+    for n, name in enumerate(names):
+        room.join(name, protocols=(large,))
+        for earlier in names[:n]:
+            room.join(earlier, room.joined(earlier).member_id, protocols=(large,))
+    room.assign(*names)
+    kept = list(room.group.members)
+    assert len(kept) > 5
+    assert kept == [room.joined(name).member_id for name in names[: len(kept)]]
