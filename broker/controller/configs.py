@@ -50,6 +50,10 @@ MOST_CHARACTERS: Final = 500_000
 
 MOST_RECORDS: Final = 10_000
 """Of one request, as with Kafka: a controller decides on it in one piece. Resources without changes count as well."""
+MOST_IN_NAMES: Final = 8 << 20
+"""Characters of the names of resources in the records of one request, each of which has one: no batch of Kafka's
+controllers is larger. 65 MB of names of 32 KB were a batch of 330 MB, which no other controller could fetch.
+"""
 
 Change = tuple[str, int, str | None]
 """(name of the setting, ConfigOp, value)."""
@@ -115,12 +119,25 @@ def _too_much(
     """The answer to a request that is too large to be decided at once. One about a single resource never has too many
     characters: its values have an end.
     """
-    if sum(max(len(resource.configs), 1) for resource in request.resources) > MOST_RECORDS:
+    if sum(max(len(resource.configs), 1) for resource in request.resources) > MOST_RECORDS or _names_are_long(
+        image, request
+    ):
         return Refused(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     given = long_characters(config.value for resource in request.resources for config in resource.configs)
     asked = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     there = long_characters(value for resource in asked for value in image.configs.get(resource, {}).values())
     return too_many_characters() if len(asked) > 1 and given + there > MOST_CHARACTERS else None
+
+
+def _names_are_long(
+    image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
+) -> bool:
+    """Whether the names of a request's resources are too much, in the records of all settings that it may alter."""
+    size = 0
+    for resource in request.resources:
+        there = image.configs.get((resource.resource_type, resource.resource_name), ())
+        size += len(resource.resource_name) * (len(resource.configs) + len(there))
+    return size > MOST_IN_NAMES
 
 
 def long_characters(values: Iterable[str | None]) -> int:

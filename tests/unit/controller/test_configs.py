@@ -162,6 +162,28 @@ def test_a_request_that_makes_more_than_10000_changes_is_refused(replacing: bool
     assert answers(9_900, 101) == too_large
 
 
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_request_whose_records_would_have_too_many_long_names_is_refused(replacing: bool) -> None:
+    """Each record has its resource's name: two thousand groups with names of 32 KB and five settings each were one
+    batch of 330 MB, and another controller takes 100 MB at once.
+    """
+    room = prepared()
+    of: Any = legacy_wire if replacing else wire
+    key = ApiKey.ALTER_CONFIGS if replacing else ApiKey.INCREMENTAL_ALTER_CONFIGS
+    kind = legacy_wire.AlterConfigsRequest if replacing else wire.IncrementalAlterConfigsRequest
+    both = ("consumer.session.timeout.ms", "50000"), ("consumer.heartbeat.interval.ms", "6000")
+    settings = [of.AlterableConfig(name=name, value=value) for name, value in both]
+
+    def answers(groups: int, given: list[Any]) -> set[int]:
+        named = [of.AlterConfigsResource(GROUP_RESOURCE, f"{nth:03}" + "g" * 32_000, given) for nth in range(groups)]
+        return {each.error_code for each in room.do(key, kind(resources=named)).responses}
+
+    assert answers(132, settings) == {ErrorCode.POLICY_VIOLATION}
+    assert answers(130, settings) == {ErrorCode.NONE}
+    assert answers(130, settings[:1]) == {ErrorCode.POLICY_VIOLATION}, "settings that go are written, too"
+    assert answers(130, []) == {ErrorCode.NONE}
+
+
 THROTTLED = "leader.replication.throttled.replicas"
 
 
