@@ -119,9 +119,8 @@ def _too_much(
     """The answer to a request that is too large to be decided at once. One about a single resource never has too many
     characters: its values have an end.
     """
-    if sum(max(len(resource.configs), 1) for resource in request.resources) > MOST_RECORDS or _names_are_long(
-        image, request
-    ):
+    changes = sum(max(len(resource.configs), 1) for resource in request.resources)
+    if changes > MOST_RECORDS or _names_are_long(image, request):
         return Refused(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     given = long_characters(config.value for resource in request.resources for config in resource.configs)
     asked = [(resource.resource_type, resource.resource_name) for resource in request.resources]
