@@ -6,6 +6,7 @@ answers it or newer metadata overtakes it. The state machine decides what an ans
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from broker.replication.values import ProposeIsr
 
 _RETRY_S = 0.1
+MOST_IN_A_REQUEST = 400
+"""Partitions. The others follow as soon as these are answered. The controller refuses a request that lists too much
+(squall.request.max.elements), and so it would the next one, while no partition of this broker lost a replica that is
+gone.
+"""
 Place = tuple[bytes, int]
 
 
@@ -60,7 +66,7 @@ class IsrProposals:
             self._drop_overtaken()
             if not self._open:
                 continue
-            sent = dict(self._open)
+            sent = dict(islice(self._open.items(), MOST_IN_A_REQUEST))
             try:
                 done = self._take(await self._authority.alter_isr([_asked(*found) for found in sent.values()]), sent)
             except RequestRefused as refused:

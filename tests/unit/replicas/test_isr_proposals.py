@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
 from broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
 from broker.protocol.errors import ErrorCode
+from broker.replicas import isr_proposals
 from broker.replicas.hosted import Hosted
 from broker.replicas.isr_proposals import IsrProposals
 from tests.support.brokers.memory_env import FakeEnv
-from tests.support.brokers.one_broker import OneBroker, answers
+from tests.support.brokers.one_broker import IDS, OneBroker, answers
 
 
 class Controller:
@@ -41,10 +43,12 @@ class Controller:
 
 
 @asynccontextmanager
-async def leading(*script: ErrorCode | str) -> AsyncIterator[tuple[OneBroker, Controller, Hosted]]:
+async def leading(
+    *script: ErrorCode | str, of: type[Controller] = Controller
+) -> AsyncIterator[tuple[OneBroker, Controller, Hosted]]:
     """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
     room = OneBroker()
-    controller: Any = Controller(*script)
+    controller: Any = of(*script)
     unused: Any = None
     env: Any = FakeEnv(unused)
     env.mono = room.env.mono
@@ -142,3 +146,29 @@ async def test_a_proposal_that_newer_metadata_has_overtaken_is_not_asked_again(a
         await trio.sleep(5)
         assert len(controller.requests) == count
         assert h.state.pending is None
+
+
+async def test_a_request_has_so_many_partitions_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
+) -> None:
+    """A broker that led 10,000 partitions asked for all of them at once, was refused, and asked again for ever."""
+    monkeypatch.setattr(isr_proposals, "MOST_IN_A_REQUEST", 3)
+    asked: list[list[int]] = []
+
+    class Many(Controller):
+        async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
+            asked.append([one.topic_id[0] for one in proposals])
+            return [answer for one in proposals for answer in await super(Many, self).alter_isr([one])]
+
+    names = [f"many-{n}" for n in range(1, 9)]
+    for n, name in enumerate(names, 1):
+        monkeypatch.setitem(IDS, name, bytes([n]) * 16)
+    async with leading(ErrorCode.NONE, of=Many) as (room, _, _):
+        await quiet()
+        hosted = [room.give(name, isr=(1, 2)) for name in names]
+        for name in names:
+            room.follower_has(3, 0, name=name)
+        await quiet()
+        assert asked[1:] == [[1, 2, 3], [4, 5, 6], [7, 8]]
+        assert {h.state.isr for h in hosted} == {(1, 2, 3)}
+    assert trio.current_time() < 0.05
