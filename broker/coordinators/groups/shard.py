@@ -60,7 +60,7 @@ from broker.coordinators.groups.values import (
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.coordinators.groups.consumer.group import ConsumerGroup
     from broker.coordinators.groups.consumer.matching import Matching
@@ -394,9 +394,10 @@ class Shard:
 
     # ---------------------------------------------------------------------------------------------------------- expiry
 
-    def expiring(self, wall_ms: int) -> list[Expire]:
-        """The groups of which something is to be forgotten."""
-        return [Expire(group.group_id) for group in self.listed() if self._expired(group.group_id, wall_ms)]
+    def expiring(self, wall_ms: int) -> Iterator[Expire | None]:
+        """The groups that there are now, of which something is to be forgotten; None for each of the others."""
+        for group in self.listed():
+            yield Expire(group.group_id) if self._expired(group.group_id, wall_ms) else None
 
     def _expire(self, request: Expire, token: Token, now: Moment) -> list[Effect]:
         records = self._expired(request.group_id, now.wall_ms)

@@ -54,6 +54,8 @@ BYTES_OF_THE_END = 64
 """By so much at most the record of a transaction's end is larger than the last one before it: with the generation of
 the client, and the next producer id.
 """
+DUE_IN_A_TURN = 100
+"""Transactions that are aborted, or ids that are forgotten, before others have their turn: some 10 ms of them."""
 REFUSED_PAUSE_S = 0.05
 """Before an append of the coordinator's own that was refused is tried again."""
 
@@ -353,21 +355,25 @@ class TransactionCoordinator:
         interval_s = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
         while True:
             await self._env.sleep(interval_s)
-            self._submit_due(lambda machine, now_ms: machine.timed_out(now_ms), "transaction_timed_out")
+            await self._submit_due(lambda machine, now_ms: machine.timed_out(now_ms), "transaction_timed_out")
 
     async def _expire_ids(self) -> None:
         interval_s = self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000
         while True:
             await self._env.sleep(interval_s)
-            self._submit_due(lambda machine, now_ms: machine.expired(now_ms), "transactional_id_expired")
+            await self._submit_due(lambda machine, now_ms: machine.expired(now_ms), "transactional_id_expired")
 
-    def _submit_due(self, due: Callable[[Shard, int], Sequence[Request]], event: str) -> None:
+    async def _submit_due(self, due: Callable[[Shard, int], Sequence[Request]], event: str) -> None:
         now_ms = self._env.wall_ms()
         for shard in list(self.shards.values()):
-            if shard.serves:
-                for request in due(shard.machine, now_ms):
-                    self._env.trace(event, transactional_id=request.transactional_id, coordinator_epoch=shard.log.epoch)
-                    self.submit(request, lambda answer: None)
+            for n, request in enumerate(due(shard.machine, now_ms) if shard.serves else (), 1):
+                self._env.trace(event, transactional_id=request.transactional_id, coordinator_epoch=shard.log.epoch)
+                self.submit(request, lambda answer: None)
+                if n % DUE_IN_A_TURN == 0:
+                    self._replicas.settle()
+                    await self._env.sleep(0)
+                    if not shard.serves:
+                        break
         self._replicas.settle()
 
     # --------------------------------------------------------------------------------------------------------- listing

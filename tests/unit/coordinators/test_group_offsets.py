@@ -181,7 +181,8 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
 
 def expire(room: GroupRoom) -> None:
     for request in room.machine.expiring(room.now.wall_ms):
-        room.do("expire", request)
+        if request is not None:
+            room.do("expire", request)
 
 
 def test_offsets_of_a_live_group_are_spared_however_old_they_are() -> None:

@@ -24,6 +24,7 @@ from broker.coordinators.groups.values import (
 )
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire import LONGEST_STRING
+from broker.replicas.coordinators import group_coordinator
 from broker.replicas.coordinators.coordinator_log import error_for_clients
 from broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.grouping_broker import GroupingBroker
@@ -318,3 +319,26 @@ async def test_targets_of_members_under_long_ids_are_written_in_several_batches(
     assert room.do(consumer_beat("honest", ledger.consumers["g"].now_of("honest").epoch)).error == ErrorCode.NONE
     assert len(ledger.consumers["g"].target["honest"]) == 4
     assert room.replayed().inspect_consumers() == ledger.inspect_consumers()
+
+
+async def test_offsets_of_many_groups_expire_in_turns(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """Tens of thousands at once kept the broker from all else for seconds."""
+    monkeypatch.setattr(group_coordinator, "EXPIRED_IN_A_TURN", 2)
+    room = GroupingBroker(nursery, offsets_retention_minutes="1")
+    await room.lead()
+    for n in range(9):
+        assert room.do(replace(commit(5), group_id=f"g{n}")) == Answer()
+    room.env.now_ms += 60_001
+    left, known, sleep = [], room.coordinator.shards[0].machine.ledger.offsets, room.env.sleep
+
+    async def looked(seconds: float) -> None:
+        left.append(len(known))
+        await sleep(seconds)
+
+    monkeypatch.setattr(room.env, "sleep", looked)
+    await trio.sleep(601)
+    assert left == [7, 5, 3, 1, 0]
+    room.replicate()
+    assert room.replayed().offsets == known == {}

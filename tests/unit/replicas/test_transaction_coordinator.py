@@ -18,6 +18,7 @@ from broker.coordinators.transactions.values import (
     State,
 )
 from broker.protocol.errors import ErrorCode
+from broker.replicas.coordinators import transaction_coordinator
 from broker.replicas.coordinators.transaction_coordinator import TOPIC
 from tests.support.brokers.coordinating_broker import CoordinatingBroker
 from tests.support.brokers.one_broker import produced
@@ -382,6 +383,27 @@ async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
         await settle()
     states = {one.state for one in room.coordinator.shards[0].machine.transactions.values()}
     assert states == {State.COMPLETE_ABORT, State.EMPTY}
+
+
+async def test_many_that_are_open_too_long_are_aborted_in_turns(
+    room: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """Tens of thousands at once kept the broker from all else for seconds."""
+    monkeypatch.setattr(transaction_coordinator, "DUE_IN_A_TURN", 2)
+    for n in range(5):
+        found = await room.do(InitProducer(f"x{n}", 5000))
+        await room.do(AddPartitions(f"x{n}", found.producer_id, found.epoch, (T0,)))
+    room.env.now_ms += 5001
+    aborted, sleep = [], room.env.sleep
+
+    async def looked(seconds: float) -> None:
+        found = room.coordinator.shards[0].machine.transactions.values()
+        aborted.append(sum(one.state == State.PREPARE_ABORT for one in found))
+        await sleep(seconds)
+
+    monkeypatch.setattr(room.env, "sleep", looked)
+    await trio.sleep(10.1)
+    assert aborted == [2, 4, 5]
 
 
 async def test_an_id_that_nobody_uses_is_forgotten(room: CoordinatingBroker, autojump_clock: Clock) -> None:
