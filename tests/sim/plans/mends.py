@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.coordinators.groups.consumer import coordination
+from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
 from broker.log.high_watermarks import HighWatermarks
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from broker.replication.partition import Partition
@@ -228,6 +230,12 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Desk, "__init__", init)
 
 
+def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
+    """What makes a classic group of a consumer group is written at once, also where the log does not take it."""
+    undone.setattr(ConsumerCoordination, "_fits_downwards", lambda *_: True)
+    undone.setattr(coordination, "as_many_as_fit", lambda group, member_ids, most_bytes: member_ids)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_has_lost_epochs_that_partitions_know": every_producer_goes_on,
@@ -246,6 +254,7 @@ MENDS: dict[str, Undo] = {
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,
     "copies_of_which_the_first_is_deleted": later_copies_are_not_looked_at,
+    "members_of_a_group_cannot_be_written_off": groups_go_down_whatever_their_size,
     "two_faults_alter_the_same_setting": nobody_waits_to_alter_a_setting,
     "two_groups_wait_for_one_marker": nobody_waits_for_less_than_others,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
