@@ -10,7 +10,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """The coordinators' logs, which only their coordinators write."""
 MAX_NAME_LENGTH = 249
 MAX_DIRECTORY_LENGTH = 255
-"""Of a partition's directory, which has the topic's name, a dash and the partition's number: file systems have no more."""
+"""Of a partition's directory: the topic's name, a dash and the partition's number. File systems have no more."""
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
