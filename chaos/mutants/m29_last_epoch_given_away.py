@@ -30,6 +30,11 @@ def epoch_of_end(self: Shard, transaction: Transaction, client_version: int) -> 
     return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
 
 
+def is_nobodys(self: Shard, epoch: int) -> bool:
+    """As if clients had each epoch."""
+    return False
+
+
 def plan(seed: int) -> Plan:
     """Transactions of the second generation, more of them than there are epochs left."""
     rng = draw(seed, "29")
@@ -43,6 +48,7 @@ MUTANT = Mutant(
     source="KAFKA-20090, KAFKA-19367",
     replaces=(
         Replaced(Rules, "first_epoch", first_epoch),
+        Replaced(Rules, "is_nobodys", is_nobodys),
         Replaced(Rules, "is_exhausted", is_exhausted),
         Replaced(Rules, "epoch_of_end", epoch_of_end),
     ),

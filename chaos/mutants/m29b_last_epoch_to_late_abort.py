@@ -29,6 +29,11 @@ def may_end(self: Shard, transaction: Transaction, request: EndTransaction) -> b
     return request.epoch == transaction.epoch
 
 
+def is_nobodys(self: Shard, epoch: int) -> bool:
+    """As if clients had each epoch."""
+    return False
+
+
 def plan(seed: int) -> Plan:
     """The first transaction is left open until it times out; then its client aborts it, and goes on."""
     rng = draw(seed, "29b")
@@ -44,6 +49,7 @@ MUTANT = Mutant(
     source="KAFKA-20090",
     replaces=(
         Replaced(Rules, "first_epoch", first_epoch),
+        Replaced(Rules, "is_nobodys", is_nobodys),
         Replaced(Rules, "may_end", may_end),
     ),
     expected=("stuck-producer", "stuck-consumer", "hanging-txn", "lost-txn", "torn-txn"),

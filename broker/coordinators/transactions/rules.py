@@ -38,12 +38,17 @@ class Rules:
         """Whether an epoch may be fenced but not bumped for a client: the last one is kept for the fence."""
         return epoch >= MAX_EPOCH - 1
 
+    def is_nobodys(self, epoch: int) -> bool:
+        """Whether this is the last epoch, which no client is given: what began in it could not be fenced."""
+        return epoch >= MAX_EPOCH
+
     def fenced_epoch(self, transaction: Transaction) -> int:
         """The epoch under which the coordinator aborts a transaction whose producer it shuts out: one above, for both
         generations, and however often it is tried (KAFKA-19367, KAFKA-20090). A fence that could not be written has
-        changed nothing, so trying again bumps to the same epoch (KAFKA-9666).
+        changed nothing, so trying again bumps to the same epoch (KAFKA-9666). What a log has open in the last epoch is
+        aborted in it: there is none above.
         """
-        return transaction.epoch + 1
+        return transaction.epoch if self.is_nobodys(transaction.epoch) else transaction.epoch + 1
 
     def epoch_of_end(self, transaction: Transaction, client_version: int) -> int:
         """The epoch that is prepared at the end of a transaction: V2 raises it with each, so that whatever comes late
@@ -87,7 +92,7 @@ class Rules:
             return transaction.epoch == request.epoch + 1
         if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
             return (retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH
-        return request.epoch == transaction.epoch < MAX_EPOCH
+        return request.epoch == transaction.epoch and not self.is_nobodys(request.epoch)
 
     # ---------------------------------------------------------------------------------------------- one after the other
 

@@ -197,14 +197,14 @@ class Shard(Rules):
         """Abort what is open, under an epoch that its producer does not have. One record: there is no moment at which
         the producer is fenced and the abort undecided.
 
-        A log may have what is open in the last epoch: that is ended in this epoch, as a client of V1 would.
+        Where the epoch cannot rise, partitions take the marker as one of V1.
         """
-        last = found.epoch >= MAX_EPOCH
+        last = self.is_nobodys(found.epoch)
         return Written(
             found.transactional_id,
             replace(
                 found,
-                epoch=MAX_EPOCH if last else self.fenced_epoch(found),
+                epoch=self.fenced_epoch(found),
                 last_epoch=NO_EPOCH,
                 state=State.PREPARE_ABORT,
                 updated_ms=now_ms,
@@ -219,8 +219,8 @@ class Shard(Rules):
             return Decision(Answer(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:
             return Decision(_NOT_FOUND)
-        if self.is_fenced(found, request.epoch) or found.epoch >= MAX_EPOCH:
-            return Decision(_FENCED)  # the last epoch is nobody's: what began in it could not be fenced
+        if self.is_fenced(found, request.epoch) or self.is_nobodys(request.epoch):
+            return Decision(_FENCED)
         if not self.may_begin(found):
             return Decision(_CONCURRENT)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
