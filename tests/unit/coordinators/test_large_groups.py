@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.coordinators.groups import records
 from broker.coordinators.groups.consumer.facts import LEAVES, Targeted
-from broker.coordinators.groups.values import Append, Settings
+from broker.coordinators.groups.values import Append, Leave, Settings
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_room import SESSION_MS, A, Consumer, ConsumerRoom, places
@@ -148,3 +150,20 @@ def test_of_members_that_are_all_alike_the_newest_are_out(room: SmallLog) -> Non
     kept = list(room.group.members)
     assert len(kept) > 5
     assert kept == [room.joined(name).member_id for name in names[: len(kept)]]
+
+
+def test_an_administrator_may_have_many_classic_members_leave_at_once(room: SmallLog) -> None:
+    new, olds = Consumer("m1"), [Old(f"{n:02}" + "c" * 300) for n in range(6)]
+    room.together(new)
+    room.at_rest(new, *olds)
+    before, then = len(room.log), replace(new)
+    answer = room.do("leave", Leave("g", tuple((old.member_id, None) for old in olds)))
+    assert [error for _, _, error in answer.members] == [ErrorCode.NONE] * len(olds)
+    room.settle_down(new)
+    assert (list(room.consumers.members), new.owned) == (["m1"], places(A, 0, 1, 2, 3))
+    del room.log[before + 3 :]  # the next coordinator has a part of it: one member has lost its target, and is there
+    room.fail_over()
+    for _ in range(20):
+        room.wait(SESSION_MS // 20)
+        assert not room.turn(then).error
+    assert (list(room.consumers.members), then.owned) == (["m1"], places(A, 0, 1, 2, 3))

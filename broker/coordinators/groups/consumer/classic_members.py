@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordinators.groups.consumer import embedded
-from broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, MemberState
+from broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, GroupEpoch, MemberState
 from broker.coordinators.groups.consumer.migration import common_protocols
 from broker.coordinators.groups.rules import CONSUMER, refusal
 from broker.coordinators.groups.values import (
@@ -163,4 +163,9 @@ def leave(of: ConsumerCoordination, group: ConsumerGroup, request: Leave, token:
     answer = Left(members=tuple(named))
     if not gone:
         return [Reply(token, answer, of.rests_on(group.group_id))]
-    return [Append(of.without(group, gone, now), Settles(token, answer))]
+    records = of.without(group, gone, now)
+    if not isinstance(records[-1], GroupEpoch):
+        return [Append(records, Settles(token, answer))]
+    # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who
+    # is gone in part is silent, or joins anew.
+    return [Append((records[-1], *records[:-1]), Settles(token, answer), whole=1)]
