@@ -4,7 +4,8 @@ A plan of this folder runs alone (`./squall sim --plan FILE`) and begins with co
 
     # title: a sentence
     # broken by: setting NAME=VALUE (in the plan), mutant ID (planted), or nothing (a bug of ours, mended)
-    # fails with: the anomaly or broken invariant that is found, or was; or `trouble of ours`, which is no verdict
+    # fails with: the anomaly or broken invariant that is found, or was; or `trouble of ours` or `a fault that is not
+    #   proven`, which are no verdicts
 
 What exactly a seed comes to moves with every change of the broker's timing. So what is to be found may be found under
 another seed than the plan's own; what may not be found is looked for under some others too. A plan that nothing breaks
@@ -28,7 +29,7 @@ PLANS = Path(__file__).parent
 NAMES = sorted(path.stem for path in PLANS.glob("*.toml"))
 MENDED = [name for name in NAMES if "\n# broken by: nothing" in (PLANS / f"{name}.toml").read_text()]
 STEPS_AT_MOST = 10
-TROUBLE = "trouble of ours"
+TROUBLE, NOT_PROVEN = "trouble of ours", "a fault that is not proven"
 SEEDS, CLEAN_SEEDS = 30, 4
 
 
@@ -90,9 +91,11 @@ def found(result: SimResult) -> set[str]:
 
 def _failure(result: SimResult) -> str:
     """What the run ended with; empty where nothing was wrong."""
-    if result.verdict == "unknown":
+    if result.trouble is not None:
+        assert result.verdict == "unknown"
         return TROUBLE
-    assert result.trouble is None
+    if result.verdict == "unknown":
+        return NOT_PROVEN
     return result.failure.name if result.failure is not None else ""
 
 

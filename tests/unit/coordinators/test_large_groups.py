@@ -91,10 +91,12 @@ def test_an_expression_that_matches_more_than_the_log_takes_keeps_nobody_from_an
     room.enter(one)
     room.enter(wide, regex=".*")
     room.settle_down(one, wide)
+    before = room.consumers.regexes[".*"].topics
     for n in range(20):
         room.topics.table[f"{n:02}" + "n" * 200] = (bytes([n]) * 16, 1)
     room.topics.changes += 1
     room.settle_down(one, wide)
+    assert room.consumers.regexes[".*"].topics == before
     assert room.enter(late, regex="..*").error == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert list(room.consumers.members) == ["m1", "m2"]
     for n in range(19):
@@ -119,6 +121,11 @@ def test_many_expressions_are_written_down_in_several_heartbeats(
     room.topics.changes += 1
     room.settle_down(one, *others)
     assert sum(len(other.owned) for other in [one, *others]) == 24
+    del room.topics.table["new"]  # what matches nothing any more is written down as well
+    room.topics.changes += 1
+    room.settle_down(one, *others)
+    assert sum(len(other.owned) for other in [one, *others]) == 4
+    assert not any(found.topics for found in room.consumers.regexes.values())
 
 
 def test_a_member_that_is_too_large_for_its_groups_record_is_out_and_the_others_go_on(room: SmallLog) -> None:

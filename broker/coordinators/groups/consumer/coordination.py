@@ -62,7 +62,7 @@ MOST_CHARACTERS_MATCHED: Final = 100_000
 MOST_CHARACTERS_OF_KEYS: Final = 100_000
 """The same of the expressions themselves, each with the group's name."""
 MOST_OF_MATCHED: Final = 3, 4
-"""Of the largest batch, what one expression matches may take. The group gets no topics of one that matches more."""
+"""Of the largest batch, what one expression matches may take. One that comes to match more keeps what it had."""
 OF_REMOVALS: Final = 8
 """Of the largest batch, one part may be tombstones of members: expressions that have to be written have room then."""
 
@@ -258,16 +258,15 @@ class ConsumerCoordination(ConsumerRules):
         for regex in list(draft.group.regexes):
             if regex not in wanted:
                 draft.say(Matched(group_id, regex, None))
-        written = keys = 0
+        written = names = keys = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
             if topics is not None and (known is None or known.topics != topics) and self._can_be_written(topics):
-                characters = sum(map(len, topics))
-                keys += len(group_id) + len(regex)
-                too_many = written + characters > MOST_CHARACTERS_MATCHED or keys > MOST_CHARACTERS_OF_KEYS
+                more_names, more_keys = sum(map(len, topics)), len(group_id) + len(regex)
+                too_many = names + more_names > MOST_CHARACTERS_MATCHED or keys + more_keys > MOST_CHARACTERS_OF_KEYS
                 if written and too_many:
                     continue
-                written += characters
+                written, names, keys = written + 1, names + more_names, keys + more_keys
                 draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 
     def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
