@@ -1,4 +1,4 @@
-"""A program under test for `squall run --workload command`: a producer of confluent-kafka, in 60 lines.
+"""A program under test for `squall run --workload command`: a producer of confluent-kafka, in 70 lines.
 
 docs/workloads/command.md has the protocol. Standard output belongs to it: everything else goes to standard error.
 """
@@ -20,10 +20,14 @@ def say(**answer: object) -> None:
     print(json.dumps(answer), flush=True)
 
 
-def answered(number: int, error: KafkaError | None, partition: int, offset: int) -> None:
-    """The library's word on one record, as ours."""
+def answered(number: int, error: KafkaError | None, partition: int, offset: int | None) -> None:
+    """The library's word on one record, as ours.
+
+    No offset: the record is written, and the library was not told where. So it is with acks=0, and where a leader
+    died between a write and its answer: the next one knows the batch for a duplicate, and not always its place.
+    """
     if error is None:
-        say(type="ok", id=number, partition=partition, offset=offset)
+        say(type="ok", id=number, partition=partition, offset=-1 if offset is None else offset)
     else:
         say(type="fail" if error.code() in DEFINITE else "info", id=number, error=error.name())
 
