@@ -47,6 +47,9 @@ from broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from broker.coordinators.groups.values import Leave
 
+STATIC_WAIT_MS = 1000
+"""Static members of which none has joined are not looked for more often: their rebalance timeout may be 0 or less."""
+
 
 class ClassicGroup(GroupRules):
     """A group and its members. Each call takes the moment at which it happens, and adds to `effects`."""
@@ -279,8 +282,9 @@ class ClassicGroup(GroupRules):
         for member in [m for m in self.members.values() if m.joining is None and m.instance_id is None]:
             self._remove(member)
         if self.members and not self._joined():
-            # Only static members are left, and none has joined: their sessions decide.
-            self._join_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
+            # Only static members are left, and none has joined: their sessions decide. A client names the timeout.
+            wait_ms = max(m.rebalance_ms for m in self.members.values())
+            self._join_deadline_ms = now.mono_ms + max(STATIC_WAIT_MS, wait_ms)
             return
         self._begin_generation(now)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.groups.values import Describe, GroupWritten, Leave, Settings, State, Sync
+from broker.coordinators.groups.values import Describe, GroupWritten, Leave, Moment, Settings, State, Sync
 from broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS, GroupRoom, Join, subscription
 
@@ -330,6 +330,21 @@ def test_a_static_member_stays_one_although_it_does_not_join_in_time() -> None:
     b = room.joined("b")
     assert b.leader == b.member_id
     assert len(b.members) == 2
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31)])
+def test_a_static_member_that_gives_rebalances_no_time_does_not_keep_the_clock_busy(rebalance_ms: int) -> None:
+    room = GroupRoom()
+    room.join("a", instance_id="A", session_ms=60_000, rebalance_ms=rebalance_ms)
+    room.assign("a")
+    room.join("b", rebalance_ms=rebalance_ms)
+    looked = 0
+    while (due := room.machine.next_deadline_ms()) is not None and looked < 1000:
+        room.now = Moment(max(due, room.now.mono_ms), room.now.wall_ms)
+        assert room.machine.tick(room.now) is not None
+        looked += 1
+    assert room.group.state == State.EMPTY, "its session has ended"
+    assert looked < 100
 
 
 def test_an_admin_removes_a_static_member_by_its_instance_id() -> None:
