@@ -18,6 +18,7 @@ from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, Consu
 from broker.coordinators.groups.consumer.migration import upgraded
 from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from broker.coordinators.groups.consumer.topics import Known
+from broker.coordinators.groups.deadlines import Deadlines
 from broker.coordinators.groups.held import OF_EACH, Held, size_of
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.rules import CONSUMER, is_expired
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
 
-    __slots__ = ("_held", "_now", "consumers", "groups", "ledger", "settings")
+    __slots__ = ("_deadlines", "_held", "_now", "consumers", "groups", "ledger", "settings")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Shard:
         self.ledger = Ledger() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Classic groups that have members, or had some."""
+        self._deadlines = Deadlines()
         self._now: Moment | None = None
         """The latest moment that it was told; None while the log is being replayed."""
         self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics, matching)
@@ -100,6 +102,8 @@ class Shard:
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
         self.consumers.begin(now)
+        for group_id in (*self.ledger.groups, *self.ledger.consumers):
+            self._watch(group_id)
 
     def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Take a record of the log into account. Records must come in the log's order."""
@@ -112,6 +116,7 @@ class Shard:
             elif written.group is not None and group is None and self._now is not None:
                 # Its last members of the consumer protocol have gone.
                 self.groups[written.group_id] = ClassicGroup(written.group_id, self.settings, self._now, written.group)
+                self._watch(written.group_id)
         elif not isinstance(written, OffsetWritten):
             self.consumers.replayed(written)
             if isinstance(written, GroupEpoch) and written.epoch is not None and group is not None:
@@ -125,25 +130,39 @@ class Shard:
 
     def next_deadline_ms(self) -> int | None:
         """The monotonic moment at which `tick` has something to do."""
-        found = [group.next_deadline_ms() for group in self.groups.values()]
-        return _earliest(*found, self.consumers.next_deadline_ms())
+        return self._deadlines.next_ms(self._deadline_of)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """As `next_deadline_ms`, for one group."""
+        """When `tick` has to look at a group: at its deadline, or before. None: it waits for nothing."""
+        return self._deadlines.of(group_id)
+
+    def _deadline_of(self, group_id: str) -> int | None:
         group = self.groups.get(group_id)
         own = None if group is None else group.next_deadline_ms()
         return _earliest(own, self.consumers.deadline_of(group_id))
+
+    def _watch(self, group_id: str) -> None:
+        """Whatever a group waits for may have changed."""
+        self._deadlines.put(group_id, self._deadline_of(group_id))
 
     def tick(self, now: Moment) -> list[Effect]:
         """Time has passed."""
         self._now = now
         effects: list[Effect] = []
-        for group_id, group in list(self.groups.items()):
-            group.expire(now)
-            effects += _taken(group)
-            if group.generation == 0 and group.state == State.EMPTY and not group.pending:
-                del self.groups[group_id]  # somebody asked for an id, and never came back
-        return effects + self.consumers.expire(now)
+        for group_id in self._deadlines.due(now.mono_ms):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.expire(now)
+                effects += _taken(group)
+                self._let_go(group)
+            effects += self.consumers.expire(group_id, now)
+            self._watch(group_id)
+        return effects
+
+    def _let_go(self, group: ClassicGroup) -> None:
+        """Of a group that somebody asked for an id in, and never came back to, nothing stays."""
+        if group.generation == 0 and group.state == State.EMPTY and not group.pending:
+            del self.groups[group.group_id]
 
     def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
@@ -152,6 +171,7 @@ class Shard:
         if settles.group is not None:
             settles.group.assigned(settles.generation, error, now)
             effects = _taken(settles.group)
+            self._watch(settles.group.group_id)
         if settles.then is not None and not error:
             return effects + self.submit(settles.then, settles.token, now)
         if settles.token is not None:
@@ -163,7 +183,11 @@ class Shard:
         self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
         group = self.groups.get(request.group_id)
-        return effects if group is None else _taken(group) + effects
+        if group is not None:
+            effects = _taken(group) + effects
+            self._let_go(group)
+        self._watch(request.group_id)
+        return effects
 
     # --------------------------------------------------------------------------------------------------------- members
 

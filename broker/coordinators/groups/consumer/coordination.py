@@ -127,28 +127,25 @@ class ConsumerCoordination(ConsumerRules):
         sessions = self._sessions.get(group_id)
         return None if sessions is None else sessions.next_deadline_ms()
 
-    def next_deadline_ms(self) -> int | None:
-        """As `deadline_of`, of all groups."""
-        found = (sessions.next_deadline_ms() for sessions in self._sessions.values())
-        return min((at for at in found if at is not None), default=None)
-
-    def expire(self, now: Moment) -> list[Effect]:
+    def expire(self, group_id: str, now: Moment) -> list[Effect]:
         """Give up members that have not been heard of, or have not given up what they were told to."""
-        effects: list[Effect] = []
-        for group_id, sessions in list(self._sessions.items()):
-            gone, group = [], self._ledger.consumers.get(group_id)
-            for member_id in sessions.due(now.mono_ms):
-                if group is not None and member_id in group.members:
-                    gone.append(member_id)
-                else:
-                    sessions.forget(member_id)  # one whose join could not be written down
-            if group is None:
-                del self._sessions[group_id]
-            elif gone:
-                # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
-                some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
-                effects.append(Append(self.without(group, some, now), Settles()))
-        return effects
+        sessions, group = self._sessions.get(group_id), self._ledger.consumers.get(group_id)
+        if sessions is None:
+            return []
+        if group is None:
+            del self._sessions[group_id]
+            return []
+        gone = []
+        for member_id in sessions.due(now.mono_ms):
+            if member_id in group.members:
+                gone.append(member_id)
+            else:
+                sessions.forget(member_id)  # one whose join could not be written down
+        if not gone:
+            return []
+        # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
+        some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
+        return [Append(self.without(group, some, now), Settles())]
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
 

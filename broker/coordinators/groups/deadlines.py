@@ -1,0 +1,67 @@
+"""When which group has something to do, so that a moment costs what is due in it and not what all groups come to."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+OVERTAKEN_MAX = 1000
+"""So many more places than groups are kept before those are cleared away that nobody needs."""
+
+
+class Deadlines:
+    """Groups by their deadlines: monotonic moments in ms.
+
+    A deadline that moves to a later moment, as with every heartbeat, costs nothing: the group keeps its place, and is
+    asked again when that comes.
+    """
+
+    __slots__ = ("_heap", "_known")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, str]] = []
+        """What is not in `_known` as well has been overtaken by an earlier moment."""
+        self._known: dict[str, int] = {}
+
+    def of(self, group_id: str) -> int | None:
+        """A moment that is not after the group's deadline; None: it has none."""
+        return self._known.get(group_id)
+
+    def put(self, group_id: str, at_ms: int | None) -> None:
+        """The group's deadline is that; None: it has none."""
+        known = self._known.get(group_id)
+        if at_ms is not None and (known is None or at_ms < known):
+            self._known[group_id] = at_ms
+            heappush(self._heap, (at_ms, group_id))
+            if len(self._heap) > 2 * len(self._known) + OVERTAKEN_MAX:
+                self._heap = [(at, one) for one, at in self._known.items()]
+                heapify(self._heap)
+
+    def next_ms(self, deadline_of: Callable[[str], int | None]) -> int | None:
+        """The first deadline of all. `deadline_of` tells that of a group as it is now."""
+        while self._heap:
+            at_ms, group_id = self._heap[0]
+            if self._known.get(group_id) == at_ms:
+                real_ms = deadline_of(group_id)
+                if real_ms is not None and real_ms <= at_ms:
+                    return at_ms
+                del self._known[group_id]
+                heappop(self._heap)
+                self.put(group_id, real_ms)
+            else:
+                heappop(self._heap)
+        return None
+
+    def due(self, now_ms: int) -> list[str]:
+        """The groups whose moment has come. Each is to be put in again."""
+        found = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, group_id = heappop(self._heap)
+            if self._known.get(group_id) == at_ms:
+                del self._known[group_id]
+                found.append(group_id)
+        return found

@@ -1,0 +1,72 @@
+"""When groups have something to do: a moment costs what is due in it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.coordinators.groups.classic import ClassicGroup
+from broker.coordinators.groups.deadlines import OVERTAKEN_MAX, Deadlines
+from broker.coordinators.groups.values import Join, Moment
+from tests.unit.coordinators.group_room import SESSION_MS, GroupRoom
+
+IDS = st.sampled_from("abc")
+
+
+@given(st.lists(st.one_of(st.tuples(IDS, st.none() | st.integers(0, 50)), st.integers(0, 10)), max_size=60))
+def test_it_tells_what_a_list_of_all_would_tell(steps: list[tuple[str, int | None] | int]) -> None:
+    deadlines, real, now = Deadlines(), dict[str, int | None](), 0
+    for step in steps:
+        if isinstance(step, tuple):
+            real[step[0]] = step[1]
+            deadlines.put(*step)
+        else:
+            now += step
+            due = deadlines.due(now)
+            assert len(set(due)) == len(due)
+            assert {one for one, at in real.items() if at is not None and at <= now} <= set(due)
+            for one in due:
+                if (at := real[one]) is not None and at <= now:
+                    real[one] = None
+                deadlines.put(one, real[one])
+        assert deadlines.next_ms(real.get) == min((at for at in real.values() if at is not None), default=None)
+
+
+def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
+    deadlines = Deadlines()
+    for at_ms in range(100_000, 0, -1):
+        deadlines.put("g", at_ms)
+    assert len(deadlines._heap) <= OVERTAKEN_MAX + 2
+    assert deadlines.due(1) == ["g"]
+    assert deadlines.due(100_000) == []
+
+
+def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    expire, deadline = ClassicGroup.expire, ClassicGroup.next_deadline_ms
+
+    def expired(group: ClassicGroup, now: Moment) -> None:
+        looked_at.append(group.group_id)
+        expire(group, now)
+
+    def asked_for(group: ClassicGroup) -> int | None:
+        looked_at.append(group.group_id)
+        return deadline(group)
+
+    room = GroupRoom()
+    for n in range(100):
+        asked = Join(f"g{n}", "", None, "a", "/h", SESSION_MS + n, SESSION_MS, "consumer", (("range", b""),), "a-1")
+        room.do("a", asked)
+    monkeypatch.setattr(ClassicGroup, "expire", expired)
+    monkeypatch.setattr(ClassicGroup, "next_deadline_ms", asked_for)
+    room.wait(SESSION_MS)
+    assert list(room.machine.groups) == [f"g{n}" for n in range(1, 100)]
+    assert set(looked_at) <= {"g0", "g1"}
+
+
+def test_a_group_that_nobody_came_to_is_gone_at_once() -> None:
+    room = GroupRoom()
+    refused = Join("g", "", None, "a", "/h", SESSION_MS, SESSION_MS, "", (), "a-1")
+    assert room.do("a", refused).error
+    assert room.machine.groups == {}
