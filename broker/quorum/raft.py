@@ -253,7 +253,7 @@ class Raft:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def _on_vote(self, message: Message, vote: Vote, now_ms: int) -> None:
-        if message.sender not in self._settings.voters:
+        if message.sender not in self._outbox.voters:  # Nobody asks itself: its own vote is in the tally.
             return self._outbox.answer(message, VoteReply(ErrorCode.INCONSISTENT_VOTER_SET, self.epoch, self.leader_id))
         if vote.epoch > self.epoch:
             pause_ms = self._patience.before_standing(self.seat.is_fresh)
@@ -446,7 +446,7 @@ class Raft:
 
     def _close_round(self, tally: Tally, now_ms: int) -> None:
         """Act on a round that is decided."""
-        if tally.lost:
+        if tally.lost or self.seat.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")
         elif tally.won and self.role is Role.PROSPECTIVE:
             self._become_candidate(now_ms)

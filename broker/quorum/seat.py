@@ -17,7 +17,7 @@ from broker.quorum.local_log import LocalLog
 from broker.quorum.messages import FetchReply, Message, SnapshotId
 from broker.quorum.outbox import NEVER, Outbox
 from broker.quorum.patience import Patience
-from broker.quorum.state import QuorumState
+from broker.quorum.state import MAX_EPOCH, QuorumState
 
 if TYPE_CHECKING:
     import random
@@ -169,6 +169,11 @@ class Seat:
     def is_fresh(self) -> bool:
         """True while, for all this node knows, the cluster never had a leader: nobody is worth waiting for."""
         return self.log.end_offset == 0 and self.state.leader_id == NO_NODE
+
+    @property
+    def has_no_next_epoch(self) -> bool:
+        """True where this node would stand and cannot: no epoch follows the highest one, which somebody has claimed."""
+        return self.role is Role.PROSPECTIVE and self.state.epoch >= MAX_EPOCH
 
     def refuse_fetch(self, message: Message, error: ErrorCode) -> None:
         self.outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))

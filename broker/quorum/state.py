@@ -14,6 +14,9 @@ from broker.protocol.ids import NO_NODE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MAX_EPOCH = 2**31 - 1
+"""The highest one that requests and batches can carry."""
+
 
 class DamagedQuorumState(Exception):
     """The quorum-state file is no quorum state. Not repaired by guessing: a guess may vote twice in an epoch."""

@@ -9,7 +9,7 @@ from broker.protocol.ids import NO_NODE
 from broker.quorum.election import Role
 from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
 from broker.quorum.raft import Raft
-from broker.quorum.state import QuorumState
+from broker.quorum.state import MAX_EPOCH, QuorumState
 from tests.unit.quorum.cores import OK, asked, core, lead, ready, records, said, stand, tell
 
 
@@ -245,3 +245,31 @@ def test_lost_state_file_does_not_take_the_epoch_below_the_log() -> None:
 def test_first_election_of_a_fresh_cluster_waits_less_than_its_jitter() -> None:
     assert core(1).next_deadline_ms() < 150
     assert core(1, log=((1, 0),), end=1).next_deadline_ms() >= 1000
+
+
+@pytest.mark.parametrize("voters", [(1,), (1, 2, 3)])
+def test_nobody_stands_in_the_highest_epoch_and_the_node_lives_on(voters: tuple[int, ...]) -> None:
+    """One Vote of a pretended voter brought it there; the epoch after it fits into no request and no batch."""
+    node = core(voters=voters, state=QuorumState(MAX_EPOCH))
+    for _ in range(20):
+        node.tick(node.next_deadline_ms())
+        effects = ready(node)
+        assert effects.state is None
+        assert not said(effects, Vote)
+        assert node.role is Role.UNATTACHED
+
+
+def test_the_epoch_before_the_highest_one_is_followed_by_it() -> None:
+    node = core(state=QuorumState(MAX_EPOCH - 1))
+    lead(node)
+    assert node.epoch == MAX_EPOCH
+
+
+def test_who_says_that_it_is_this_node_itself_gets_no_vote_and_moves_no_epoch() -> None:
+    """A sole voter would be unseated by a Vote in its own name."""
+    alone = core(voters=(1,))
+    while alone.role is not Role.LEADER:
+        alone.tick(alone.next_deadline_ms())
+    before = alone.epoch
+    assert said(tell(alone, 1, vote(MAX_EPOCH)), VoteReply)[0].error is ErrorCode.INCONSISTENT_VOTER_SET
+    assert (alone.epoch, alone.role) == (before, Role.LEADER)
