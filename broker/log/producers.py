@@ -37,8 +37,11 @@ class ProducerStates(ProducerRules):
         """First offset -> producer id of the open transactions, in the order of their offsets."""
         self.undecided: deque[EndedTxn] = deque()
         """Transactions whose marker the high watermark may not have passed yet, in the order of their markers."""
-        self.verifications: dict[int, Verification] = {}
-        """By producer id: the coordinator was asked whether a transaction may begin in this log. Never on disk."""
+        self.verifications: dict[int, dict[int, Verification]] = {}
+        """By producer id and epoch: the coordinator was asked whether a transaction may begin in this log. Not on disk.
+
+        Each epoch has its own question: who asks in another one, known or made up, must not take this one's answer.
+        """
 
     # ----------------------------------------------------------------------------------------------- the leader's
 
@@ -57,7 +60,7 @@ class ProducerStates(ProducerRules):
             if known is not None:
                 return known
         if header.attributes & TRANSACTIONAL_BIT and not self.is_ongoing(entry, epoch):
-            asked = self.verifications.get(producer_id)
+            asked = self.verification(producer_id, epoch)
             if verify and not self.is_verified(asked, epoch):
                 return ErrorCode.INVALID_TXN_STATE
             if entry is None and self.begins_too_late(asked, first):
@@ -84,9 +87,19 @@ class ProducerStates(ProducerRules):
         return None
 
     def _void(self, producer_id: int, marker_epoch: int) -> None:
-        asked = self.verifications.get(producer_id)
-        if asked is not None and self.is_voided(asked, marker_epoch):
-            del self.verifications[producer_id]
+        for asked in list(self.verifications.get(producer_id, {}).values()):
+            if self.is_voided(asked, marker_epoch):
+                self._forget_verification(producer_id, asked.epoch)
+
+    def _forget_verification(self, producer_id: int, epoch: int) -> None:
+        of_producer = self.verifications.get(producer_id, {})
+        of_producer.pop(epoch, None)
+        if not of_producer:
+            self.verifications.pop(producer_id, None)
+
+    def verification(self, producer_id: int, epoch: int) -> Verification | None:
+        """The question about a producer's epoch, answered or not; None if there was none, or a marker took it away."""
+        return self.verifications.get(producer_id, {}).get(epoch)
 
     def begin_verification(self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool) -> Verification | None:
         """Before a transactional batch is appended: the question to its coordinator, of which the caller notes whether
@@ -97,11 +110,11 @@ class ProducerStates(ProducerRules):
         entry = self.entries.get(producer_id)
         if self.is_ongoing(entry, epoch) or (entry is not None and self.known_batch(entry, header) is not None):
             return None
-        asked = self.verifications.get(producer_id)
-        if asked is None or epoch > asked.epoch:
-            asked = self.verifications[producer_id] = Verification(epoch, first, raises_epoch)
-        elif epoch == asked.epoch:
-            asked.lowest_sequence = min(asked.lowest_sequence, first)
+        asked = self.verification(producer_id, epoch)
+        if asked is None:
+            asked = Verification(epoch, first, raises_epoch)
+            self.verifications.setdefault(producer_id, {})[epoch] = asked
+        asked.lowest_sequence = min(asked.lowest_sequence, first)
         asked.wall_ms = wall_ms
         return None if self.is_verified(asked, epoch) else asked
 
@@ -124,7 +137,7 @@ class ProducerStates(ProducerRules):
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
             self.ongoing[base_offset] = producer_id
-            self.verifications.pop(producer_id, None)
+            self._forget_verification(producer_id, epoch)
 
     def ended(self, header: BatchHeader, marker: Marker) -> AbortedTxn | None:
         """A marker is in the log. What belongs in the index of aborted transactions, if it ended one so."""
@@ -183,9 +196,10 @@ class ProducerStates(ProducerRules):
         old = [pid for pid, entry in self.entries.items() if self.may_forget(entry, wall_ms, after_ms)]
         for producer_id in old:
             del self.entries[producer_id]
-        for producer_id, asked in list(self.verifications.items()):
-            if wall_ms - asked.wall_ms >= after_ms:
-                del self.verifications[producer_id]
+        for producer_id, by_epoch in list(self.verifications.items()):
+            for epoch, asked in list(by_epoch.items()):
+                if wall_ms - asked.wall_ms >= after_ms:
+                    self._forget_verification(producer_id, epoch)
         return old
 
     # --------------------------------------------------------------------------------------------------- snapshots

@@ -197,7 +197,7 @@ class CoordinatorLog:
             return True
         if not log.config.transaction_partition_verification_enable:
             return True
-        return producers.is_verified(producers.verifications.get(producer_id), epoch)
+        return producers.is_verified(producers.verification(producer_id, epoch), epoch)
 
     def when_committed(self, offset: int, call: OnCommitted) -> None:
         """Have `call` called as soon as the record at `offset` is committed, which may be now."""

@@ -9,6 +9,7 @@ import pytest
 from broker.apis.txn_gate import error_for_producer
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
+from broker.replicas.coordinators.enrolment import Enrolled
 from tests.support.brokers.one_broker import OneBroker, answers, produced
 
 PID = 7
@@ -128,6 +129,40 @@ def test_an_answer_that_comes_after_the_marker_is_of_no_use() -> None:
     room.coordinators.before_answer = lambda: room.finish()
     assert room.told(room.send()) == ErrorCode.INVALID_TXN_STATE
     assert not room.h.log.producers.ongoing
+
+
+def test_what_is_agreed_for_one_epoch_says_nothing_of_another_that_was_asked_about_before() -> None:
+    """A batch with a made-up epoch was let in by what its victim was told, who was shut out: nothing ended it again."""
+    room = Room()
+    room.coordinators.answers = [ErrorCode.PRODUCER_FENCED, ErrorCode.NONE, ErrorCode.PRODUCER_FENCED]
+    assert room.told(room.send(epoch=32_767)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert room.told(room.send(epoch=3)) == ErrorCode.NONE
+    assert room.told(room.send(epoch=32_767)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert [asked.epoch for asked, _, _ in room.coordinators.asked] == [32_767, 3, 32_767]
+    assert room.log_end == 1
+
+
+def test_questions_about_two_epochs_wait_side_by_side() -> None:
+    room = Room()
+
+    async def ask(transaction: Enrolled, places: Any, *, add: bool) -> Any:
+        return dict.fromkeys(places, ErrorCode.NONE if transaction.epoch == 3 else ErrorCode.PRODUCER_FENCED)
+
+    room.coordinators.ask = ask  # type: ignore[method-assign]
+    forged, honest = room.send(epoch=32_767), room.send(epoch=3)
+    assert room.told(honest) == ErrorCode.NONE
+    assert produced(forged, V1)[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert room.log_end == 1
+
+
+def test_a_marker_takes_all_questions_away_that_came_before_it() -> None:
+    room = Room()
+    room.coordinators.answers = [ErrorCode.TRANSACTION_ABORTABLE] * 2
+    for epoch in (2, 3):
+        room.told(room.send(epoch=epoch))
+    assert list(room.h.log.producers.verifications[PID]) == [2, 3]
+    room.finish()
+    assert not room.h.log.producers.verifications
 
 
 def test_an_answer_that_comes_after_a_repeated_marker_is_of_no_use() -> None:
