@@ -213,7 +213,7 @@ class Log:
         self, producer_id: int, epoch: int, marker: Marker, transaction_version: int, leader_epoch: int, wall_ms: int
     ) -> AppendResult:
         """Append a coordinator's marker (P3). A marker that is here already is answered with the log's end."""
-        verdict = self.producers.check_marker(producer_id, epoch, marker, transaction_version)
+        verdict = self.producers.take_marker(producer_id, epoch, marker, transaction_version)
         if verdict is None:
             batch = encode_marker(producer_id, epoch, marker, wall_ms)
             return self.append_as_leader(batch, leader_epoch, wall_ms, client=False)

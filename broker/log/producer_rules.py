@@ -135,11 +135,13 @@ class ProducerRules:
         """Whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
-    def is_voided(self, asked: Verification, marker_epoch: int) -> bool:
+    def is_voided(self, asked: Verification, marker_epoch: int, transaction_version: int) -> bool:
         """Whether a marker ends the transaction that the coordinator was asked about. In the second generation a marker
-        has the epoch of the transaction that follows, and says nothing of that one.
+        has the epoch of the transaction that follows, and says nothing of that one. A client may ask in the second
+        generation and end in the first: then the marker is one of the first.
         """
-        return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not asked.raises_epoch)
+        of_next = asked.raises_epoch and transaction_version >= EPOCH_RAISED_BY_END
+        return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not of_next)
 
     def is_verified(self, asked: Verification | None, epoch: int) -> bool:
         """Whether a transaction of that epoch may begin here: its coordinator has agreed."""

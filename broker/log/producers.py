@@ -14,7 +14,7 @@ from crc32c import crc32c
 from broker.env import Fs
 from broker.log.indexes import AbortedTxn
 from broker.log.markers import Marker, read_marker
-from broker.log.producer_rules import EndedTxn, Producer, ProducerRules, Sent, Verification
+from broker.log.producer_rules import EPOCH_RAISED_BY_END, EndedTxn, Producer, ProducerRules, Sent, Verification
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
@@ -77,8 +77,6 @@ class ProducerStates(ProducerRules):
         if entry is None:
             return None
         if self.is_marker_repeated(entry, epoch, marker, transaction_version):
-            # Whoever asked the coordinator before this marker came must ask again, as if it had been written now.
-            self._void(producer_id, epoch)
             return ErrorCode.NONE
         if self.is_marker_late(entry, epoch, transaction_version):
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -86,9 +84,18 @@ class ProducerStates(ProducerRules):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return None
 
-    def _void(self, producer_id: int, marker_epoch: int) -> None:
+    def take_marker(self, producer_id: int, epoch: int, marker: Marker, transaction_version: int) -> ErrorCode | None:
+        """As `check_marker`, of a marker that is appended if it may be. Whoever asked the coordinator before it has
+        come must ask again, also if it is there already.
+        """
+        verdict = self.check_marker(producer_id, epoch, marker, transaction_version)
+        if not verdict:
+            self._void(producer_id, epoch, transaction_version)
+        return verdict
+
+    def _void(self, producer_id: int, marker_epoch: int, transaction_version: int) -> None:
         for asked in list(self.verifications.get(producer_id, {}).values()):
-            if self.is_voided(asked, marker_epoch):
+            if self.is_voided(asked, marker_epoch, transaction_version):
                 self._forget_verification(producer_id, asked.epoch)
 
     def _forget_verification(self, producer_id: int, epoch: int) -> None:
@@ -148,7 +155,7 @@ class ProducerStates(ProducerRules):
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.timestamp = header.max_timestamp
-        self._void(header.producer_id, header.producer_epoch)
+        self._void(header.producer_id, header.producer_epoch, EPOCH_RAISED_BY_END)
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:
             return None

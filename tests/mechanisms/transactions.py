@@ -218,8 +218,8 @@ TRANSACTIONS = (
             Removal(
                 "takes a coordinator's word that a repeated marker has made void",
                 at.PRODUCERS,
-                "ProducerStates.check_marker",
-                piece="self._void(producer_id, epoch)",
+                "ProducerStates.take_marker",
+                piece="self._void(producer_id, epoch, transaction_version)",
                 by="pass",
             ),
             Removal(

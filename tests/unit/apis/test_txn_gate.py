@@ -283,3 +283,19 @@ def test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_nex
     room.coordinators.before_answer = lambda: room.end(room.client(), PID, 4, transaction_version=2)
     assert room.told(room.send(epoch=4, version=V2), V2) == ErrorCode.NONE
     assert list(room.h.log.producers.ongoing) == [2]
+
+
+def test_a_marker_of_v1_voids_the_answer_to_a_question_of_v2_too() -> None:
+    """Somebody asked with a Produce of V2 and ended with an EndTxn of V1: what came then opened one for ever."""
+    room = Room()
+    room.coordinators.before_answer = room.finish
+    assert room.told(room.send(version=V2), V2) == ErrorCode.INVALID_TXN_STATE
+    assert not room.h.log.producers.ongoing
+
+
+def test_what_was_agreed_to_in_v2_and_could_not_be_appended_is_asked_again_behind_a_marker_of_v1() -> None:
+    room = Room()
+    assert room.told(room.send(5, version=V2), V2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    room.finish()
+    room.coordinators.answers = [ErrorCode.TRANSACTION_ABORTABLE]
+    assert room.told(room.send()) == ErrorCode.TRANSACTION_ABORTABLE
