@@ -24,7 +24,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, str]] = []
-        """What is not in `_known` as well has been overtaken by an earlier moment."""
+        """What is not in `_known` as well counts no more: an earlier moment came, or the group has nothing to do."""
         self._known: dict[str, int] = {}
 
     def of(self, group_id: str) -> int | None:
@@ -33,8 +33,11 @@ class Deadlines:
 
     def put(self, group_id: str, at_ms: int | None) -> None:
         """The group's deadline is that; None: it has none."""
+        if at_ms is None:
+            self._known.pop(group_id, None)
+            return
         known = self._known.get(group_id)
-        if at_ms is not None and (known is None or at_ms < known):
+        if known is None or at_ms < known:
             self._known[group_id] = at_ms
             heappush(self._heap, (at_ms, group_id))
             if len(self._heap) > 2 * len(self._known) + OVERTAKEN_MAX:

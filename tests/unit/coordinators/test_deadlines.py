@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.coordinators.groups.classic import ClassicGroup
 from broker.coordinators.groups.deadlines import OVERTAKEN_MAX, Deadlines
-from broker.coordinators.groups.values import Join, Moment
+from broker.coordinators.groups.values import Join, Leave, Moment
 from tests.unit.coordinators.group_room import SESSION_MS, GroupRoom
 
 IDS = st.sampled_from("abc")
@@ -40,6 +40,17 @@ def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
     assert len(deadlines._heap) <= OVERTAKEN_MAX + 2
     assert deadlines.due(1) == ["g"]
     assert deadlines.due(100_000) == []
+
+
+def test_groups_that_come_and_go_do_not_pile_up() -> None:
+    room = GroupRoom()
+    for n in range(5000):
+        asked = Join(f"g{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
+        room.do("a", asked)
+        room.do("a", Leave(f"g{n}", (("a-1", None),)))
+    assert room.machine.groups == {}
+    assert room.machine.deadline_of("g0") is None
+    assert len(room.machine._deadlines._heap) <= OVERTAKEN_MAX + 2
 
 
 def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
