@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.env import Env
+    from broker.log.config import LogConfig
+    from broker.log.log import Log
     from broker.replicas.hosted import Hosted
 
 
@@ -43,6 +45,14 @@ class Flushes:
     def bind(self, start_soon: Callable[..., None]) -> None:
         """Set where tasks run. An OSError there must end the node: after a failed fsync the disk's state is unknown."""
         self._start_soon = start_soon
+
+    def opened(self, log: Log, config: LogConfig) -> None:
+        """A log is taken up under its topic's settings. Blocks for the disk where flush.messages asks for it: a broker
+        that crashed has left records in the system's memory that no flush has reached, and from here on they count.
+        """
+        log.configure(config)
+        if log.is_flush_promised:
+            log.flush(self._env.wall_ms())
 
     def begin(self, h: Hosted) -> bool:
         """Flush a log, and go on until no flush is due. True if nobody may see new records before the flush."""

@@ -385,7 +385,7 @@ class ReplicaManager:
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
         # A log that was loaded at the start was opened before its topic's settings were known.
         log_config, settings = self._settings_of(name)
-        log.configure(log_config)
+        self.flushes.opened(log, log_config)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
         log.recall_undecided(state.high_watermark)

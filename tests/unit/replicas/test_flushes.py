@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -316,3 +317,31 @@ async def test_a_truncation_ends_the_wait_for_what_it_cut() -> None:
         await room.sync()
         assert done[0]
         assert (h.state.log_end_offset, h.log.log_end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("flush_messages", [1, 2])
+async def test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_is_durable(flush_messages: int) -> None:
+    properties = {"log_flush_interval_messages": str(flush_messages)}
+    async with disk(**properties) as room:
+        h = room.give(**ALONE)
+        for _ in range(flush_messages):
+            room.produce(room.client())
+        assert (h.log.log_end_offset, h.log.recovery_point) == (flush_messages, 0)
+    after = OneBroker(fs=room.fs.after_crash(), **properties)
+    h = after.give(epoch=6, **ALONE)
+    assert h.state.high_watermark == flush_messages
+    assert h.log.recovery_point == flush_messages
+    for seed in range(20):
+        left = OneBroker(fs=after.fs.after_crash(random.Random(seed)), **properties)
+        assert left.give(epoch=7, **ALONE).state.log_end_offset == flush_messages
+
+
+async def test_nothing_is_flushed_as_a_log_is_taken_up_where_nobody_asks_for_it() -> None:
+    room = OneBroker()
+    h = room.give(**ALONE)
+    room.produce(room.client())
+    after = OneBroker(fs=room.fs.after_crash())
+    flushed = after.fs.log.count("fsync")
+    h = after.give(epoch=6, **ALONE)
+    assert (h.state.log_end_offset, h.log.recovery_point) == (1, 0)
+    assert after.fs.log.count("fsync") == flushed
