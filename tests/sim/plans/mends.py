@@ -16,6 +16,7 @@ from broker.coordinators.groups.consumer import coordination
 from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
 from broker.log.high_watermarks import HighWatermarks
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from broker.replicas.flushes import Flushes
 from broker.replication.partition import Partition
 from chaos.runtimes.sim import disk_faults
 from chaos.runtimes.sim.invariants import quorum_watch
@@ -236,6 +237,11 @@ def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(coordination, "as_many_as_fit", lambda group, member_ids, most_bytes: member_ids)
 
 
+def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
+    """A log that a crash has left is taken up as it is, whatever flush.messages says."""
+    undone.setattr(Flushes, "opened", lambda flushes, log, config: log.configure(config))
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_has_lost_epochs_that_partitions_know": every_producer_goes_on,
@@ -258,5 +264,6 @@ MENDS: dict[str, Undo] = {
     "two_faults_alter_the_same_setting": nobody_waits_to_alter_a_setting,
     "two_groups_wait_for_one_marker": nobody_waits_for_less_than_others,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
+    "what_a_crash_left_without_its_fsync_counts": what_is_found_counts_at_once,
 }
 """Name of a plan to what undoes its mend."""
