@@ -13,7 +13,8 @@ that only a member may ask for (`Hold.proved`):
   appended by other replicas, and those follow the coordinator's successor if there is one. So a coordinator that has
   lost its groups acknowledges none. Without the generation it would prove too little: a member of the classic protocol
   that was removed may join a consumer group again under its old id. It is told then that the partition is not its own
-  any more, and commits what it has read before it gives the partition up;
+  any more, and commits what it has read before it gives the partition up. Its new generation may have the number of its
+  old one, because an empty group counts anew: what it was told last is what counts;
 - a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that for all to have heard of each
   other. A coordinator that is cut off from its peers, but not from its member, answers the member's heartbeats until it
   hears of its successor. Apache Kafka's does so as well, and the successor cannot know it: that is promised nowhere.

@@ -60,10 +60,10 @@ class Groups:
         self._forget = forget
         self._apart = apart
         self._holds: dict[tuple[int, int], _Holding] = {}
-        self._told: dict[tuple[int, int, int, int], int] = {}
-        """Process, partition, group and generation -> when it was first told that this one assigns it."""
-        self._generations: set[tuple[int, int, int]] = set()
-        """Process, group and generation: it was told what this one assigns to it."""
+        self._told: dict[tuple[int, int, int], dict[int, int]] = {}
+        """Process, group and generation -> the partitions that this one assigns to it, as it was told last, and when it
+        was first told so of each. A generation can come again: where all have gone, they are counted anew.
+        """
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -107,8 +107,9 @@ class Groups:
                     hold.proved = max(hold.proved, t0)
 
     def _assigns(self, proc: int, part: int, group: int, gen: int) -> bool:
-        """Whether a generation assigned it to this process, by all that this one was told of it."""
-        return (proc, part, group, gen) in self._told or (proc, group, gen) not in self._generations
+        """Whether a generation assigns it to this process, by what this one was told of it last."""
+        told = self._told.get((proc, group, gen))
+        return told is None or part in told
 
     def _commit(
         self, op: int, group: int, part: int, st: int, t1: int, invoked: Mapping[str, Any], *, late: bool
@@ -146,17 +147,14 @@ class Groups:
             for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
                 if hold.group == group and hold.last_gen != gen:
                     hold.last_gen, hold.told = gen, t
-            self._generations.add((proc, group, gen))
-            for part in parts:
-                self._told.setdefault((proc, part, group, gen), t)
+            before = self._told.get((proc, group, gen), {})
+            self._told[proc, group, gen] = {part: before.get(part, t) for part in parts}
         elif kind == "assigned":
-            starts = line.get("from", {})
+            starts, told = line.get("from", {}), self._told.get((proc, group, gen), {})
             for part, pos in offsets_of(line["at"]).items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
-                self._holds[proc, part] = _Holding(
-                    group, gen, pos, begun, t, gen, self._told.get((proc, part, group, gen), t)
-                )
+                self._holds[proc, part] = _Holding(group, gen, pos, begun, t, gen, told.get(part, t))
                 self._history.activities.given(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):

@@ -119,7 +119,7 @@ class TransactionalLife(Life):
         No input gets two outputs. Whoever has been replaced asks for a commit, whatever comes of the rest. Else it is
         an application as any other: it asks for an abort where not all was done.
         """
-        gathered = await self._gather(end)
+        gathered = await self._gather(haunt, end)
         if gathered is None:
             return
         inputs, at, who = gathered
@@ -157,13 +157,15 @@ class TransactionalLife(Life):
         assert isinstance(self._hands, OwnHands), "a library is not asked to be one (Traffic.zombies)"
         return self._hands.subscriber, self._hands.transactions
 
-    async def _gather(self, end: trio.Event) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
+    async def _gather(
+        self, haunt: Haunt, end: trio.Event
+    ) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
         """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
-        None where it shall not go on.
+        None where it shall not go on, or is to be a zombie no more: then its successor deals with what it has read.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), Sender()
         subscriber, _ = self._own()
-        while not self.is_over and not end.is_set():
+        while not self.is_over and not end.is_set() and not haunt.woken:
             polled = await subscriber.poll()
             who = subscriber.member.who
             if inputs and who != read_as:
