@@ -45,9 +45,12 @@ class GroupNotes:
         """It is about to ask for the next generation."""
         self._event("rejoining", who, why=why)
 
-    def joined(self, who: Identity, protocol: str, places: Collection[Place], *, leader: bool) -> None:
-        """A generation has its assignments. Nothing is read because of it yet."""
-        self._event("joined", who, leader=leader, protocol=protocol, parts=self._parts(places))
+    def joined(
+        self, who: Identity, protocol: str, places: Collection[Place], *, leader: bool, beat: Beat | None = None
+    ) -> None:
+        """A generation has its assignments. Nothing is read because of it yet. beat: None where nobody knows it."""
+        known = {} if beat is None else {"beat": beat.sent}
+        self._event("joined", who, leader=leader, protocol=protocol, parts=self._parts(places), **known)
 
     def assigned(
         self, who: Identity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]

@@ -219,7 +219,7 @@ class Subscriber:
         """As `Listener.joined`."""
         known = [place for place in places if place in self._recorder.partitions]
         self.was_member = True
-        self.notes.joined(self._who(), self.member.assignor, known, leader=leader)
+        self.notes.joined(self._who(), self.member.assignor, known, leader=leader, beat=self._beat())
         self._recorder.flush()
 
     async def revoking(self, places: Collection[Place]) -> None:

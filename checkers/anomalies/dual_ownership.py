@@ -13,8 +13,9 @@ that only a member may ask for (`Hold.proved`):
   appended by other replicas, and those follow the coordinator's successor if there is one. So a coordinator that has
   lost its groups acknowledges none. Without the generation it would prove too little: a member of the classic protocol
   that was removed may join a consumer group again under its old id. It is told then that the partition is not its own
-  any more, and commits what it has read before it gives the partition up. Its new generation may have the number of its
-  old one, because an empty group counts anew: what it was told last is what counts;
+  any more, and commits what it has read before it gives the partition up. Its new generation may have the number of an
+  old one, because an empty group counts anew: where it had not been heard of for its session, what it was told before
+  counts no more;
 - a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that for all to have heard of each
   other. A coordinator that is cut off from its peers, but not from its member, answers the member's heartbeats until it
   hears of its successor. Apache Kafka's does so as well, and the successor cannot know it: that is promised nowhere.
@@ -35,6 +36,7 @@ from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import positions_of
 from checkers.findings import Witness
 from checkers.history.group_tables import Hold
+from checkers.history.groups import session_ns
 from checkers.history.tables import Process
 
 NAME = "dual-ownership"
@@ -85,12 +87,7 @@ def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> 
         return False
     shared = one.last_gen == other.last_gen >= 0 and (one.t1 < 0 or one.t1 > other.t0)
     sooner = first if one.told <= other.told else second
-    return shared and abs(one.told - other.told) < _session_ns(sooner)
-
-
-def _session_ns(process: Process) -> int:
-    timeout_ms = process.settings.get("session_timeout_ms")
-    return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
+    return shared and abs(one.told - other.told) < session_ns(sooner)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

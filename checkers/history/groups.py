@@ -30,6 +30,12 @@ HALT = "halt"
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
+def session_ns(process: Process) -> int:
+    """How long a member may be silent; 0 where its settings do not say so."""
+    timeout_ms = process.settings.get("session_timeout_ms")
+    return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
+
+
 @dataclass(slots=True)
 class _Holding:
     group: int
@@ -50,6 +56,7 @@ class Groups:
         history: History,
         name: Callable[[str], int],
         forget: Callable[[int, int], None],
+        processes: Mapping[int, Process],
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
         """name: a text's index into History.names. forget: the position of (process, partition) may have moved.
@@ -58,12 +65,13 @@ class Groups:
         self._history = history
         self._name = name
         self._forget = forget
+        self._processes = processes
         self._apart = apart
         self._holds: dict[tuple[int, int], _Holding] = {}
         self._told: dict[tuple[int, int, int], dict[int, int]] = {}
-        """Process, group and generation -> the partitions that this one assigns to it, as it was told last, and when it
-        was first told so of each. A generation can come again: where all have gone, they are counted anew.
-        """
+        """Process, group and generation -> partitions that this one assigns to it, and when it was first told so."""
+        self._heard: dict[tuple[int, int], int] = {}
+        """Process and group -> when it was told of a generation last."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -107,7 +115,7 @@ class Groups:
                     hold.proved = max(hold.proved, t0)
 
     def _assigns(self, proc: int, part: int, group: int, gen: int) -> bool:
-        """Whether a generation assigns it to this process, by what this one was told of it last."""
+        """Whether a generation assigned it to this process, by all that this one was told of it."""
         told = self._told.get((proc, group, gen))
         return told is None or part in told
 
@@ -147,8 +155,9 @@ class Groups:
             for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
                 if hold.group == group and hold.last_gen != gen:
                     hold.last_gen, hold.told = gen, t
-            before = self._told.get((proc, group, gen), {})
-            self._told[proc, group, gen] = {part: before.get(part, t) for part in parts}
+            before = {} if self._may_be_new(proc, group, t, line) else self._told.get((proc, group, gen), {})
+            self._told[proc, group, gen] = {**dict.fromkeys(parts, t), **before}
+            self._heard[proc, group] = t
         elif kind == "assigned":
             starts, told = line.get("from", {}), self._told.get((proc, group, gen), {})
             for part, pos in offsets_of(line["at"]).items():
@@ -167,6 +176,13 @@ class Groups:
             self._history.stills.append((t, t + whole(line["ms"]) * 1_000_000, proc, group, int(line["what"] == HALT)))
         else:
             self.gone(t, proc, kind)
+
+    def _may_be_new(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
+        """Whether its coordinator may have removed it since it was last heard of. Then what it is told now is of a
+        generation that may have the number of an old one: where all have gone, they are counted anew.
+        """
+        beat, heard = whole(line.get("beat", -1)), self._heard.get((proc, group), -1)
+        return beat >= 0 and 0 < session_ns(self._processes[proc]) < t - max(beat, heard)
 
     def gone(self, t: int, proc: int, how: str) -> None:
         """A process that crashed (`crash_client`) or left its group (`left`) holds nothing any more."""

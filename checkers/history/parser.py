@@ -99,7 +99,9 @@ class Parser:
         self._ends_asked: dict[int, tuple[int, int]] = {}
         """Transaction under way -> (how it is to end, when that was asked for)."""
         self._late_ends = LateEnds()
-        self._groups = groups.Groups(self.history, self._name, self._positions.forget_one, apart)
+        self._groups = groups.Groups(
+            self.history, self._name, self._positions.forget_one, self._processes, apart
+        )
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
             "x": self._event,

@@ -257,6 +257,35 @@ def _() -> GroupHistory:
     return h
 
 
+def _number_comes_again(session_timeout_ms: int) -> GroupHistory:
+    """A member is told, under the number of a generation that assigned it a partition, that it has none, long after the
+    last request that its coordinator accepted. Then it commits, and gives the partition up.
+    """
+    h = GroupHistory()
+    one, two = (h.member(session_timeout_ms=session_timeout_ms) for _ in range(2))
+    h.joined(one, [0], 2)
+    h.assigned(one, {0: 0}, 2)
+    beat = h.now
+    h.now += 2_000_000_000
+    h.joined(two, [0], 1)
+    h.assigned(two, {0: 0}, 1)
+    h.joined(one, [], 2, beat)
+    h.commit(one, {0: 1}, gen=2)
+    h.commit(two, {0: 1}, gen=1)
+    h.revoked(one, [0], beat, 2)
+    return h
+
+
+@CASES.case("a generation has the number of an old one where its member had been silent for its session")
+def _() -> GroupHistory:
+    return _number_comes_again(1500)
+
+
+@CASES.case("it is the same generation where its member could not have been given up", FOUND)
+def _() -> GroupHistory:
+    return _number_comes_again(3000)
+
+
 def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
     """Another member owned a partition for a while. The first one knows of no loss. Before the end of that, or only
     after it, it is told of a generation that assigns it the partition.
