@@ -31,7 +31,7 @@ from checkers.history.groups import Groups
 from workloads.client import admin
 from workloads.client.groups.member import GroupMember
 from workloads.client.groups.membered import Membered
-from workloads.control import Desk
+from workloads.control import Desk, Handle
 
 if TYPE_CHECKING:
     from broker.protocol.schema.join_group import JoinGroupResponse
@@ -242,10 +242,29 @@ def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
     undone.setattr(Flushes, "opened", lambda flushes, log, config: log.configure(config))
 
 
+def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
+    """What a member was told under a number counts for ever."""
+    undone.setattr(Groups, "_may_be_new", lambda *_: False)
+
+
+def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
+    """A process that was to become a zombie is not told that it is to be none any more."""
+    sound = Handle.wake
+
+    def wake(handle: Handle, who: int) -> None:
+        haunt = handle._haunts.get(who)
+        sound(handle, who)
+        if haunt is not None:
+            haunt.woken = haunt.zombie >= 0
+
+    undone.setattr(Handle, "wake", wake)
+
+
 MENDS: dict[str, Undo] = {
     "a_controller_decides_and_commits_in_the_moment_that_it_dies": the_dying_decide_nothing,
     "a_coordinator_has_lost_epochs_that_partitions_know": every_producer_goes_on,
     "a_coordinator_that_is_cut_off_answers_its_member": heartbeats_prove_ownership_always,
+    "a_generation_has_the_number_of_an_old_one": a_generation_has_its_number_for_itself,
     "a_group_waits_for_a_transaction_that_is_lost": every_transaction_ends,
     "a_late_node_hosts_a_deleted_topic_of_the_name": who_is_hosted_last_has_the_name,
     "a_late_request_deletes_the_next_topic_of_the_name": topics_are_deleted_by_name,
@@ -264,6 +283,7 @@ MENDS: dict[str, Undo] = {
     "two_faults_alter_the_same_setting": nobody_waits_to_alter_a_setting,
     "two_groups_wait_for_one_marker": nobody_waits_for_less_than_others,
     "two_decisions_of_one_event": the_last_decision_of_an_event_counts,
+    "a_zombie_that_is_wanted_no_more": whoever_gathers_goes_on,
     "what_a_crash_left_without_its_fsync_counts": what_is_found_counts_at_once,
 }
 """Name of a plan to what undoes its mend."""
