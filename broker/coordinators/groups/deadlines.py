@@ -26,6 +26,7 @@ class Deadlines:
         self._heap: list[tuple[int, str]] = []
         """What is not in `_known` as well counts no more: an earlier moment came, or the group has nothing to do."""
         self._known: dict[str, int] = {}
+        """Of each group that waits for something: a moment that is not after its deadline."""
 
     def of(self, group_id: str) -> int | None:
         """A moment that is not after the group's deadline; None: it has none."""
