@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "latency": [{}, {"latency_ms": 5, "jitter_ms": 4}, {"latency_ms": 20, "jitter_ms": 10}],
     "partition": [{"manner": manner} for manner in ("refuse", "drop", "hold")],
 }
+TURNS = 3
+SILENT = ("no link answered", "nothing could be compared")
+"""Why an honest fault gets another turn: a busy machine leaves links without an answer for seconds. Any other error
+fails at once: nothing speaks against a fault that is there.
+"""
 OF_ZONES = {"zone_isolation": "zone:1"}
 """What hits a zone's clients, and which."""
 
@@ -71,8 +77,14 @@ async def test_no_fault_of_a_link_lands_on_it(
         monkeypatch.setattr(proxies, "ToxiproxyApi", LyingApi)
     runtime = make_runtime()
     await runtime.start()
-    for number, params in enumerate(PARAMS.get(action, [{}])[: None if lying else 1]):
-        target = OF_ZONES.get(action, "node:2")
+    target = OF_ZONES.get(action, "node:2")
+    given = PARAMS.get(action, [{}])
+    for number, params in enumerate(given if lying else given[:1] * TURNS):
         (line,) = await play(runtime, make_fault(number, 0, 2.0, action, target, params), cluster=SEEN)
-        assert bool(line["evidence"]) is not lying, line
-        assert bool(unproven(line)) is lying
+        told = json.dumps(line)
+        if not lying and any(silent in (line["error"] or "") for silent in SILENT) and number + 1 < TURNS:
+            continue
+        assert bool(line["evidence"]) is not lying, told
+        assert bool(unproven(line)) is lying, told
+        if not lying:
+            break
