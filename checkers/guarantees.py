@@ -383,6 +383,11 @@ LOSS_EXPECTED = _added(
 
 SAFE_EXPECTED = CellName("everything is promised (--expect safe)", ANY, "the run's plan, or --expect safe")
 
+WAITS_FOR_A_MARKER = (
+    "the coordinator lost records of epochs: a producer gets an epoch again, partitions that know a newer one refuse "
+    "its marker, and until that is written it may begin no other transaction"
+)
+"""Why a producer may be stuck. It speaks of partitions that transactions write to, and of no others."""
 LOST_IN_TRANSACTIONS = {
     **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
     **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
@@ -391,8 +396,7 @@ LOST_IN_TRANSACTIONS = {
         "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
         "and its commits take with them what an earlier transaction of that epoch has left open",
     ),
-    "stuck-producer/load": "the coordinator lost records of epochs: a producer gets an epoch again, partitions that "
-    "know a newer one refuse its marker, and until that is written it may begin no other transaction",
+    "stuck-producer/load": WAITS_FOR_A_MARKER,
 }
 """What is permitted too where records of transactions may be lost."""
 

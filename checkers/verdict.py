@@ -97,7 +97,8 @@ def decide(case: Case) -> Verdict:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken)
+    plain = frozenset(each.part for each in case.partitions if not each.transactional)
+    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, plain)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
@@ -167,11 +168,14 @@ def _judged(
     at_worst: Promised,
     unproven: Mapping[str, str],
     shaken: Sequence[str],
+    plain: frozenset[int],
 ) -> tuple[Judged, ...]:
-    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
+    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order. `plain`: the
+    partitions to which no transaction wrote.
+    """
     groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
     for finding in findings:
-        permitted, why, cell = _judgement(finding, promised, at_worst)
+        permitted, why, cell = _judgement(finding, promised, at_worst, plain)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
         if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
@@ -195,19 +199,28 @@ def _judged(
     return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
 
 
-def _judgement(finding: Finding, promised: Promised, at_worst: Promised) -> tuple[bool | None, str, CellName | None]:
+def _judgement(
+    finding: Finding, promised: Promised, at_worst: Promised, plain: frozenset[int]
+) -> tuple[bool | None, str, CellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
     cell = guarantee.cell_of(finding.anomaly, finding.evidence)
-    why = guarantee.why(finding.anomaly, finding.evidence)
+    why = _why(guarantee, finding, plain)
     if why is not None:
         return True, why, cell
     worst = at_worst.get(finding.proc, at_worst[None]) if at_worst else guarantee
-    if worst.why(finding.anomaly, finding.evidence) is not None:
+    if _why(worst, finding, plain) is not None:
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
         return None, why, worst.cell_of(finding.anomaly, finding.evidence)
     return False, f"not permitted: {guarantee.row}", cell
+
+
+def _why(guarantee: Guarantee, finding: Finding, plain: frozenset[int]) -> str | None:
+    """Why a finding is permitted; None if it is not. To a partition without transactions nobody waits for a marker."""
+    why = guarantee.why(finding.anomaly, finding.evidence)
+    of_plain = why == guarantees.WAITS_FOR_A_MARKER and {each.part for each in finding.witnesses} <= plain
+    return None if of_plain else why
 
 
 def _say(judged: Judged) -> str:

@@ -179,10 +179,11 @@ class Groups:
 
     def _may_be_new(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
         """Whether its coordinator may have removed it since it was last heard of. Then what it is told now is of a
-        generation that may have the number of an old one: where all have gone, they are counted anew.
+        generation that may have the number of an old one: where all have gone, they are counted anew. Who writes no
+        `beat` does not say when it was last heard of.
         """
-        beat, heard = whole(line.get("beat", -1)), self._heard.get((proc, group), -1)
-        return beat >= 0 and 0 < session_ns(self._processes[proc]) < t - max(beat, heard)
+        heard = max(whole(line.get("beat", -1)), self._heard.get((proc, group), -1))
+        return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard
 
     def gone(self, t: int, proc: int, how: str) -> None:
         """A process that crashed (`crash_client`) or left its group (`left`) holds nothing any more."""

@@ -22,9 +22,12 @@ class GroupHistory(HistoryBuilder):
         """A process that reads, writes outputs in transactions, and commits its positions with them."""
         return self.producer(**{"group": GROUP, "isolation": 1, "commits": "transaction", **settings})
 
-    def joined(self, proc: int, parts: Iterable[int], gen: int = 1, beat: int = -1) -> None:
-        """A generation's assignment. beat: when it sent the last request that the coordinator accepted."""
-        self._of_group("joined", proc, gen, parts=list(parts), leader=False, protocol="range", beat=beat)
+    def joined(self, proc: int, parts: Iterable[int], gen: int = 1, beat: int | None = None) -> None:
+        """A generation's assignment. beat: when it sent the last request that the coordinator accepted; -1 if there was
+        none yet, None if nobody knows.
+        """
+        known = {} if beat is None else {"beat": beat}
+        self._of_group("joined", proc, gen, parts=list(parts), leader=False, protocol="range", **known)
 
     def assigned(self, proc: int, at: dict[int, int], gen: int = 1, begun: str = "committed") -> None:
         """It may read these partitions from these positions on."""

@@ -111,6 +111,16 @@ def test_what_is_nobodys_in_particular_is_judged_by_the_weakest_producer() -> No
     assert decide(good(finding("stale-ack", "final", proc=-1))).verdict == INVALID
 
 
+@pytest.mark.parametrize(("written", "verdict"), [(True, VALID), (False, INVALID)])
+def test_a_producer_may_wait_for_a_marker_only_where_transactions_write(written: bool, verdict: str) -> None:
+    planned = facts_of(PLAN)
+    in_transactions = replace(planned, configuration=replace(planned.configuration, transaction_version=2))
+    stuck = finding("stuck-producer", "load", proc=-1)
+    partitions = [replace(each, transactional=written) for each in good().partitions]
+    assert decide(good(stuck, plan=in_transactions, partitions=partitions)).verdict == verdict
+    assert decide(good(stuck, partitions=partitions)).verdict == INVALID, "nobody has transactions"
+
+
 def test_a_readers_finding_is_not_excused_by_how_others_produce() -> None:
     assert decide(good(finding("poll-skip", proc=2))).verdict == INVALID
 

@@ -257,15 +257,16 @@ def _() -> GroupHistory:
     return h
 
 
-def _number_comes_again(session_timeout_ms: int) -> GroupHistory:
+def _number_comes_again(session_timeout_ms: int, *, beats: bool = True) -> GroupHistory:
     """A member is told, under the number of a generation that assigned it a partition, that it has none, long after the
-    last request that its coordinator accepted. Then it commits, and gives the partition up.
+    last request that its coordinator accepted. Then it commits, and gives the partition up. Without `beats`, it fell
+    silent before its first heartbeat.
     """
     h = GroupHistory()
     one, two = (h.member(session_timeout_ms=session_timeout_ms) for _ in range(2))
     h.joined(one, [0], 2)
     h.assigned(one, {0: 0}, 2)
-    beat = h.now
+    beat = h.now if beats else -1
     h.now += 2_000_000_000
     h.joined(two, [0], 1)
     h.assigned(two, {0: 0}, 1)
@@ -281,9 +282,19 @@ def _() -> GroupHistory:
     return _number_comes_again(1500)
 
 
+@CASES.case("also where it fell silent before its first heartbeat")
+def _() -> GroupHistory:
+    return _number_comes_again(1500, beats=False)
+
+
 @CASES.case("it is the same generation where its member could not have been given up", FOUND)
 def _() -> GroupHistory:
     return _number_comes_again(3000)
+
+
+@CASES.case("also before its first heartbeat: it was heard of when it was told of its generation", FOUND)
+def _() -> GroupHistory:
+    return _number_comes_again(3000, beats=False)
 
 
 def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
