@@ -16,7 +16,7 @@ from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribe
 from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
 from broker.coordinators.groups.consumer.group import by_topic
 from broker.coordinators.groups.values import Answer
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import consumer_group_describe as describe_wire
 from broker.protocol.schema import consumer_group_heartbeat as beat_wire
 
@@ -93,7 +93,7 @@ class ConsumerGroupApis:
 
     def _beaten(self, group_id: str, answer: Answer) -> beat_wire.ConsumerGroupHeartbeatResponse:
         if answer.error or not isinstance(answer, Beaten):
-            message = answer.message if isinstance(answer, Beaten) else None
+            message = cut_short(answer.message) if isinstance(answer, Beaten) and answer.message else None
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
         assignment = None
         if answer.assigned is not None:
@@ -127,7 +127,7 @@ class ConsumerGroupApis:
     def _described(self, name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
         if answer.error or not isinstance(answer, ConsumerDescribed):
             unknown = answer.error == ErrorCode.GROUP_ID_NOT_FOUND
-            message = f"Group {name} is not a consumer group." if unknown else None
+            message = cut_short(f"Group {name} is not a consumer group.") if unknown else None
             return describe_wire.DescribedGroup(int(answer.error), message, name)
         return describe_wire.DescribedGroup(
             group_id=name,

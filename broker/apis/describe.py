@@ -26,7 +26,7 @@ from broker.net.later import Later
 from broker.net.served import SERVED
 from broker.net.turns import give_way
 from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import api_versions as versions_wire
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def describe_configs(
             most = context.config.squall_request_max_elements
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"a request is told {most} settings (squall.request.max.elements): ask in several"
+        result.error_message = cut_short(result.error_message or "")
         response.results.append(result)
 
     if len(request.resources) <= RESOURCES_A_TURN:

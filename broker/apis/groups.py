@@ -26,7 +26,7 @@ from broker.coordinators.groups.values import (
     Sync,
     Synced,
 )
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import delete_groups as delete_wire
 from broker.protocol.schema import describe_groups as describe_wire
 from broker.protocol.schema import join_group as join_wire
@@ -215,7 +215,7 @@ def _described(name: str, answer: Answer, version: int) -> describe_wire.Describ
             if version < NOT_FOUND_FROM:
                 return describe_wire.DescribedGroup(group_id=name, group_state=State.DEAD.value)
             message = (answer.message if isinstance(answer, Described) else "") or f"Group {name} not found."
-            return describe_wire.DescribedGroup(int(answer.error), message, name, State.DEAD.value)
+            return describe_wire.DescribedGroup(int(answer.error), cut_short(message), name, State.DEAD.value)
         return describe_wire.DescribedGroup(error_code=int(answer.error), group_id=name)
     stable = answer.state == State.STABLE
     members = [

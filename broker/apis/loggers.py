@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.image import BROKER_LOGGER_RESOURCE
 from broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.ids import broker_id_in
 from broker.protocol.schema import incremental_alter_configs as wire
 
@@ -80,7 +80,7 @@ class Loggers:
         code, message = refused or (ErrorCode.NONE, None)
         return wire.AlterConfigsResourceResponse(
             error_code=code,
-            error_message=message,
+            error_message=None if message is None else cut_short(message),
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
         )

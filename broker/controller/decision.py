@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 
 if TYPE_CHECKING:
     import random
@@ -33,16 +33,11 @@ class Decision(Generic[R]):
     """What the command says about a broker's session; it holds even if the records never commit."""
 
 
-LONGEST_MESSAGE: Final = 400
-"""Characters. An answer may have a message for each of thousands of partitions, and each may quote a name of 32 KB."""
-
-
 class Refused(Exception):
     """A command, or a part of it, that is answered with an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > LONGEST_MESSAGE:
-            message = message[:LONGEST_MESSAGE] + "..."
+        message = message if message is None else cut_short(message)
         super().__init__(code, message)
         self.code = code
         self.message = message

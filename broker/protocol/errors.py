@@ -200,6 +200,17 @@ RETRIABLE = frozenset(
 """The codes for which Kafka's own clients try again."""
 
 
+LONGEST_MESSAGE = 400
+"""Characters. An answer may have a message for each of thousands of items, and each may quote a name of 32 KB, which
+is as much as a message may have at all.
+"""
+
+
+def cut_short(message: str) -> str:
+    """A message for a client, whatever it quotes: at most `LONGEST_MESSAGE` characters of it, and then three dots."""
+    return message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "..."
+
+
 def name_of(code: int) -> str:
     """The name of a code, "UNKNOWN_CODE_<n>" for one that this table lacks (a newer peer)."""
     try:

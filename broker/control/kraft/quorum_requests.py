@@ -74,6 +74,8 @@ class QuorumRequests:
         from broker.control.kraft import snapshot_wire  # hardly ever asked for
 
         error = snapshot_wire.refusal(request, self._cluster_id)
+        if error is None and request.replica_id == self._node_id:
+            error = ErrorCode.INVALID_REQUEST  # it would stand among its own observers
         if error is not None:
             return snapshot_wire.write_reply(error)
         sender, asked = snapshot_wire.read_request(request)

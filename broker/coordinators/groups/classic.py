@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.held import OF_EACH
+from broker.coordinators.groups.held import OF_EACH, size_of_names
 from broker.coordinators.groups.member import NEW_MEMBER_MS, Member
 from broker.coordinators.groups.rules import GroupRules
 from broker.coordinators.groups.values import (
@@ -88,8 +88,9 @@ class ClassicGroup(GroupRules):
             self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
 
     def held(self) -> int:
-        """Bytes of what its members have sent; of one that is asked for by its new id, of that alone."""
-        return sum(member.held() for member in self.members.values()) + OF_EACH * len(self.pending)
+        """Bytes of its name, and of what its members have sent; of one that is asked for by its new id, the id."""
+        of_members = sum(member.held() for member in self.members.values())
+        return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------------ time
 

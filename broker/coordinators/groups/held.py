@@ -1,4 +1,4 @@
-"""How much a coordinator holds of what members of classic groups have sent: their protocols, and their assignments.
+"""How much a coordinator holds of what members of classic groups have sent: names, protocols, and assignments.
 
 What is in the log costs disk before it costs memory. What a member says of itself as it joins costs nothing but the
 coordinator's memory, for as long as its session lasts. Kafka's coordinators have no limit for it.
@@ -11,6 +11,8 @@ from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
 """Bytes of a group or member, and of a protocol of one, beside their texts."""
+OF_CHARACTER = 4
+"""Of a name: what Python needs at most."""
 AGAIN_AFTER_MS = 1000
 
 
@@ -18,7 +20,7 @@ class Holding(Protocol):
     """A group."""
 
     def held(self) -> int:
-        """Bytes of what its members have sent."""
+        """Bytes of its name, and of what its members have sent."""
 
 
 class Held:
@@ -49,6 +51,12 @@ class Held:
         return False
 
 
-def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
-    """Bytes of the protocols that a member knows, and of the member."""
-    return OF_EACH + sum(OF_PROTOCOL + len(name) + len(metadata) for name, metadata in protocols)
+def size_of(protocols: Iterable[tuple[str, bytes]], *names: str | None) -> int:
+    """Bytes of the protocols that a member knows, and of the member, which goes by these names."""
+    known = sum(OF_PROTOCOL + len(name) + len(metadata) for name, metadata in protocols)
+    return OF_EACH + known + size_of_names(*names)
+
+
+def size_of_names(*names: str | None) -> int:
+    """Bytes of names; None is one that there is not."""
+    return OF_CHARACTER * sum(len(name) for name in names if name is not None)

@@ -80,9 +80,13 @@ class Member:
         # A request may bring 100,000 of them, each of which is looked up. Of one that stands twice the first counts.
         self._known = dict(reversed(protocols))
 
+    def said(self) -> int:
+        """Bytes of what it has sent of itself."""
+        return size_of(self.protocols, self.member_id, self.client_id, self.instance_id)
+
     def held(self) -> int:
         """Bytes of what it and its leader have sent."""
-        return size_of(self.protocols) + len(self.assignment)
+        return self.said() + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:
         """Whether it can take part under this protocol."""

@@ -19,7 +19,7 @@ from broker.coordinators.groups.consumer.migration import upgraded
 from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.groups.deadlines import Deadlines
-from broker.coordinators.groups.held import OF_EACH, Held, size_of
+from broker.coordinators.groups.held import OF_EACH, Held, size_of, size_of_names
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.rules import CONSUMER, is_expired
 from broker.coordinators.groups.subscriptions import topics_of
@@ -219,10 +219,12 @@ class Shard:
     def _has_room(self, group: ClassicGroup | None, request: Join, now: Moment) -> bool:
         """Who is a member already, and says no more of itself than before, has its place."""
         known = None if group is None else group.members.get(request.member_id)
-        size = size_of(request.protocols)
-        if known is not None and size <= size_of(known.protocols):
+        member_id = request.member_id or request.fresh_id
+        size = size_of(request.protocols, member_id, request.client_id, request.instance_id)
+        if known is not None and size <= known.said():
             return True
-        return self._held.admits(size + (OF_EACH if group is None else 0), now.mono_ms)
+        of_group = OF_EACH + size_of_names(request.group_id) if group is None else 0
+        return self._held.admits(size + of_group, now.mono_ms)
 
     def _sync(self, request: Sync, token: Token, now: Moment) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:

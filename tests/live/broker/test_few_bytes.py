@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
 from broker.protocol.records import Record, encode_batch
+from broker.protocol.schema.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,6 +25,11 @@ from broker.protocol.schema.create_topics import (
     CreateTopicsResponse,
 )
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from broker.protocol.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -197,6 +206,34 @@ def test_what_is_told_of_a_group_is_told_once(broker: BrokerProcess) -> None:
     assert described.groups[0].error_code == 0
     assert broker.rss_mb() < before + 60
     assert bystander.slowest_s < PATIENCE_S
+
+
+def test_an_answer_quotes_little_of_a_long_name(broker: BrokerProcess) -> None:
+    """A message that quoted all of it was too long for a string, and the connection ended without an answer."""
+    name = "g" * 32_760
+    resources = [DescribeConfigsResource(kind, name) for kind in (4, 8)]  # a broker and its loggers
+    beat = ConsumerGroupHeartbeatRequest(group_id=name, member_id="m", member_epoch=3)
+    wrong = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1000, topic_partitions=[], subscribed_topic_regex="(" + name
+    )
+    told: list[str] = []
+
+    def is_served() -> bool:
+        with broker.connect() as client:
+            client.settimeout(60)
+            found: Any = ask(client, FindCoordinatorRequest(coordinator_keys=[name, "g"]), FindCoordinatorResponse, 4)
+            groups: Any = ask(client, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse, 6)
+            beaten: Any = ask(client, beat, ConsumerGroupHeartbeatResponse, 1)
+            refused: Any = ask(client, wrong, ConsumerGroupHeartbeatResponse, 1)
+            described: Any = ask(client, DescribeConfigsRequest(resources), DescribeConfigsResponse, 4)
+        told[:] = [
+            each.error_message or ""
+            for each in (*found.coordinators, *groups.groups, beaten, refused, *described.results)
+        ][2:]
+        return groups.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND and all(told)
+
+    broker.wait_for(is_served)
+    assert [len(each) for each in told] == [LONGEST_MESSAGE + 3] * 5
 
 
 def test_a_list_that_grows_ends_no_broker_at_its_next_start_either(tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ from broker.log.recovery import load
 from broker.net.peers import PeerClient
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchIn, FetchPart
+from broker.protocol.schema.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotRequestPartitionSnapshot,
+    FetchSnapshotRequestTopicSnapshot,
+)
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
@@ -172,6 +177,22 @@ async def test_whoever_fetches_in_the_name_of_the_leader_is_refused(
         await trio.testing.wait_all_tasks_blocked()
     refused, taken = (int.from_bytes(body[4:6], "big") for body in answers)
     assert (refused, taken) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
+
+
+async def test_whoever_fetches_a_snapshot_in_the_name_of_the_leader_is_refused(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It stood among its own observers, and so in DescribeQuorum."""
+    seat = Seat(MemoryFs(), voters=1)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    errors: list[tuple[int, list[int]]] = []
+    for replica_id in (1, 7):
+        part = FetchSnapshotRequestPartitionSnapshot(0, 1)
+        topics = [FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [part])]
+        answer = await seat.quorum.requests.fetch_snapshot(FetchSnapshotRequest(replica_id=replica_id, topics=topics))
+        errors.append((answer.error_code, [part.error_code for topic in answer.topics for part in topic.partitions]))
+    assert errors == [(ErrorCode.INVALID_REQUEST, []), (ErrorCode.NONE, [ErrorCode.SNAPSHOT_NOT_FOUND])]
 
 
 async def test_appends_while_a_sync_runs_share_the_next_one(

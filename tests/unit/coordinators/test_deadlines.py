@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.deadlines import OVERTAKEN_MAX, Deadlines
+from broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
 from broker.coordinators.groups.values import Join, Leave, Moment
 from tests.unit.coordinators.group_room import SESSION_MS, GroupRoom
 
@@ -31,26 +31,30 @@ def test_it_tells_what_a_list_of_all_would_tell(steps: list[tuple[str, int | Non
                     real[one] = None
                 deadlines.put(one, real[one])
         assert deadlines.next_ms(real.get) == min((at for at in real.values() if at is not None), default=None)
+        assert deadlines._taken == sum(OF_PLACE + len(one) for _, one in deadlines._heap)
+        assert deadlines._needed == sum(OF_PLACE + len(one) for one in deadlines._known)
 
 
 def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
     deadlines = Deadlines()
     for at_ms in range(100_000, 0, -1):
         deadlines.put("g", at_ms)
-    assert len(deadlines._heap) <= OVERTAKEN_MAX + 2
+    assert len(deadlines._heap) * OF_PLACE <= OVERTAKEN_MAX + 300
     assert deadlines.due(1) == ["g"]
     assert deadlines.due(100_000) == []
 
 
-def test_groups_that_come_and_go_do_not_pile_up() -> None:
+@pytest.mark.parametrize("name", ["g", "g" * 32_000])
+def test_groups_that_come_and_go_do_not_pile_up(name: str) -> None:
     room = GroupRoom()
-    for n in range(5000):
-        asked = Join(f"g{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
+    for n in range(3000):
+        asked = Join(f"{name}{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
         room.do("a", asked)
-        room.do("a", Leave(f"g{n}", (("a-1", None),)))
+        room.do("a", Leave(f"{name}{n}", (("a-1", None),)))
     assert room.machine.groups == {}
-    assert room.machine.deadline_of("g0") is None
-    assert len(room.machine._deadlines._heap) <= OVERTAKEN_MAX + 2
+    assert room.machine.deadline_of(f"{name}0") is None
+    kept = sum(OF_PLACE + len(group_id) for _, group_id in room.machine._deadlines._heap)
+    assert kept <= OVERTAKEN_MAX + 100_000
 
 
 def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.MonkeyPatch) -> None:

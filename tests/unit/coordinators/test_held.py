@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.coordinators.groups.held import AGAIN_AFTER_MS
 from broker.coordinators.groups.values import Settings, State
 from broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS, GroupRoom
@@ -44,10 +45,22 @@ def test_a_member_that_says_no_more_than_before_keeps_its_place() -> None:
     assert first is not None
     room.join("b", group_id="g1", protocols=LARGE)
     assert joins(room, "c", "g2", protocols=LARGE) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert joins(room, "again", "g0", member_id=first.member_id, protocols=LARGE) == ErrorCode.NONE
+    again = joins(room, "again", "g0", member_id=first.member_id, client_id="a", protocols=LARGE)
+    assert again == ErrorCode.NONE
     larger = (("range", bytes(60 * KIB)),)
     refused = joins(room, "more", "g0", member_id=first.member_id, protocols=larger)
     assert refused == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_long_names_need_room_as_well() -> None:
+    room, long = GroupRoom(SMALL), "x" * 20_000
+    full = ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [joins(room, f"m{n}", f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
+    room, long = GroupRoom(SMALL), "x" * 10_000
+    assert [joins(room, f"m{n}", "g", instance_id=f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
+    # Who has gone leaves room: it is counted what is held.
+    room.wait(2 * AGAIN_AFTER_MS + SESSION_MS + REBALANCE_MS)
+    assert joins(room, "late", "g", instance_id=f"{long}late") == ErrorCode.NONE
 
 
 def test_many_small_members_need_room_as_well() -> None:
