@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from errno import ENOTCONN
 from pathlib import Path
@@ -150,8 +150,9 @@ def batches(count: int, seed: int) -> Iterator[bytes]:
 class Opponent:
     """Attacks one broker, and looks now and then how it is."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker, self.score = broker, Score()
+    def __init__(self, broker: BrokerProcess, tell: Callable[[str], object] = lambda line: None) -> None:
+        """`tell`: gets a line with each look."""
+        self._broker, self.score, self._tell = broker, Score(), tell
         with broker.connect() as client:
             checked = CreatableTopic(name=CHECKED, num_partitions=1, replication_factor=1)
             checked.configs = [_setting("squall.record.validation.enable", "true")]
@@ -159,15 +160,16 @@ class Opponent:
             request = CreateTopicsRequest(topics=[plain, checked], timeout_ms=10_000)
             made: Any = ask(client, request, CreateTopicsResponse, 7)
             assert [topic.error_code for topic in made.topics] == [0, 0]
-        self._look()
+        self._look("begun")
 
-    def _look(self) -> None:
+    def _look(self, so_far: str) -> None:
         """The broker is the same process, its memory bounded, and another client is served."""
         score, began = self.score, time.monotonic()
         self._broker.assert_serves()
         score.slowest_s = max(score.slowest_s, time.monotonic() - began)
         now = self._broker.rss_mb()
         score.least_mb, score.most_mb = min(score.least_mb, now), max(score.most_mb, now)
+        self._tell(f"{so_far}, {now} MB")
         assert score.most_mb < score.least_mb + GROWTH_MB, score.line()
 
     def _is_served_meanwhile(self, bystander: Bystander) -> None:
@@ -188,7 +190,7 @@ class Opponent:
                 self._send(b"".join(waiting))
                 waiting, most = [], rng.choice((1, 1, 1, 1, 1, 1, 1, 5))
             if not number % LOOK_EVERY or number == count:
-                self._look()
+                self._look(f"{number} of {count} frames")
         self.score.frames += count
 
     def _send(self, data: bytes) -> None:
@@ -235,7 +237,7 @@ class Opponent:
                 client = self._broker.connect()
                 client.settimeout(60)
             if not number % LOOK_EVERY or number == count:
-                self._look()
+                self._look(f"{number} of {count} batches")
         client.close()
         self.score.batches += count
 
@@ -264,7 +266,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         broker = BrokerProcess(Path(folder), LIMITS)
         try:
-            opponent = Opponent(broker)
+            opponent = Opponent(broker, lambda line: sys.stderr.write(line + "\n"))
             opponent.send_frames(asked.frames, asked.seed)
             opponent.send_batches(asked.batches, asked.seed)
         finally:
