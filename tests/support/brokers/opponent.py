@@ -169,7 +169,7 @@ class Opponent:
         score.slowest_s = max(score.slowest_s, time.monotonic() - began)
         now = self._broker.rss_mb()
         score.least_mb, score.most_mb = min(score.least_mb, now), max(score.most_mb, now)
-        self._tell(f"{so_far}, {now} MB")
+        self._tell(f"{so_far}, {now:.0f} MB")
         assert score.most_mb < score.least_mb + GROWTH_MB, score.line()
 
     def _is_served_meanwhile(self, bystander: Bystander) -> None:
