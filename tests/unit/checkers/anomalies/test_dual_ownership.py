@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from checkers import nemesis_log
-from checkers.anomalies.registry import find_all
-from checkers.history import conversion
-from checkers.history.parser import parse
-from checkers.in_memory import judge_bytes
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory
-from tests.support.histories.nemesis_lines import fault_line
+from tests.support.histories.two_owners import two_owners, two_that_commit
 
 CASES = Cases()
 test_the_reference = CASES.test()
 FOUND = ("dual-ownership", "")
 
 
-def _two(
-    *, before: bool = False, after: bool = True, second: bool = True, gens: tuple[int, int] = (1, 2)
-) -> GroupHistory:
-    """A member owns a partition, another one is assigned it. before, after: the coordinator accepts a request of the
-    first one before, after that; second: one of the second one.
-    """
-    h = GroupHistory()
-    one, two = h.member(), h.member()
-    h.assigned(one, {0: 0}, gens[0])
-    beat = h.tick() if before else -1
-    h.assigned(two, {0: 0}, gens[1])
-    if after:
-        beat = h.tick()
-    other = h.tick() if second else -1
-    h.revoked(one, [0], beat)
-    h.revoked(two, [0], other)
-    return h
-
-
 @CASES.case("a coordinator takes requests of two owners of a partition", FOUND)
 def _() -> GroupHistory:
-    return _two()
+    return two_owners()
 
 
 @CASES.case("one generation assigns a partition to two members", FOUND)
 def _() -> GroupHistory:
-    return _two(gens=(1, 1))
+    return two_owners(gens=(1, 1))
 
 
 def _same_generation(**about: str) -> GroupHistory:
@@ -153,17 +124,7 @@ def _() -> GroupHistory:
     return h
 
 
-def _by_commits() -> GroupHistory:
-    h = GroupHistory()
-    one, two = h.member(), h.member()
-    h.assigned(one, {0: 0})
-    h.assigned(two, {0: 0}, 2)
-    h.commit(one, {0: 1})
-    h.commit(two, {0: 1}, gen=2)
-    return h
-
-
-CASES.case("the commits of both prove that they were members", FOUND)(_by_commits)
+CASES.case("the commits of both prove that they were members", FOUND)(two_that_commit)
 
 
 @CASES.case("a commit of nothing proves nothing: it is appended nowhere")
@@ -179,12 +140,12 @@ def _() -> GroupHistory:
 
 @CASES.case("a member that was removed may not know it yet")
 def _() -> GroupHistory:
-    return _two(before=True, after=False)
+    return two_owners(before=True, after=False)
 
 
 @CASES.case("of two that both believe to be owners only one is proven to be a member")
 def _() -> GroupHistory:
-    return _two(second=False)
+    return two_owners(second=False)
 
 
 @CASES.case("a request that was sent before the other one was told proves nothing")
@@ -385,120 +346,4 @@ def _() -> GroupHistory:
 @CASES.plant("dual-ownership")
 def _(history: GeneratedHistory) -> None:
     # Commits, because faults that keep brokers apart may be added to what is planted.
-    history.take_in(_by_commits())
-
-
-# ------------------------------------------------------------------------------------- faults that keep brokers apart
-
-SPLIT = "partition"
-HEARS_AFTER_MS = nemesis_log.HEARS_AFTER_NS // MS
-Build = Callable[[], GroupHistory]
-
-
-def found(h: GroupHistory, *faults: bytes) -> bool:
-    """Whether two owners are found in this history under these faults."""
-    lines = h.lines()
-    told, trouble = nemesis_log.parse_faults(faults)
-    assert trouble is None
-    witnesses = find_all(parse(lines, nemesis_log.apart(told)))
-    assert {each.anomaly for each in witnesses} <= {"dual-ownership"}
-    return bool(witnesses)
-
-
-def one_commits() -> GroupHistory:
-    """The first owner commits at 3 ms, the heartbeat of the second one is of 5 ms."""
-    h = GroupHistory()
-    one, two = h.member(), h.member()
-    h.assigned(one, {0: 0})
-    h.assigned(two, {0: 0}, 2)
-    h.commit(one, {0: 1})
-    h.revoked(two, [0], h.tick(), 2)
-    return h
-
-
-def other_commits() -> GroupHistory:
-    """The second owner commits at 3 ms, the heartbeat of the first one is of 5 ms."""
-    h = GroupHistory()
-    one, two = h.member(), h.member()
-    h.assigned(one, {0: 0})
-    h.assigned(two, {0: 0}, 2)
-    h.commit(two, {0: 1}, gen=2)
-    h.revoked(one, [0], h.tick())
-    return h
-
-
-def beats_after(ms: int) -> GroupHistory:
-    """Heartbeats of both, so long after 2 ms, when both had been told. Commits of none."""
-    h = GroupHistory()
-    one, two = h.member(), h.member()
-    h.assigned(one, {0: 0})
-    h.assigned(two, {0: 0}, 2)
-    beat = h.tick(ms * MS)
-    h.revoked(one, [0], beat)
-    h.revoked(two, [0], beat, 2)
-    return h
-
-
-@pytest.mark.parametrize("build", [_two, one_commits, other_commits])
-def test_a_heartbeat_while_brokers_are_apart_proves_nothing(build: Build) -> None:
-    """Of either member: nobody knows whose coordinator it is that was cut off."""
-    assert found(build())
-    assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=100))
-    assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=None)), "it never ended"
-
-
-def test_a_commit_while_brokers_are_apart_proves_membership() -> None:
-    assert found(_by_commits(), fault_line(action=SPLIT, began_ms=1, ended_ms=100))
-
-
-def test_a_heartbeat_after_a_commit_takes_nothing_from_it() -> None:
-    h = _by_commits()
-    for proc, gen in ((0, 1), (1, 2)):
-        h.revoked(proc, [0], h.tick(), gen)
-    assert found(h, fault_line(action=SPLIT, began_ms=6, ended_ms=100))
-
-
-def test_a_heartbeat_before_brokers_are_apart_counts() -> None:
-    """Both are of 6 ms."""
-    assert not found(beats_after(4), fault_line(action=SPLIT, began_ms=6, ended_ms=20))
-    assert found(beats_after(4), fault_line(action=SPLIT, began_ms=7, ended_ms=20))
-
-
-def test_a_heartbeat_counts_again_when_a_broker_must_have_heard_of_the_others() -> None:
-    fault = fault_line(action=SPLIT, began_ms=1, ended_ms=2)
-    assert not found(beats_after(1), fault)
-    assert not found(beats_after(HEARS_AFTER_MS), fault)
-    assert found(beats_after(HEARS_AFTER_MS + 1), fault)
-
-
-def test_a_second_fault_keeps_brokers_apart_after_the_first() -> None:
-    faults = [fault_line(number, SPLIT, began_ms, began_ms + 1) for number, began_ms in enumerate((1, HEARS_AFTER_MS))]
-    assert not found(beats_after(HEARS_AFTER_MS + 1), *faults)
-
-
-def test_a_fault_that_never_began_keeps_nobody_apart() -> None:
-    assert found(_two(), fault_line(action=SPLIT, began=None, ended=None, evidence=None))
-
-
-@pytest.mark.parametrize("action", ["kill", "stop", "power_loss", "damage", "clock", "client", "leadership"])
-def test_heartbeats_count_under_faults_that_leave_no_broker_alone(action: str) -> None:
-    assert found(_two(), fault_line(action=action, began_ms=1, ended_ms=100))
-
-
-@pytest.mark.parametrize("action", ["pause", "slow", "disk", "latency", "reset", "flapping", "packet_loss"])
-def test_heartbeats_do_not_count_under_others(action: str) -> None:
-    assert not found(_two(), fault_line(action=action, began_ms=1, ended_ms=100))
-
-
-def test_a_run_is_judged_by_its_faults(tmp_path: Path) -> None:
-    """In memory, and by its tables."""
-    lines = b"".join(_two().lines())
-    plan = {"workload": {"acks": -1, "min_isr": 2, "replication_factor": 3}, "faults": [{"action": SPLIT}]}
-    for action, expected in ((SPLIT, set[str]()), ("kill", {"dual-ownership"})):
-        nemesis = fault_line(action=action, began_ms=1, ended_ms=100)
-        judged = judge_bytes("r", lines, nemesis, plan)
-        assert {each.anomaly for each in judged.findings if each.anomaly == "dual-ownership"} == expected
-        (tmp_path / "history.jsonl").write_bytes(lines)
-        (tmp_path / "nemesis.jsonl").write_bytes(nemesis)
-        conversion.convert(tmp_path)
-        assert {each.anomaly for each in find_all(conversion.load(tmp_path)[0])} == expected
+    history.take_in(two_that_commit())
