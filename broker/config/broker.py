@@ -273,6 +273,8 @@ class BrokerConfig:
     """Inactive segments of a broker, from which on none ends before it has one MiB, whatever a topic asks for."""
     squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
     """Of what the members of classic groups have sent to one coordinator."""
+    squall_group_confirmed_positions: bool = flag(True)
+    """A coordinator tells stable positions only while its in-sync followers fetch. Kafka tells them at any time."""
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
     """A new controller counts its predecessor's session from when that one last answered the quorum. Kafka begins all

@@ -131,6 +131,10 @@ class CoordinatorLog:
         state = self._h.state
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
+    def is_followed(self, within_ms: int) -> bool:
+        """Whether nobody else led this partition so many ms ago: `Rules.is_followed`."""
+        return self._h.state.is_followed(int(self._env.mono() * 1000) - within_ms)
+
     def is_committed(self, offset: int) -> bool:
         """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
         return offset < self._h.state.high_watermark

@@ -17,7 +17,7 @@ from broker.coordinators.groups import records
 from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.held import Held
 from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, Moment, Reply, Settings
+from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, FetchOffsets, Moment, Reply, Settings
 from broker.coordinators.partitions import partition_of
 from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
@@ -45,6 +45,10 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Groups whose offsets are looked at before others have their turn: some 10 ms of them."""
 MINUTE_MS = 60_000
+CONFIRMED_EVERY_S = 0.05
+"""How often positions that cannot be told yet are looked at again."""
+FETCH_TAKES_MS = 500
+"""A follower fetches again within that time, beside the time for which its fetch may wait."""
 CLOCK_STEP_S = 0.001
 """Deadlines are whole milliseconds: there is nothing to do sooner than this."""
 
@@ -116,6 +120,12 @@ class GroupCoordinator:
         self._matching = Matching(self.topics)
         self._matches = False
         """A task does what matching is left."""
+        self._followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
+        """A coordinator that has not seen all of its followers for so long may have a successor."""
+        self._unconfirmed: list[tuple[HostedGroups, Request, OnAnswer, float]] = []
+        """Who wants positions of a coordinator that may have a successor; the last is how long, at most."""
+        self._confirms = False
+        """A task looks at them."""
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
@@ -262,6 +272,8 @@ class GroupCoordinator:
             answer(Answer(ErrorCode.NOT_COORDINATOR))
         elif not shard.serves:
             answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        elif isinstance(request, FetchOffsets) and request.stable and not self._is_confirmed(shard):
+            self._confirm(shard, request, answer)
         else:
             self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
             self._wake_at(shard.machine.deadline_of(request.group_id))
@@ -269,6 +281,37 @@ class GroupCoordinator:
                 self._matches = True
                 assert self._start_soon is not None
                 self._start_soon(self._match)
+
+    def _is_confirmed(self, shard: HostedGroups) -> bool:
+        """Whether what a shard holds is the latest. A coordinator that only its members still reach has a successor
+        soon, without knowing: a transaction that it commits makes its positions old ones, and whoever believes them
+        writes the outputs of these inputs again.
+        """
+        return not self._config.squall_group_confirmed_positions or shard.log.is_followed(self._followed_ms)
+
+    def _confirm(self, shard: HostedGroups, request: FetchOffsets, answer: OnAnswer) -> None:
+        if not self._confirms:
+            self._confirms = True
+            assert self._start_soon is not None
+            self._start_soon(self._confirm_all)
+        self._env.trace("positions_unconfirmed", group=request.group_id, coordinator_epoch=shard.log.epoch)
+        self._unconfirmed.append((shard, request, answer, self._env.mono() + self._followed_ms / 1000))
+
+    async def _confirm_all(self) -> None:
+        """Tell positions once the followers are back. Who has waited for long enough is to look for another one."""
+        while self._unconfirmed:
+            await self._env.sleep(CONFIRMED_EVERY_S)
+            waiting, self._unconfirmed = self._unconfirmed, []
+            for shard, request, answer, until in waiting:
+                if not shard.log.is_ours():
+                    answer(Answer(ErrorCode.NOT_COORDINATOR))
+                elif self._is_confirmed(shard):
+                    self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
+                elif self._env.mono() >= until:
+                    answer(Answer(ErrorCode.NOT_COORDINATOR))
+                else:
+                    self._unconfirmed.append((shard, request, answer, until))
+        self._confirms = False
 
     async def _match(self) -> None:
         """Match the expressions that cost much. Others are served between the turns."""
