@@ -82,7 +82,8 @@ GROUPS = (
     Mechanism(
         id="P5",
         rule="A group's offsets stand in a replicated log. Its coordinator takes them from the members of the current"
-        " generation alone, answers once they are committed, and forgets none that a live group reads.",
+        " generation alone, answers once they are committed, tells none that a successor may have replaced to whoever"
+        " asks for stable ones, and forgets none that a live group reads.",
         source="KIP-211; KAFKA-5154; Kafka's group coordinator",
         tests={
             at.GROUP_OFFSETS: (
@@ -101,6 +102,7 @@ GROUPS = (
                 "test_below_min_isr_nothing_is_committed",
                 "test_a_lost_leadership_is_told_to_everybody_who_waits",
                 "test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed",
+                "test_a_coordinator_that_its_followers_have_left_tells_no_stable_positions",
             ),
         },
         removals=(
@@ -130,6 +132,12 @@ GROUPS = (
                 RUNTIME,
                 "GroupCoordinator._answer_when_committed",
                 body="reply.token(reply.answer)",
+            ),
+            Removal(
+                "tells stable offsets that a successor may have replaced",
+                RUNTIME,
+                "GroupCoordinator._is_confirmed",
+                body="return True",
             ),
             Removal(
                 "answers commits that are not committed",

@@ -129,6 +129,62 @@ async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: Grou
     assert room.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
+async def passes(room: GroupingBroker, ms: int) -> None:
+    room.env.now_ms += ms
+    await trio.sleep(2 * group_coordinator.CONFIRMED_EVERY_S)
+
+
+async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positions(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """A swarm's seed: one that only its members still reached told positions of before its successor's."""
+    room = GroupingBroker(nursery)
+    await room.lead()
+    room.do(commit(5))
+    assert told(room.submit(FETCH)) == [5]
+    await passes(room, 1001)
+    waits = room.submit(FETCH)
+    assert told(room.submit(replace(FETCH, stable=False))) == [5], "as with Kafka"
+    await passes(room, 500)
+    assert not waits, "its followers may come back"
+    room.replicate()
+    await passes(room, 0)
+    assert told(waits) == [5]
+    await passes(room, 1001)
+    waits = room.submit(FETCH)
+    room.follower_has(2, 1, name=TOPIC)
+    await passes(room, 999)
+    assert not waits, "broker 3 may be the next coordinator"
+    await passes(room, 1)
+    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
+    room.give(TOPIC, isr=(1, 2), partition_epoch=99)
+    room.follower_has(2, 1, name=TOPIC)
+    assert told(room.submit(FETCH)) == [5]
+    room.give(TOPIC, isr=(1,), partition_epoch=100)
+    await passes(room, 10_000)
+    assert told(room.submit(FETCH)) == [5], "nobody can be"
+
+
+async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_followers(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    room = GroupingBroker(nursery)
+    await room.lead()
+    await passes(room, 1001)
+    waits = room.submit(FETCH)
+    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    await passes(room, 0)
+    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
+
+
+async def test_positions_are_told_as_with_kafka_where_that_is_asked_for(nursery: trio.Nursery) -> None:
+    room = GroupingBroker(nursery, squall_group_confirmed_positions="false")
+    await room.lead()
+    room.do(commit(5))
+    room.env.now_ms += 10_000
+    assert told(room.submit(FETCH)) == [5]
+
+
 async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupingBroker) -> None:
     joined = room.do(JOIN)
     assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
