@@ -192,6 +192,9 @@ _ACKS_1_LOST = "only the leader had the record, and another replica leads now"
 _LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
 _ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 _DAMAGED_LOST = "the damaged replica may have been the only one in sync"
+_HOLE = dict.fromkeys(
+    ("poll-skip", "int-poll-skip"), "a segment inside the log was lost with its file: readers go on behind it"
+)
 
 _SAFE = Cell({}, _NOTHING)
 _SYNCED = Cell({}, _FLUSH)
@@ -201,13 +204,14 @@ _ACKS_0_D = _loses(
     _ACKS_0_LOST,
     COMMITTED,
     _ACKS,
-    {**_ACKS_0_ORDER, "corrupt": "the damaged replica leads, and no other has the record"},
+    {**_ACKS_0_ORDER, **_HOLE, "corrupt": "the damaged replica leads, and no other has the record"},
 )
 _ACKS_1 = _loses(_ACKS_1_LOST, ACKED_ONLY, _ACKS)
 _ACKS_1_W = _loses(_ACKS_1_LOST, COMMITTED, _ACKS)
+_ACKS_1_D = _loses(_ACKS_1_LOST, COMMITTED, _ACKS, _HOLE)
 _LAST = _loses(_LAST_LOST, COMMITTED, _LAST_REPLICA)
-_DAMAGED = _loses(_DAMAGED_LOST, COMMITTED, _MIN_ISR)
-_DAMAGED_LAST = _loses(_DAMAGED_LOST, COMMITTED, _LAST_REPLICA)
+_DAMAGED = _loses(_DAMAGED_LOST, COMMITTED, _MIN_ISR, _HOLE)
+_DAMAGED_LAST = _loses(_DAMAGED_LOST, COMMITTED, _LAST_REPLICA, _HOLE)
 _RESTORED = Cell({}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others")
 
 
@@ -217,7 +221,7 @@ def _all(config: RunConfiguration) -> bool:
 
 BASE: tuple[Row, ...] = (
     Row("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
-    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W),
+    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_D, _ACKS_1_D),
     Row(
         "acks=all, min ISR 2 or more, flush.messages=1",
         lambda c: _all(c) and c.effective_min_isr > 1 and c.flush_messages == 1,

@@ -41,6 +41,8 @@ READ = TAIL | {
     "thrown-back/offset out of range",
 }
 """Records are lost that readers got."""
+HOLED = READ | {"poll-skip", "int-poll-skip"}
+"""Also inside the log, with the file of a segment."""
 UNCLEAN = READ | {"wrong-offset", "offset-regression"}
 LATE_NAMES = ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c")
 LATE_NAMES += ("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss")
@@ -59,12 +61,12 @@ OF_GROUPS = frozenset(
 COLUMNS = ("", "W1", "WM", "D", "DM")
 """Classes of faults; empty: P, N and C."""
 MATRIX: dict[str, tuple[frozenset[str], ...]] = {
-    "acks=0": (TAIL | {"send-reorder"}, *[READ | {"send-reorder"}] * 2, *[READ | {"send-reorder", "corrupt"}] * 2),
-    "acks=1": (TAIL, READ, READ, READ, READ),
-    "acks=all, min ISR 2 or more, flush.messages=1": (NOBODY, NOBODY, NOBODY, NOBODY, READ),
-    "acks=all, flush.messages=1": (NOBODY, NOBODY, NOBODY, READ, READ),
-    "acks=all, min ISR 2 or more": (NOBODY, NOBODY, READ, NOBODY, READ),
-    "acks=all, min ISR 1": (NOBODY, READ, READ, READ, READ),
+    "acks=0": (TAIL | {"send-reorder"}, *[READ | {"send-reorder"}] * 2, *[HOLED | {"send-reorder", "corrupt"}] * 2),
+    "acks=1": (TAIL, READ, READ, HOLED, HOLED),
+    "acks=all, min ISR 2 or more, flush.messages=1": (NOBODY, NOBODY, NOBODY, NOBODY, HOLED),
+    "acks=all, flush.messages=1": (NOBODY, NOBODY, NOBODY, HOLED, HOLED),
+    "acks=all, min ISR 2 or more": (NOBODY, NOBODY, READ, NOBODY, HOLED),
+    "acks=all, min ISR 1": (NOBODY, READ, READ, HOLED, HOLED),
     "unclean leader election": (UNCLEAN,) * 5,
     "unclean elections by request": (UNCLEAN,) * 5,
     "requests that arrive twice": (frozenset({"failed-yet-read"}),) * 5,
