@@ -182,6 +182,13 @@ def every_producer_goes_on(undone: pytest.MonkeyPatch) -> None:
     undone.delitem(guarantees.LOST_IN_TRANSACTIONS, "stuck-producer/load")
 
 
+def a_log_is_lost_from_its_end(undone: pytest.MonkeyPatch) -> None:
+    """What damage takes stands behind all that is left."""
+    for row in guarantees.BASE:
+        for permits in (row.d.permits, row.dm.permits):
+            undone.delitem(permits, "poll-skip", raising=False)
+
+
 def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
     """Of one image, and until then the former ones hold."""
     undone.setattr(Partition, "expect", lambda *_: None)
@@ -276,6 +283,7 @@ MENDS: dict[str, Undo] = {
     "a_member_that_stood_still_joins_again": whoever_joins_was_a_member,
     "a_topic_made_again_has_the_high_watermark_of_its_predecessor": high_watermarks_outlive_their_records,
     "a_voter_dies_as_it_installs_a_snapshot": a_dead_voter_has_its_log_alone,
+    "a_segment_inside_the_log_is_gone": a_log_is_lost_from_its_end,
     "acks_1_on_a_damaged_disk": only_what_is_committed_is_durable,
     "bits_that_no_checksum_covers_are_spared": all_bits_rot,
     "copies_of_which_the_first_is_deleted": later_copies_are_not_looked_at,
