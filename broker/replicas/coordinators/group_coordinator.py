@@ -8,6 +8,7 @@ and is dropped with the leadership: whoever waits is told to look for the next c
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[Answer], None]
+    Unconfirmed = tuple[FetchOffsets, OnAnswer, float]
+    """The last is the monotonic moment, in seconds, up to which it is waited for followers."""
 
 TOPIC = "__consumer_offsets"
 LOAD_BYTES = 1 << 20
@@ -47,6 +50,8 @@ EXPIRED_IN_A_TURN = 100
 MINUTE_MS = 60_000
 CONFIRMED_EVERY_S = 0.05
 """How often positions that cannot be told yet are looked at again."""
+TOLD_IN_A_TURN = 500
+"""A request may ask for the positions of 50,000 groups."""
 FETCH_TAKES_MS = 500
 """A follower fetches again within that time, beside the time for which its fetch may wait."""
 CLOCK_STEP_S = 0.001
@@ -122,10 +127,8 @@ class GroupCoordinator:
         """A task does what matching is left."""
         self._followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         """A coordinator that has not seen all of its followers for so long may have a successor."""
-        self._unconfirmed: list[tuple[HostedGroups, Request, OnAnswer, float]] = []
-        """Who wants positions of a coordinator that may have a successor; the last is how long, at most."""
-        self._confirms = False
-        """A task looks at them."""
+        self._unconfirmed: dict[HostedGroups, deque[Unconfirmed]] = {}
+        """Who wants positions of a shard that may have a successor, in the order in which they came."""
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
@@ -283,35 +286,41 @@ class GroupCoordinator:
                 self._start_soon(self._match)
 
     def _is_confirmed(self, shard: HostedGroups) -> bool:
-        """Whether what a shard holds is the latest. A coordinator that only its members still reach has a successor
-        soon, without knowing: a transaction that it commits makes its positions old ones, and whoever believes them
-        writes the outputs of these inputs again.
+        """Whether what a shard holds is the latest. A coordinator that only its members still reach soon has a
+        successor, without knowing. Once that commits a transaction, the positions here are old, and whoever believes
+        them writes the outputs of the same inputs again.
         """
         return not self._config.squall_group_confirmed_positions or shard.log.is_followed(self._followed_ms)
 
     def _confirm(self, shard: HostedGroups, request: FetchOffsets, answer: OnAnswer) -> None:
-        if not self._confirms:
-            self._confirms = True
+        waiting = self._unconfirmed.get(shard)
+        if waiting is None:
+            waiting = self._unconfirmed[shard] = deque()
+            self._env.trace("positions_unconfirmed", partition=shard.log.index, coordinator_epoch=shard.log.epoch)
             assert self._start_soon is not None
-            self._start_soon(self._confirm_all)
-        self._env.trace("positions_unconfirmed", group=request.group_id, coordinator_epoch=shard.log.epoch)
-        self._unconfirmed.append((shard, request, answer, self._env.mono() + self._followed_ms / 1000))
+            self._start_soon(self._confirm_later, shard, waiting)
+        waiting.append((request, answer, self._env.mono() + self._followed_ms / 1000))
 
-    async def _confirm_all(self) -> None:
+    async def _confirm_later(self, shard: HostedGroups, waiting: deque[Unconfirmed]) -> None:
         """Tell positions once the followers are back. Who has waited for long enough is to look for another one."""
-        while self._unconfirmed:
+        while waiting:
             await self._env.sleep(CONFIRMED_EVERY_S)
-            waiting, self._unconfirmed = self._unconfirmed, []
-            for shard, request, answer, until in waiting:
-                if not shard.log.is_ours():
-                    answer(Answer(ErrorCode.NOT_COORDINATOR))
-                elif self._is_confirmed(shard):
+            told = 0
+            while waiting:
+                request, answer, until = waiting[0]
+                is_ours = shard.log.is_ours()
+                is_confirmed = is_ours and self._is_confirmed(shard)
+                if is_ours and not is_confirmed and self._env.mono() < until:
+                    break
+                waiting.popleft()
+                if is_confirmed:
                     self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
-                elif self._env.mono() >= until:
-                    answer(Answer(ErrorCode.NOT_COORDINATOR))
                 else:
-                    self._unconfirmed.append((shard, request, answer, until))
-        self._confirms = False
+                    answer(Answer(ErrorCode.NOT_COORDINATOR))
+                told += 1
+                if told % TOLD_IN_A_TURN == 0:
+                    await self._env.sleep(0)
+        del self._unconfirmed[shard]
 
     async def _match(self) -> None:
         """Match the expressions that cost much. Others are served between the turns."""

@@ -177,6 +177,31 @@ async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_foll
     assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
+async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """A request may ask for 50,000: none of them is looked at while the first one has to wait."""
+    monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 2)
+    room = GroupingBroker(nursery)
+    await room.lead()
+    await passes(room, 1001)
+    waits = [room.submit(replace(FETCH, group_id=f"g{n}")) for n in range(5)]
+    assert [event for event, _ in room.env.traces].count("positions_unconfirmed") == 1
+    told_before, sleep = list[int](), room.env.sleep
+
+    async def looked(seconds: float) -> None:
+        told_before.append(sum(map(len, waits)))
+        await sleep(seconds)
+
+    monkeypatch.setattr(room.env, "sleep", looked)
+    await passes(room, 1)
+    room.replicate()
+    await passes(room, 0)
+    assert told_before[-2:] == [2, 4]
+    assert all(told(answers) == [None] for answers in waits)
+    assert room.coordinator._unconfirmed == {}
+
+
 async def test_positions_are_told_as_with_kafka_where_that_is_asked_for(nursery: trio.Nursery) -> None:
     room = GroupingBroker(nursery, squall_group_confirmed_positions="false")
     await room.lead()
