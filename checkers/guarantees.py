@@ -67,6 +67,8 @@ class RunConfiguration:
     transaction. Empty: it is no member."""
     requests_doubled: bool = False
     """The network delivers requests twice, which TCP never does."""
+    loses_files: bool = True
+    """Faults of class D may take whole files. Where none does (`damage` with how=file), no log gets a hole."""
 
     @property
     def effective_min_isr(self) -> int:
@@ -453,6 +455,8 @@ def guarantee_for(
     for name, cell in cells:
         by.update({each: name for each in cell.permits if each not in permitted})
         permitted.update({each: reason for each, reason in cell.permits.items() if each not in permitted})
+    if not config.loses_files:
+        permitted = {each: reason for each, reason in permitted.items() if each not in _HOLE}
     if config.transaction_version and "lost-write" in permitted:
         permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
     if config.commits and "lost-write" in permitted:
