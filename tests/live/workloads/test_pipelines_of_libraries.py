@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+def last(path: Path, lines: int = 60) -> str:
+    """What a file ends with, if there is one."""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+
 async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> History:
     """The history of a run in which a broker is killed and comes back, and one instance crashes."""
     env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
@@ -50,9 +55,16 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
     async def until_made(more: int) -> None:
         """In each partition of each application's outputs."""
         goals = {place: made[place] + more for place in outputs}
-        with trio.fail_after(240):
-            while any(made[place] < goal for place, goal in goals.items()):
-                await trio.sleep(0.05)
+        try:
+            with trio.fail_after(240):
+                while any(made[place] < goal for place, goal in goals.items()):
+                    await trio.sleep(0.05)
+        except trio.TooSlowError:
+            recorder.flush()
+            raise AssertionError(
+                f"of {goals} there are {dict(made)}; the clients said:\n{last(folder / 'clients.log')}\n"
+                f"and did:\n{last(path)}"
+            ) from None
 
     first = controls.producers[scenario.producers]
     async with trio.open_nursery() as nursery:
