@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
+from broker.replication.replica import NEVER_MS
 from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
 
@@ -224,7 +225,9 @@ class FetchApi:
         """Count the follower's fetch offsets as acknowledgements: it has everything before each of them
         (`Partition.follower_fetched`).
         """
-        replicas, replica_id = self._replicas, fetch.replica_id
+        replicas, replica_id, told_ms = self._replicas, fetch.replica_id, fetch.slot.conn.told_follower_ms
+        if told_ms is None:
+            told_ms = NEVER_MS
         for place, want in fetch.look:
             part, h = want.part, want.hosted
             if h is None:
@@ -236,7 +239,7 @@ class FetchApi:
                 continue
             if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 continue
-            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms)
+            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms, told_ms)
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
@@ -342,8 +345,11 @@ class FetchApi:
         if fetch.done:
             return
         self.forget(fetch)
-        if fetch.slot.conn.closed:
+        conn = fetch.slot.conn
+        if conn.closed:
             return
+        if fetch.replica_id >= 0:
+            conn.told_follower_ms = int(self._env.mono() * 1000)
         left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []

@@ -96,6 +96,8 @@ class Connection:
         self.closed = False
         self.client_id: str | None = None
         self.last_active_ms = 0
+        self.told_follower_ms: int | None = None
+        """When a Fetch of a follower was last answered here. It has one under way at a time."""
         self.round = -1
         """Of `Turns`: in which it served last."""
         self.on_close: list[Callable[[], None]] = []

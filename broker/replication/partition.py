@@ -242,8 +242,13 @@ class Partition(Rules):
 
     # ------------------------------------------------------------------------------------------------------ as leader
 
-    def follower_fetched(self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int) -> Effects:
+    def follower_fetched(
+        self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int, told_ms: int = NEVER_MS
+    ) -> Effects:
         """A follower fetched from `fetch_offset`: so its log holds everything below. Hot.
+
+        `told_ms`: when its fetch before this one was answered. It still followed then. When it sent this one, nobody
+        knows: it may have lain in a socket for as long as this node stood still.
 
         To be called after `check_leader_epoch`, `divergence` and the range check have all passed, in this order.
         """
@@ -256,6 +261,8 @@ class Partition(Rules):
             return _EARLIER_INCARNATION
         replica.broker_epoch = replica_broker_epoch
         self._note_fetch(replica, fetch_offset, now_ms)
+        if told_ms > replica.followed_ms:
+            replica.followed_ms = told_ms
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
         joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)

@@ -18,6 +18,7 @@ class Replica:
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "followed_ms",
         "in_maximal_isr",
         "last_caught_up_ms",
         "last_fetch_leader_end",
@@ -36,7 +37,7 @@ class Replica:
         """A new leader epoch: where this follower's log ends is unknown until it fetches."""
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = caught_up_ms
-        self.last_fetch_ms = NEVER_MS
+        self.last_fetch_ms = self.followed_ms = NEVER_MS
         self.last_fetch_leader_end = 0
 
     def __repr__(self) -> str:

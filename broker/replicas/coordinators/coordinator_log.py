@@ -135,6 +135,10 @@ class CoordinatorLog:
         """Whether nobody else led this partition so many ms ago: `Rules.is_followed`."""
         return self._h.state.is_followed(int(self._env.mono() * 1000) - within_ms)
 
+    def call_followers(self) -> None:
+        """Answer the fetches that are parked here: who still follows fetches again at once."""
+        self._replicas.woken.update(self._h.followers)
+
     def is_committed(self, offset: int) -> bool:
         """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
         return offset < self._h.state.high_watermark

@@ -299,6 +299,7 @@ class GroupCoordinator:
             self._env.trace("positions_unconfirmed", partition=shard.log.index, coordinator_epoch=shard.log.epoch)
             assert self._start_soon is not None
             self._start_soon(self._confirm_later, shard, waiting)
+            shard.log.call_followers()
         waiting.append((request, answer, self._env.mono() + self._followed_ms / 1000))
 
     async def _confirm_later(self, shard: HostedGroups, waiting: deque[Unconfirmed]) -> None:

@@ -24,9 +24,10 @@ class CoordinatorLogRoom(OneBroker):
         return found
 
     async def lead(self, epoch: int = 5, *, commit: bool = True) -> None:
-        """Lead the coordinator's log in an epoch; with `commit` both followers have all of it."""
+        """Lead the coordinator's log in an epoch; with `commit` both followers have all of it, and follow."""
         self.give(self.TOPIC, epoch=epoch, partition_epoch=10 * epoch)
         if commit:
+            self.replicate(epoch)
             self.replicate(epoch)
         await trio.testing.wait_all_tasks_blocked()
 

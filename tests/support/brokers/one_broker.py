@@ -176,6 +176,7 @@ class OneBroker:
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, FetchSessions(10, self.env.rng), 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000, self.start_soon)
         self._correlation_id = 0
+        self._of_followers: dict[int, Connection] = {}
         for broker_id, epoch in EPOCHS.items():
             endpoints = {LISTENER: (f"host{broker_id}", 9092)}
             self.image.brokers[broker_id] = Broker(broker_id, epoch, bytes(16), endpoints, fenced=False)
@@ -350,8 +351,8 @@ class OneBroker:
     def follower_has(
         self, replica: int, offset: int, *, epoch: int = 5, name: str = "t", log_start: int = -1
     ) -> FetchPartOut:
-        """A follower fetches from there, so that is what it has. What it is answered."""
-        conn = self.client()
+        """A follower fetches from there, on its connection, so that is what it has. What it is answered."""
+        conn = self._of_followers.setdefault(replica, self.client())
         self.fetch(conn, (name, offset), replica=replica, epoch=epoch, max_wait_ms=0, log_start=log_start)
         return fetched(conn)
 

@@ -149,6 +149,9 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
     assert not waits, "its followers may come back"
     room.replicate()
     await passes(room, 0)
+    assert not waits, "what has come may have been sent long ago"
+    room.replicate()
+    await passes(room, 0)
     assert told(waits) == [5]
     await passes(room, 1001)
     waits = room.submit(FETCH)
@@ -159,10 +162,42 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
     assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
     room.give(TOPIC, isr=(1, 2), partition_epoch=99)
     room.follower_has(2, 1, name=TOPIC)
+    room.follower_has(2, 1, name=TOPIC)
     assert told(room.submit(FETCH)) == [5]
     room.give(TOPIC, isr=(1,), partition_epoch=100)
     await passes(room, 10_000)
     assert told(room.submit(FETCH)) == [5], "nobody can be"
+
+
+async def test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follows_now(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """A coordinator that stood still reads first what its followers sent before they had another leader."""
+    room = GroupingBroker(nursery)
+    await room.lead()
+    room.do(commit(5))
+    room.replicate()
+    room.env.now_ms += 20_000
+    room.replicate()
+    waits = room.submit(FETCH)
+    await passes(room, 0)
+    assert not waits
+    room.replicate()
+    await passes(room, 0)
+    assert told(waits) == [5], "they have been answered since, and follow"
+
+
+async def test_followers_whose_fetches_wait_are_answered_at_once_where_somebody_waits_for_them(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    room = GroupingBroker(nursery)
+    await room.lead()
+    room.fetch(conn := room.client(), (TOPIC, 0), replica=2, epoch=5)
+    await passes(room, 1001)
+    room.submit(FETCH)
+    assert not answered(conn)
+    room.server.settle()
+    assert len(answered(conn)) == 1
 
 
 async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_followers(
@@ -195,6 +230,7 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
 
     monkeypatch.setattr(room.env, "sleep", looked)
     await passes(room, 1)
+    room.replicate()
     room.replicate()
     await passes(room, 0)
     assert told_before[-2:] == [2, 4]
