@@ -1,9 +1,10 @@
 """The group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (P5).
 
-A request takes effect at once, and in the order in which it came. Its records are appended and replayed in the same
-step; its answer leaves once what it rests on is committed in the leader epoch in which the shard was loaded. A shard is
-loaded from the log's start when its partition is led in a new epoch, serves once everything in the log is committed,
-and is dropped with the leadership: whoever waits is told to look for the next coordinator.
+A request takes effect at once, and in the order in which it came; but stable positions that wait for followers
+(`GroupCoordinator._confirm`) are those of the moment in which they are told. A request's records are appended and
+replayed in the same step; its answer leaves once what it rests on is committed in the leader epoch in which the shard
+was loaded. A shard is loaded from the log's start when its partition is led in a new epoch, serves once everything in
+the log is committed, and is dropped with the leadership: whoever waits is told to look for the next coordinator.
 """
 
 from __future__ import annotations
