@@ -52,7 +52,7 @@ MINUTE_MS = 60_000
 CONFIRMED_EVERY_S = 0.05
 """How often positions that cannot be told yet are looked at again."""
 TOLD_IN_A_TURN = 500
-"""A request may ask for the positions of 50,000 groups."""
+"""Positions and groups. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
 """A follower fetches again within that time, beside the time for which its fetch may wait."""
 CLOCK_STEP_S = 0.001
@@ -128,6 +128,9 @@ class GroupCoordinator:
         """A task does what matching is left."""
         self._followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         """A coordinator that has not seen all of its followers for so long may have a successor."""
+        # After offsets.commit.timeout.ms a client is told another error, which Kafka's own do not take for a reason to
+        # look for another coordinator.
+        self._patience_s = min(self._followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
         self._unconfirmed: dict[HostedGroups, deque[Unconfirmed]] = {}
         """Who wants positions of a shard that may have a successor, in the order in which they came."""
         self._start_soon: Callable[..., None] | None = None
@@ -301,7 +304,7 @@ class GroupCoordinator:
             assert self._start_soon is not None
             self._start_soon(self._confirm_later, shard, waiting)
             shard.log.call_followers()
-        waiting.append((request, answer, self._env.mono() + self._followed_ms / 1000))
+        waiting.append((request, answer, self._env.mono() + self._patience_s))
 
     async def _confirm_later(self, shard: HostedGroups, waiting: deque[Unconfirmed]) -> None:
         """Tell positions once the followers are back. Who has waited for long enough is to look for another one."""
@@ -319,8 +322,9 @@ class GroupCoordinator:
                     self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
                 else:
                     answer(Answer(ErrorCode.NOT_COORDINATOR))
-                told += 1
-                if told % TOLD_IN_A_TURN == 0:
+                told += max(1, len(request.partitions or ()))
+                if told >= TOLD_IN_A_TURN:
+                    told = 0
                     await self._env.sleep(0)
         del self._unconfirmed[shard]
 

@@ -200,6 +200,19 @@ async def test_followers_whose_fetches_wait_are_answered_at_once_where_somebody_
     assert len(answered(conn)) == 1
 
 
+async def test_who_waits_for_followers_is_sent_on_before_a_commit_would_time_out(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    room = GroupingBroker(nursery, replica_fetch_wait_max_ms="6000")
+    await room.lead()
+    await passes(room, 6501)
+    waits = room.submit(FETCH)
+    await passes(room, 2499)
+    assert not waits
+    await passes(room, 1)
+    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)], "offsets.commit.timeout.ms is 5000"
+
+
 async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_followers(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
@@ -235,6 +248,12 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
     await passes(room, 0)
     assert told_before[-2:] == [2, 4]
     assert all(told(answers) == [None] for answers in waits)
+    await passes(room, 1001)
+    waits = [room.submit(replace(FETCH, partitions=(T0, ("t", 1), ("t", 2)))) for n in range(3)]
+    room.replicate()
+    room.replicate()
+    await passes(room, 0)
+    assert told_before[-3:] == [1, 2, 3], "each is a turn's work"
     assert room.coordinator._unconfirmed == {}
 
 
