@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from checkers import first_schema
 from checkers.fault_traits import EITHER_END, FORGETS_SYNCS, OUT_OF_SYNC
@@ -57,6 +57,27 @@ def untold_losses(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
         and class_of(fault.action, fault.fault_class) is FaultClass.W1
         and not (fault.evidence or {}).get("isr")
     ]
+
+
+def logs_with_holes(faults: Iterable[PlayedFault]) -> frozenset[str] | None:
+    """Partitions, as topic-index, whose logs may lack a segment that later ones follow. None: it may be any.
+
+    `damage` tells which file it took. A power loss after a failed fsync may take what lies inside any log.
+    """
+    found = set()
+    for fault in faults:
+        if fault.began < 0:
+            continue
+        if FORGETS_SYNCS in fault.traits:
+            return None
+        if (fault.action, fault.params.get("how")) == ("damage", "file"):
+            damaged = (fault.evidence or {}).get("damaged")
+            if not isinstance(damaged, Mapping) or "path" not in damaged:
+                return None
+            folder, _, file = str(damaged["path"]).rpartition("/")
+            if file.endswith(".log"):
+                found.add(folder.rpartition("/")[2])
+    return frozenset(found)
 
 
 def _forgot_to_sync(fault: PlayedFault, losses: Iterable[PlayedFault]) -> bool:

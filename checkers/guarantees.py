@@ -67,8 +67,6 @@ class RunConfiguration:
     transaction. Empty: it is no member."""
     requests_doubled: bool = False
     """The network delivers requests twice, which TCP never does."""
-    loses_files: bool = True
-    """Faults of class D may take whole files. Where none does (`damage` with how=file), no log gets a hole."""
 
     @property
     def effective_min_isr(self) -> int:
@@ -194,9 +192,9 @@ _ACKS_1_LOST = "only the leader had the record, and another replica leads now"
 _LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
 _ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 _DAMAGED_LOST = "the damaged replica may have been the only one in sync"
-_HOLE = dict.fromkeys(
-    ("poll-skip", "int-poll-skip"), "a segment inside the log was lost with its file: readers go on behind it"
-)
+SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
+"""Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
+_HOLE = dict.fromkeys(("poll-skip", "int-poll-skip"), SEGMENT_LOST)
 
 _SAFE = Cell({}, _NOTHING)
 _SYNCED = Cell({}, _FLUSH)
@@ -455,10 +453,9 @@ def guarantee_for(
     for name, cell in cells:
         by.update({each: name for each in cell.permits if each not in permitted})
         permitted.update({each: reason for each, reason in cell.permits.items() if each not in permitted})
-    if not config.loses_files:
-        permitted = {each: reason for each, reason in permitted.items() if each not in _HOLE}
     if config.transaction_version and "lost-write" in permitted:
-        permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
+        others = {each: why for each, why in permitted.items() if why != SEGMENT_LOST}
+        permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **others}
     if config.commits and "lost-write" in permitted:
         followed = {**LOST_OUTPUT, **(LOST_IN_GROUPS if "duplicate/reads" in permitted else {})}
         if config.commits == "transaction":

@@ -94,8 +94,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
     unclean = topic.get("unclean.leader.election.enable", broker.get("unclean.leader.election.enable", "false"))
     flush = topic.get("flush.messages", broker.get("log.flush.interval.messages"))
     features = dict(each.partition("=")[::2] for each in broker.get(_FEATURES, "").replace(" ", "").split(",") if each)
-    faults = plan.get("faults", [])
-    asked = [dict(fault.get("params", {})) for fault in faults]
+    asked = [dict(fault.get("params", {})) for fault in plan.get("faults", [])]
     return RunConfiguration(
         acks=_acks(workload.get("acks", -1)),
         min_isr=min([int(topic.get("min.insync.replicas", workload.get("min_isr", 1))), *_lowered(asked)]),
@@ -109,10 +108,6 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         isr_by_messages=int(broker.get("replica.lag.max.messages", -1)) >= 0,
         unclean_by_request=any(params.get("how") == "unclean" for params in asked),
         requests_doubled=any(params.get("act") == "duplicate" for params in asked),
-        loses_files=any(
-            fault["action"] == "damage" and params.get("how") == "file"
-            for fault, params in zip(faults, asked, strict=True)
-        ),
         marks_of_several_moments=plan.get("target", OURS) != OURS,
         commits="auto" if workload.get("auto_commit") else str(workload.get("commits", "")),
     )

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkers import fault_classes, guarantees, simulated
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
@@ -97,8 +97,7 @@ def decide(case: Case) -> Verdict:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    plain = frozenset(each.part for each in case.partitions if not each.transactional)
-    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, plain)
+    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, _grounds(case))
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
@@ -122,6 +121,22 @@ def decide(case: Case) -> Verdict:
         not_run=case.not_run,
         little=case.little,
     )
+
+
+class Grounds(NamedTuple):
+    """Partitions, by their dense ids, in which a reason of the matrix does or does not hold."""
+
+    plain: frozenset[int]
+    """No transaction wrote to them."""
+    holed: frozenset[int] | None
+    """Their logs may lack a segment that later ones follow. None: it may be any."""
+
+
+def _grounds(case: Case) -> Grounds:
+    plain = frozenset(each.part for each in case.partitions if not each.transactional)
+    holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
+    holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
+    return Grounds(plain, holed)
 
 
 Promised = Mapping["int | None", Guarantee]
@@ -168,14 +183,12 @@ def _judged(
     at_worst: Promised,
     unproven: Mapping[str, str],
     shaken: Sequence[str],
-    plain: frozenset[int],
+    grounds: Grounds,
 ) -> tuple[Judged, ...]:
-    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order. `plain`: the
-    partitions to which no transaction wrote.
-    """
+    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
     for finding in findings:
-        permitted, why, cell = _judgement(finding, promised, at_worst, plain)
+        permitted, why, cell = _judgement(finding, promised, at_worst, grounds)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
         if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
@@ -200,27 +213,33 @@ def _judged(
 
 
 def _judgement(
-    finding: Finding, promised: Promised, at_worst: Promised, plain: frozenset[int]
+    finding: Finding, promised: Promised, at_worst: Promised, grounds: Grounds
 ) -> tuple[bool | None, str, CellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
     cell = guarantee.cell_of(finding.anomaly, finding.evidence)
-    why = _why(guarantee, finding, plain)
+    why = _why(guarantee, finding, grounds)
     if why is not None:
         return True, why, cell
     worst = at_worst.get(finding.proc, at_worst[None]) if at_worst else guarantee
-    if _why(worst, finding, plain) is not None:
+    if _why(worst, finding, grounds) is not None:
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
         return None, why, worst.cell_of(finding.anomaly, finding.evidence)
     return False, f"not permitted: {guarantee.row}", cell
 
 
-def _why(guarantee: Guarantee, finding: Finding, plain: frozenset[int]) -> str | None:
-    """Why a finding is permitted; None if it is not. To a partition without transactions nobody waits for a marker."""
+def _why(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> str | None:
+    """Why a finding is permitted; None if it is not. To a partition without transactions nobody waits for a marker, and
+    whoever reads one that lost no file skips nothing.
+    """
     why = guarantee.why(finding.anomaly, finding.evidence)
-    of_plain = why == guarantees.WAITS_FOR_A_MARKER and {each.part for each in finding.witnesses} <= plain
-    return None if of_plain else why
+    parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
+    if why == guarantees.WAITS_FOR_A_MARKER and parts <= grounds.plain:
+        return None
+    if why == guarantees.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed:
+        return None
+    return why
 
 
 def _say(judged: Judged) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
-from broker.replication.replica import NEVER_MS
 from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
 
@@ -225,9 +224,7 @@ class FetchApi:
         """Count the follower's fetch offsets as acknowledgements: it has everything before each of them
         (`Partition.follower_fetched`).
         """
-        replicas, replica_id, told_ms = self._replicas, fetch.replica_id, fetch.slot.conn.told_follower_ms
-        if told_ms is None:
-            told_ms = NEVER_MS
+        replicas, replica_id, told_s = self._replicas, fetch.replica_id, fetch.slot.conn.told_follower_s
         for place, want in fetch.look:
             part, h = want.part, want.hosted
             if h is None:
@@ -239,7 +236,7 @@ class FetchApi:
                 continue
             if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 continue
-            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms, told_ms)
+            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms, told_s)
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
@@ -349,7 +346,7 @@ class FetchApi:
         if conn.closed:
             return
         if fetch.replica_id >= 0:
-            conn.told_follower_ms = int(self._env.mono() * 1000)
+            conn.told_follower_s = self._env.mono()
         left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []

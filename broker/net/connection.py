@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice, takewhile
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -96,7 +97,7 @@ class Connection:
         self.closed = False
         self.client_id: str | None = None
         self.last_active_ms = 0
-        self.told_follower_ms: int | None = None
+        self.told_follower_s = -inf
         """When a Fetch of a follower was last answered here. It has one under way at a time."""
         self.round = -1
         """Of `Turns`: in which it served last."""

@@ -8,6 +8,8 @@ Times are monotonic milliseconds of this node. Effects are to be carried out in 
 
 from __future__ import annotations
 
+from math import inf
+
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.ids import NO_NODE
 from broker.replication.replica import NEVER_MS, Replica
@@ -243,11 +245,11 @@ class Partition(Rules):
     # ------------------------------------------------------------------------------------------------------ as leader
 
     def follower_fetched(
-        self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int, told_ms: int = NEVER_MS
+        self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int, told_s: float = -inf
     ) -> Effects:
         """A follower fetched from `fetch_offset`: so its log holds everything below. Hot.
 
-        `told_ms`: when its fetch before this one was answered. It still followed then. When it sent this one, nobody
+        `told_s`: when its fetch before this one was answered. It still followed then. When it sent this one, nobody
         knows: it may have lain in a socket for as long as this node stood still.
 
         To be called after `check_leader_epoch`, `divergence` and the range check have all passed, in this order.
@@ -261,8 +263,8 @@ class Partition(Rules):
             return _EARLIER_INCARNATION
         replica.broker_epoch = replica_broker_epoch
         self._note_fetch(replica, fetch_offset, now_ms)
-        if told_ms > replica.followed_ms:
-            replica.followed_ms = told_ms
+        if told_s > replica.followed_s:
+            replica.followed_s = told_s
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
         joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)

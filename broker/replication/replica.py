@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from broker.replication.values import UNKNOWN_OFFSET
@@ -18,7 +19,7 @@ class Replica:
     __slots__ = (
         "broker_epoch",
         "broker_id",
-        "followed_ms",
+        "followed_s",
         "in_maximal_isr",
         "last_caught_up_ms",
         "last_fetch_leader_end",
@@ -37,7 +38,7 @@ class Replica:
         """A new leader epoch: where this follower's log ends is unknown until it fetches."""
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = caught_up_ms
-        self.last_fetch_ms = self.followed_ms = NEVER_MS
+        self.last_fetch_ms, self.followed_s = NEVER_MS, -inf
         self.last_fetch_leader_end = 0
 
     def __repr__(self) -> str:

@@ -166,11 +166,12 @@ class Rules:
         """
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
-    def is_followed(self, since_ms: int) -> bool:
-        """Whether all others who may lead after this leader have followed it since then: each was answered since, and
-        has fetched again. Alone in the ISR, a leader has nobody to fear (but for unclean elections).
+    def is_followed(self, since_s: float) -> bool:
+        """Whether nobody else led at that time: all others who may lead after this leader have followed it since. Each
+        was answered since, and has fetched again in this leader epoch. Alone in the ISR, a leader has nobody to fear
+        (but for unclean elections).
         """
-        return all(each.followed_ms >= since_ms for each in self.followers.values() if each.in_maximal_isr)
+        return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
     def is_caught_up(self, replica: Replica, now_ms: int) -> bool:
         """At the leader's log end now, or some time within the lag time."""

@@ -131,9 +131,9 @@ class CoordinatorLog:
         state = self._h.state
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
-    def is_followed(self, within_ms: int) -> bool:
-        """Whether nobody else led this partition so many ms ago: `Rules.is_followed`."""
-        return self._h.state.is_followed(int(self._env.mono() * 1000) - within_ms)
+    def is_followed(self, since_s: float) -> bool:
+        """Whether nobody else led this partition at that time: `Rules.is_followed`."""
+        return self._h.state.is_followed(since_s)
 
     def call_followers(self) -> None:
         """Answer the fetches that are parked here: who still follows fetches again at once."""

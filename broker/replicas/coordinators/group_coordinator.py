@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     OnAnswer = Callable[[Answer], None]
     Unconfirmed = tuple[FetchOffsets, OnAnswer, float]
-    """The last is the monotonic moment, in seconds, up to which it is waited for followers."""
+    """The last is the monotonic moment, in seconds, in which the question came."""
 
 TOPIC = "__consumer_offsets"
 LOAD_BYTES = 1 << 20
@@ -49,12 +49,14 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Groups whose offsets are looked at before others have their turn: some 10 ms of them."""
 MINUTE_MS = 60_000
-CONFIRMED_EVERY_S = 0.05
-"""How often positions that cannot be told yet are looked at again."""
+CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
+"""When positions that cannot be told yet are looked at again: soon, then in twice the time, and at last so often."""
 TOLD_IN_A_TURN = 500
 """Positions and groups. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
 """A follower fetches again within that time, beside the time for which its fetch may wait."""
+POSITION_BYTES, REQUEST_BYTES = 110, 640
+"""What positions take that wait to be told, and the request that asks for them."""
 CLOCK_STEP_S = 0.001
 """Deadlines are whole milliseconds: there is nothing to do sooner than this."""
 
@@ -126,13 +128,14 @@ class GroupCoordinator:
         self._matching = Matching(self.topics)
         self._matches = False
         """A task does what matching is left."""
-        self._followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
-        """A coordinator that has not seen all of its followers for so long may have a successor."""
         # After offsets.commit.timeout.ms a client is told another error, which Kafka's own do not take for a reason to
         # look for another coordinator.
-        self._patience_s = min(self._followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
+        followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
+        self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
+        """A coordinator that one of its followers has left for so long may have a successor."""
         self._unconfirmed: dict[HostedGroups, deque[Unconfirmed]] = {}
         """Who wants positions of a shard that may have a successor, in the order in which they came."""
+        self._unconfirmed_bytes = 0
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
@@ -279,7 +282,7 @@ class GroupCoordinator:
             answer(Answer(ErrorCode.NOT_COORDINATOR))
         elif not shard.serves:
             answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        elif isinstance(request, FetchOffsets) and request.stable and not self._is_confirmed(shard):
+        elif isinstance(request, FetchOffsets) and request.stable and not self._is_confirmed(shard, self._env.mono()):
             self._confirm(shard, request, answer)
         else:
             self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
@@ -289,43 +292,59 @@ class GroupCoordinator:
                 assert self._start_soon is not None
                 self._start_soon(self._match)
 
-    def _is_confirmed(self, shard: HostedGroups) -> bool:
-        """Whether what a shard holds is the latest. A coordinator that only its members still reach soon has a
-        successor, without knowing. Once that commits a transaction, the positions here are old, and whoever believes
-        them writes the outputs of the same inputs again.
+    def _is_confirmed(self, shard: HostedGroups, since_s: float) -> bool:
+        """Whether what a shard holds now has all that was committed before that time. A coordinator that only its
+        members still reach soon has a successor, without knowing. Once that commits a transaction, the positions here
+        are old, and whoever believes them writes the outputs of the same inputs again.
+
+        As Raft's leaders do before they let anybody read (Ongaro 2014, 6.4): after the question came, all who may be
+        the successor have been heard of.
         """
-        return not self._config.squall_group_confirmed_positions or shard.log.is_followed(self._followed_ms)
+        return not self._config.squall_group_confirmed_positions or shard.log.is_followed(since_s)
 
     def _confirm(self, shard: HostedGroups, request: FetchOffsets, answer: OnAnswer) -> None:
+        size = _size(request)
+        if self._unconfirmed_bytes + size > self._config.squall_groups_max_bytes:
+            answer(Answer(ErrorCode.NOT_COORDINATOR))
+            return
+        self._unconfirmed_bytes += size
         waiting = self._unconfirmed.get(shard)
         if waiting is None:
             waiting = self._unconfirmed[shard] = deque()
-            self._env.trace("positions_unconfirmed", partition=shard.log.index, coordinator_epoch=shard.log.epoch)
             assert self._start_soon is not None
             self._start_soon(self._confirm_later, shard, waiting)
             shard.log.call_followers()
-        waiting.append((request, answer, self._env.mono() + self._patience_s))
+        waiting.append((request, answer, self._env.mono()))
 
     async def _confirm_later(self, shard: HostedGroups, waiting: deque[Unconfirmed]) -> None:
-        """Tell positions once the followers are back. Who has waited for long enough is to look for another one."""
+        """Tell positions once the followers have fetched again. Who has waited for long enough is to look for another
+        coordinator.
+        """
+        pause_s = CONFIRMED_AFTER_S
         while waiting:
-            await self._env.sleep(CONFIRMED_EVERY_S)
+            await self._env.sleep(pause_s)
+            pause_s = min(2 * pause_s, CONFIRMED_EVERY_S)
             told = 0
             while waiting:
-                request, answer, until = waiting[0]
+                request, answer, since_s = waiting[0]
                 is_ours = shard.log.is_ours()
-                is_confirmed = is_ours and self._is_confirmed(shard)
-                if is_ours and not is_confirmed and self._env.mono() < until:
+                is_confirmed = is_ours and self._is_confirmed(shard, since_s)
+                if is_ours and not is_confirmed and self._env.mono() < since_s + self._patience_s:
                     break
                 waiting.popleft()
+                self._unconfirmed_bytes -= _size(request)
                 if is_confirmed:
                     self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
                 else:
+                    self._env.trace("positions_unconfirmed", partition=shard.log.index, epoch=shard.log.epoch)
                     answer(Answer(ErrorCode.NOT_COORDINATOR))
                 told += max(1, len(request.partitions or ()))
                 if told >= TOLD_IN_A_TURN:
                     told = 0
                     await self._env.sleep(0)
+            if waiting and shard.log.is_ours():
+                shard.log.call_followers()
+            self._replicas.settle()
         del self._unconfirmed[shard]
 
     async def _match(self) -> None:
@@ -438,3 +457,7 @@ class GroupCoordinator:
         if not all(shard.serves for shard in shards):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, [group for shard in shards for group in shard.machine.listed()]
+
+
+def _size(request: FetchOffsets) -> int:
+    return REQUEST_BYTES + POSITION_BYTES * len(request.partitions or ())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from checkers.fault_classes import UnknownFault, class_of, classes_of, not_landed
+from checkers.fault_classes import UnknownFault, class_of, classes_of, logs_with_holes, not_landed
+from checkers.fault_traits import FORGETS_SYNCS
 from checkers.guarantees import FaultClass
 from checkers.history.tables import PlayedFault
 from checkers.nemesis_log import FOREVER, parse_faults, windows
@@ -39,6 +41,21 @@ def test_a_fault_of_no_known_class_is_an_error() -> None:
 def test_a_fault_counts_from_its_begin_even_without_evidence() -> None:
     assert classes_of([fault(action="kill", evidence=None, error="gone")]) == (FaultClass.P,)
     assert classes_of([fault(action="kill", began=None, ended=None)]) == ()
+
+
+def test_a_log_has_a_hole_where_a_segment_was_lost_and_any_may_where_nobody_tells() -> None:
+    def damage(evidence: dict[str, Any] | None, **more: Any) -> PlayedFault:
+        return fault(action="damage", fault_class="D", params={"how": "file"}, evidence=evidence, **more)
+
+    lost = damage({"damaged": {"path": "1/data/orders-12/00000000000000000042.log"}})
+    assert logs_with_holes([fault(), lost]) == {"orders-12"}
+    assert logs_with_holes([lost, damage({"damaged": {"path": "1/data/u-0/00000000000000000000.index"}})]) == {
+        "orders-12"
+    }
+    assert logs_with_holes([damage({"damaged": {"path": None}})]) == frozenset(), "there was nothing to lose"
+    assert logs_with_holes([damage(None, error="gone")]) is None
+    assert logs_with_holes([damage(None, began=None, ended=None)]) == frozenset()
+    assert logs_with_holes([replace(fault(), traits=(FORGETS_SYNCS,))]) is None
 
 
 def test_power_losses_one_after_the_other_are_of_one_node_at_a_time() -> None:

@@ -14,7 +14,7 @@ from checkers.anomalies.registry import find_all
 from checkers.case import Case, Workload
 from checkers.findings import Finding, Witness, findings_of, to_json
 from checkers.history import conversion
-from checkers.history.tables import Partition, Process
+from checkers.history.tables import Partition, PlayedFault, Process
 from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
@@ -119,6 +119,31 @@ def test_a_producer_may_wait_for_a_marker_only_where_transactions_write(written:
     partitions = [replace(each, transactional=written) for each in good().partitions]
     assert decide(good(stuck, plan=in_transactions, partitions=partitions)).verdict == verdict
     assert decide(good(stuck, partitions=partitions)).verdict == INVALID, "nobody has transactions"
+
+
+def _lost(path: str, action: str = "damage", how: str = "file") -> PlayedFault:
+    (landed,), _ = parse_faults([fault_line()])
+    evidence = {"damaged": {"path": path}, "isr": {}, "caught_up_ns": -1}
+    return replace(landed, action=action, fault_class="D", params={"how": how}, evidence=evidence)
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"),
+    [
+        (_lost("1/t-0/00000000000000000000.log"), VALID),
+        (_lost("1/t-1/00000000000000000000.log"), INVALID),
+        (_lost("1/t-0/00000000000000000000.index"), INVALID),
+        (_lost("1/t-0/00000000000000000000.log", how="tail"), INVALID),
+        (_lost("1/t-0/00000000000000000000.log", action="bit_rot"), INVALID),
+    ],
+)
+def test_a_reader_may_skip_only_in_a_log_that_lost_a_segment(lost: PlayedFault, verdict: str) -> None:
+    one = facts_of({"workload": {"acks": -1, "min_isr": 1, "replication_factor": 1}, "faults": PLAN["faults"]})
+    skipped = finding("poll-skip", proc=2)
+    assert decide(good(skipped, plan=one, faults=[lost])).verdict == verdict
+    elsewhere = replace(skipped, parts=((0, 1), (7, 1)))
+    assert decide(good(elsewhere, plan=one, faults=[lost])).verdict == INVALID, "nor in another one beside it"
+    assert decide(good(skipped, faults=[lost])).verdict == INVALID, "the others have it"
 
 
 def test_a_readers_finding_is_not_excused_by_how_others_produce() -> None:
