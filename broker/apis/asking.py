@@ -61,6 +61,7 @@ def ask(
         else:
             with env.timeout(timeout_s):
                 await done.wait()
+        await give_way()  # a coordinator may have answered many at once, and each may tell of thousands of things
         return respond([timed_out if answer is None else answer for answer in answers])
 
     return Later(wait, holds=len(requests) > MOST_AT_ONCE)

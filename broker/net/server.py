@@ -344,10 +344,14 @@ class Server:
             if long is not None:
                 await long.begin()
             answer = await wait()
+            if slot.conn.closed:
+                answer = []
+            if not isinstance(answer, (bytes, list)) and not is_large:
+                answer = answer.encode(slot.version)
             if long is not None:
                 long.end()
             if not isinstance(answer, (bytes, list)):
-                answer = await self._large.write(answer, slot.version) if is_large else answer.encode(slot.version)
+                answer = await self._large.write(answer, slot.version)
             slot.reply(answer)
         except MalformedFrame as wrong:
             self._malformed(slot, wrong)

@@ -19,7 +19,16 @@ from broker.coordinators.groups import records
 from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.held import Held
 from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import NOTHING_WRITTEN, Answer, Append, FetchOffsets, Moment, Reply, Settings
+from broker.coordinators.groups.values import (
+    NOTHING_WRITTEN,
+    Answer,
+    Append,
+    FetchOffsets,
+    Moment,
+    OffsetsFound,
+    Reply,
+    Settings,
+)
 from broker.coordinators.partitions import partition_of
 from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
@@ -334,11 +343,13 @@ class GroupCoordinator:
                 waiting.popleft()
                 self._unconfirmed_bytes -= _size(request)
                 if is_confirmed:
-                    self._carry_out(shard, shard.machine.submit(request, answer, self._now()))
+                    effects = shard.machine.submit(request, answer, self._now())
+                    told += max(1, _positions(effects))
+                    self._carry_out(shard, effects)
                 else:
+                    told += 1
                     self._env.trace("positions_unconfirmed", partition=shard.log.index, epoch=shard.log.epoch)
                     answer(Answer(ErrorCode.NOT_COORDINATOR))
-                told += max(1, len(request.partitions or ()))
                 if told >= TOLD_IN_A_TURN:
                     told = 0
                     await self._env.sleep(0)
@@ -457,6 +468,12 @@ class GroupCoordinator:
         if not all(shard.serves for shard in shards):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, [group for shard in shards for group in shard.machine.listed()]
+
+
+def _positions(effects: Sequence[Effect]) -> int:
+    """How many positions answers tell. A request for all of a group's does not say how many that are."""
+    answers = (effect.answer for effect in effects if isinstance(effect, Reply))
+    return sum(len(answer.offsets) for answer in answers if isinstance(answer, OffsetsFound))
 
 
 def _size(request: FetchOffsets) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.apis.asking import MOST_AT_ONCE, ask, of_each
 from broker.net.later import Later
@@ -43,6 +44,27 @@ def test_others_have_a_turn_after_so_many(rounds: int) -> None:
     assert trio.run(main) == [-request for request in requests]
     assert submitted == requests
     assert len(seen) >= rounds - 1
+
+
+def test_requests_that_are_answered_together_make_their_answers_in_turns() -> None:
+    """Each may be about all positions of twenty groups: four hundred of them kept a broker from its heartbeats."""
+    waiting: list[Callable[[int], None]] = []
+    made: list[int] = []
+
+    async def main() -> None:
+        answers = [ask(ENV, lambda _, answer: waiting.append(answer), [1], made.extend, 0) for _ in range(3)]
+        async with trio.open_nursery() as nursery:
+            for each in answers:
+                nursery.start_soon(each.wait)
+            await trio.testing.wait_all_tasks_blocked()
+            for answer in waiting:
+                answer(7)
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            assert made == [], "whoever has spent its part of the loop queues first"
+
+    trio.run(main)
+    assert made == [7, 7, 7]
 
 
 def test_few_are_answered_at_once() -> None:
