@@ -199,12 +199,14 @@ class FetchApi:
 
     def _continued(self, slot: Slot, request: FetchIn, session: FetchSession, find: Find, now_ms: int) -> DelayedFetch:
         """A follower's fetch in a session. Most partitions that it does not name stand still. Those are looked at only
-        every LOOK_EVERY_MS: each fetch also acknowledges them, so the follower must not seem to lag there.
+        every LOOK_EVERY_MS, or where somebody waits to hear of followers: each fetch also acknowledges them, so the
+        follower must not seem to lag there.
         """
         known, told = session.wants, session.told
-        all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or request.replica_epoch != session.replica_epoch
+        called = request.replica_epoch, self._replicas.calls
+        all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called
         if all_of_them:
-            session.looked_ms, session.replica_epoch = now_ms, request.replica_epoch
+            session.looked_ms, session.called = now_ms, called
         wants: list[Want] = []
         look: list[tuple[int, Want]] = []
         for place, part in session.parts.items():

@@ -79,8 +79,8 @@ class FetchSession:
         self.told: dict[PartKey, Told] = {}
         self.wants: dict[PartKey, Want] = {}
         """What `parts` came to at the last request: good as long as the part is the same one."""
-        self.replica_epoch = -1
-        self.looked_ms = -LOOK_EVERY_MS
+        self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
+        """When all partitions were looked at last; the fetcher's broker epoch then, and `ReplicaManager.calls`."""
 
     def update(self, request: FetchIn) -> None:
         """Take over what the request adds, moves or forgets."""

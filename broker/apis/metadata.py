@@ -24,6 +24,8 @@ FIRST_WITH_ENDPOINT_ERRORS = 1
 """Before it, replicas without an address were left out of the lists and reported as an error."""
 FIRST_WITH_LISTENER_ERRORS = 6
 FIRST_WITH_NULL_FOR_ALL = 1
+FIRST_BY_ID = 12
+"""Requests have had ids since version 10."""
 MAX_CACHED = 256
 
 CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, bool, bool]
@@ -49,7 +51,7 @@ class MetadataHandler:
         topic_operations = request.include_topic_authorized_operations
         controller_id = known_controller(context, listener)
         key = (version, listener, controller_id, asked, cluster_operations, topic_operations)
-        found = self._cached.get(key)
+        found = None if names_by_id(request, version) else self._cached.get(key)
         if found is None:
             response = self.answer(request, version, listener)
             found = response.encode(version)
@@ -82,6 +84,13 @@ class MetadataHandler:
 
     def _topics(self, request: wire.MetadataRequest, version: int, view: View) -> list[wire.MetadataResponseTopic]:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        if names_by_id(request, version):
+            return [
+                wire.MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+                )
+                for topic in request.topics or ()
+            ]
         asked = asked_topics(request, version)
         if asked is None:
             return [view.topic(topic, operations) for topic in view.image.topics_by_id.values()]
@@ -105,6 +114,15 @@ class MetadataHandler:
         elif may_be_made and name not in INTERNAL_TOPICS and self._context.config.auto_create_topics_enable:
             self._creator.create(name)
         return wire.MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def names_by_id(request: wire.MetadataRequest, version: int) -> bool:
+    """Whether it names topics by id in a version that has ids, and does not take them yet (as Kafka from reading: all
+    of the request is an INVALID_REQUEST then). Answers of these versions have no null for a name.
+    """
+    return version < FIRST_BY_ID and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+    )
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:

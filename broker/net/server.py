@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from struct import Struct
 from struct import error as struct_error
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -368,7 +369,8 @@ class Server:
 
     def _handler_failed(self, slot: Slot, bug: Exception) -> None:
         """A handler that only reads has failed by a bug: end the connection. (An AssertionError stops the node.)"""
-        self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug))
+        where = " > ".join(frame.f_code.co_qualname for frame, _ in walk_tb(bug.__traceback__))
+        self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug), where=where)
         slot.conn.close()
 
     def answer_later(

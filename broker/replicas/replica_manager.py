@@ -80,15 +80,15 @@ class ReplicaManager:
         self.by_id: dict[bytes, dict[int, Hosted]] = {}
         self.woken: Woken = {}
         """Parked fetches for which something has moved; the server's settle answers them."""
+        self.calls = 0
+        """How often followers were called: each one's next fetch then counts for all of its partitions."""
         self.flushes = Flushes(env, self.is_hosted, self.flushed)
         self.starts_adopted = False
         """Some follower's log has a new start that its leader's brought, and no file says so yet."""
         self.role_watchers: dict[str, Callable[[Hosted], None]] = {}
         """By topic: told of each order for one of its replicas, once it is obeyed, and when a replica is dropped."""
         self.marker_watchers: dict[str, Callable[[Hosted, int, bool, int], None]] = {}
-        """By topic: told of each transaction that ends in one of its replicas, with the producer id, whether it was
-        committed, and the marker's offset.
-        """
+        """By topic: told of each transaction that ends in its replicas: producer id, is committed, marker's offset."""
         self.settle: Callable[[], None] = lambda: None
         """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
 

@@ -102,7 +102,10 @@ GROUPS = (
                 "test_below_min_isr_nothing_is_committed",
                 "test_a_lost_leadership_is_told_to_everybody_who_waits",
                 "test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed",
+            ),
+            at.STABLE_POSITIONS: (
                 "test_a_coordinator_that_its_followers_have_left_tells_no_stable_positions",
+                "test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follows_now",
             ),
         },
         removals=(
@@ -138,6 +141,13 @@ GROUPS = (
                 RUNTIME,
                 "GroupCoordinator._is_confirmed",
                 body="return True",
+            ),
+            Removal(
+                "takes a fetch for a sign that its follower follows, whenever it was sent",
+                at.RULES,
+                "Rules.is_followed",
+                piece="each.followed_s >= since_s",
+                by="each.last_fetch_ms >= since_s * 1000",
             ),
             Removal(
                 "answers commits that are not committed",

@@ -73,8 +73,7 @@ REPLICAS = (
                 "forgets the partitions that a fetch session does not name",
                 at.FETCH_API,
                 "FetchApi._continued",
-                piece="all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or"
-                " request.replica_epoch != session.replica_epoch",
+                piece="all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called",
                 by="all_of_them = False",
             ),
         ),

@@ -136,7 +136,8 @@ class CoordinatorLog:
         return self._h.state.is_followed(since_s)
 
     def call_followers(self) -> None:
-        """Answer the fetches that are parked here: who still follows fetches again at once."""
+        """Answer the fetches that are parked here: who still follows fetches again at once, and that counts here."""
+        self._replicas.calls += 1
         self._replicas.woken.update(self._h.followers)
 
     def is_committed(self, offset: int) -> bool:

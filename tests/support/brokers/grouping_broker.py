@@ -8,8 +8,9 @@ import trio
 
 from broker.coordinators.groups import records
 from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.values import Request
+from broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, Request, TxnCommit
 from broker.log.markers import Marker, read_marker
+from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.group_coordinator import TOPIC, GroupCoordinator
 from tests.support.brokers.coordinator_log_room import CoordinatorLogRoom
@@ -17,6 +18,28 @@ from tests.support.brokers.one_broker import IDS
 from tests.support.disks.memory_fs import MemoryFs
 
 IDS.setdefault(TOPIC, bytes(14) + b"\xaa\x7e")
+T0 = ("t", 0)
+PID = 7
+
+
+def commit(offset: int) -> Commit:
+    """Of `T0`, by nobody in particular."""
+    return Commit("g", -1, "", None, ((T0, Committed(offset)),))
+
+
+def in_transaction(offset: int) -> TxnCommit:
+    """The same, in a transaction of `PID`."""
+    return TxnCommit("g", -1, "", None, ((T0, Committed(offset)),), PID, 0)
+
+
+FETCH = FetchOffsets("g", (T0,), stable=True)
+JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"sub"),), "c-1", needs_id=False)
+
+
+def told(answers: list[Any]) -> list[int | ErrorCode | None]:
+    """The offset, or the error, in each answer to FETCH."""
+    found = [answer.offsets[0] for answer in answers]
+    return [error or (committed and committed.offset) for _, committed, error in found]
 
 
 class GroupingBroker(CoordinatorLogRoom):

@@ -27,6 +27,7 @@ from broker.protocol.schema.describe_topic_partitions import (
 )
 from broker.protocol.schema.list_config_resources import ListConfigResourcesRequest
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
+from broker.protocol.wire import ZERO_UUID
 from tests.support.brokers.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
 CLIENT = "CLIENT"
@@ -163,6 +164,22 @@ def test_topics_are_found_by_id() -> None:
     known, unknown = cluster.ask(cluster.topic_id, b"?" * 16).topics
     assert (known.name, known.topic_id, known.error_code) == ("t", cluster.topic_id, ErrorCode.NONE)
     assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("by_id", [(ZERO_UUID, None), (b"?" * 16, None), (b"?" * 16, "u")])
+def test_before_version_12_nothing_is_asked_for_by_id(version: int, by_id: tuple[bytes, str | None]) -> None:
+    """Their answers have no null for a name: it was our bug, and ended the connection."""
+    cluster = Cluster()
+    names = metadata_wire.MetadataRequest(topics=[metadata_wire.MetadataRequestTopic(name="t")])
+    assert [topic.error_code for topic in cluster.send(names, version).topics] == [ErrorCode.NONE]
+    both = [(ZERO_UUID, "t"), by_id]
+    asked = [metadata_wire.MetadataRequestTopic(topic_id=topic_id, name=name) for topic_id, name in both]
+    told = cluster.send(metadata_wire.MetadataRequest(topics=asked), version).topics
+    assert [(topic.error_code, topic.name, topic.topic_id) for topic in told] == [
+        (ErrorCode.INVALID_REQUEST, "t", ZERO_UUID),
+        (ErrorCode.INVALID_REQUEST, by_id[1] or "", by_id[0]),
+    ]
 
 
 def test_a_topic_asked_for_twice_is_told_once() -> None:

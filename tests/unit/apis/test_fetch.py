@@ -358,6 +358,25 @@ def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> Non
     assert part.records
 
 
+def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions() -> None:
+    """Positions wait for that. What stands still is else counted every 100 ms."""
+    room = room_with(1)
+    conn = room.client()
+    room.fetch(conn, ("t", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    session_id = fetched_all(conn).session_id
+    room.fetch(conn, ("t", 1), replica=2, epoch=5, last_epoch=5, session=(session_id, 1), max_wait_ms=0)
+    follower = room.replicas.by_name[b"t"][0].state.followers[2]
+    seen = []
+    for n in range(2, 8):
+        room.pass_ms(1)
+        room.replicas.calls += n in (4, 6)
+        room.fetch(conn, replica=2, session=(session_id, n), max_wait_ms=0)
+        seen.append((follower.last_fetch_ms, follower.followed_s))
+    assert len(set(seen[:2])) == len(set(seen[2:4])) == len(set(seen[4:])) == 1
+    assert [now - then for (then, _), (now, _) in zip(seen[1::2], seen[2::2], strict=False)] == [3, 2]
+    assert seen[1][1] < seen[2][1] < seen[4][1], "each was answered in between"
+
+
 def test_a_leader_that_is_none_any_more_tells_so_of_a_partition_that_is_not_named() -> None:
     room = room_with(1)
     first = in_session(room, (0, 0), ("t", 0))
