@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from workloads.client.settings import ClientSettings
 
@@ -180,6 +180,18 @@ class Scenario(BaseModel, ABC):
     """Field of an operation, by its number -> the plainest value that it can have."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
     """How its load becomes one of fewer topics, partitions or clients."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind in (int, float):
+            raise ValueError("it is a number")
+        if info.field_name == "acks" and value not in (0, 1):
+            if value not in ("all", -1):
+                raise ValueError("it is all, 1 or 0")
+            return -1
+        return value
 
     name: str
     client: Literal["squall", "confluent", "aiokafka", "kafka-python"] = Field(

@@ -190,6 +190,12 @@ def _plain(error: Any) -> str:
         near = difflib.get_close_matches(str(error["loc"][-1]), _names_beside(error["loc"]), n=1)
         return "there is no such setting" + (f": did you mean {near[0]!r}?" if near else "")
     given = error.get("input")
+    if error["type"] == "tuple_type" and error["loc"] == ("faults",):
+        return "each fault is a table of its own, and begins with [[faults]]"
+    if error["type"] == "union_tag_not_found":
+        return f"it is a table, such as [workload] with name = 'appends' (given: {given!r})"
+    if error["type"] == "string_type" and error["loc"][-2:-1] in (("settings",), ("topic_settings",)):
+        return f'values of settings are strings: write "{str(given).lower() if isinstance(given, bool) else given}"'
     if isinstance(given, float) and isnan(given):
         return "nan is no number"
     return message if isinstance(given, dict) else f"{message} (given: {given!r})"
@@ -220,7 +226,9 @@ def read_plan(path: Path) -> Plan:
     try:
         text = path.read_text()
         values = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise PlanError(f"{path}: it is no text, and a plan is a TOML file") from None
+    except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{path}: not TOML: {error}") from None

@@ -319,6 +319,39 @@ def test_a_run_directory_given_for_a_plan_is_told_apart(tmp_path: Path) -> None:
         read_plan(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"faults": {"action": "kill"}}, "faults: each fault is a table of its own, and begins with [[faults]]"),
+        ({"workload": 3}, "workload: it is a table, such as [workload] with name = 'appends' (given: 3)"),
+        (
+            {"cluster": {"settings": {"log.segment.bytes": 5}}},
+            'log.segment.bytes: values of settings are strings: write "5"',
+        ),
+        (
+            {"workload": {"topic_settings": {"a": True}}},
+            'topic_settings.a: values of settings are strings: write "true"',
+        ),
+        ({"workload": {"acks": "al"}}, "workload.acks: it is all, 1 or 0 (given: 'al')"),
+        ({"workload": {"topics": True}}, "workload.topics: it is a number (given: True)"),
+    ],
+)
+def test_what_is_written_in_another_way_is_said_with_how_it_is_written(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        make_plan(values)
+    assert any(line.endswith(said) for line in str(refused.value).splitlines()), str(refused.value)
+
+
+def test_acks_may_have_its_name() -> None:
+    assert make_plan({"workload": {"acks": "all"}}) == make_plan({"workload": {"acks": -1}})
+
+
+def test_a_file_that_is_no_text_is_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_bytes(b"\xd7\0\xff")
+    with pytest.raises(PlanError, match="it is no text, and a plan is a TOML file$"):
+        read_plan(tmp_path / "x.toml")
+
+
 @pytest.mark.parametrize("name", ["stuck_s", "converge_s"])
 def test_nan_is_said_to_be_no_number(name: str) -> None:
     with pytest.raises(PlanError, match=rf"limits\.{name}: nan is no number$"):
