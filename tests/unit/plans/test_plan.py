@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from random import Random
 
 import pytest
