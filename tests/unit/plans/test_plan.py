@@ -6,8 +6,8 @@ import tomllib
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from random import Random
+from typing import Any
 
 import pytest
 
