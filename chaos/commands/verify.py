@@ -30,7 +30,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown, 3 usage, 130 interrupted: the earlier verdict holds."""
+2 unknown, 3 usage, 130 interrupted: the earlier verdict stands."""
 )
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
