@@ -52,7 +52,7 @@ def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn
     if now is None:
         said = f"there is no verdict; {typed('verify', directory.path)} judges it"
     elif now == before and drawn:
-        said = f"nothing was judged anew, and the earlier verdict stands as it was: {word}"
+        said = f"nothing was judged anew; the earlier verdict was {word}"
     else:
         said = f"it is judged: {word}; {typed('report', directory.path)} draws its page"
     console(stderr=True).print(f"interrupted: {said}", markup=False, soft_wrap=True)
