@@ -11,7 +11,7 @@ from chaos.mutants.hunt import sound
 FOUND = {
     "38": 0,
     "39": 0,
-    "40": 0,
+    "40": 6,
     "41": 0,
     "41b": 0,
     "44": 0,
