@@ -29,10 +29,13 @@ def ask(
     respond: Callable[[list[A]], Any],
     timed_out: A,
     timeout_s: float = inf,
+    *,
+    tells_much: bool = False,
 ) -> Any:
     """Submit all in their order, and respond once all are answered: at once, or with a `Later`. What is not answered
     within `timeout_s` counts as `timed_out`. All are submitted now, unless they are so many that others have to have a
-    turn meanwhile.
+    turn meanwhile. `tells_much`: an answer may tell of thousands of things, and a coordinator may answer many at once;
+    so each is made in a turn.
     """
     answers: list[A | None] = [None] * len(requests)
     owed, done = len(requests), trio.Event()
@@ -61,7 +64,8 @@ def ask(
         else:
             with env.timeout(timeout_s):
                 await done.wait()
-        await give_way()  # a coordinator may have answered many at once, and each may tell of thousands of things
+        if tells_much:
+            await give_way()
         return respond([timed_out if answer is None else answer for answer in answers])
 
     return Later(wait, holds=len(requests) > MOST_AT_ONCE)

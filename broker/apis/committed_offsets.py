@@ -56,8 +56,9 @@ class CommittedOffsetApis:
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._metadata_bytes = config.offset_metadata_max_bytes
 
-    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
-        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+        submit = self._coordinator.submit
+        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
 
     def _named(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, ErrorCode]:
         """A topic's name, and why its offsets cannot be committed."""
@@ -140,7 +141,7 @@ class CommittedOffsetApis:
             groups = [self._group(group, answer, by_id) for group, answer in zip(request.groups, answers, strict=True)]
             return fetch_wire.OffsetFetchResponse(groups=groups)
 
-        return self._ask(list(asked.values()), respond)
+        return self._ask(list(asked.values()), respond, tells_much=True)
 
     def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, version: int) -> Any:
         partitions = None
@@ -165,7 +166,8 @@ class CommittedOffsetApis:
                 topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]
             )
 
-        return self._ask([FetchOffsets(request.group_id, partitions, request.require_stable)], respond)
+        asked = FetchOffsets(request.group_id, partitions, request.require_stable)
+        return self._ask([asked], respond, tells_much=True)
 
     def _group(
         self, asked: fetch_wire.OffsetFetchRequestGroup, answer: Answer, by_id: bool

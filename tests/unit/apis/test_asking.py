@@ -69,7 +69,7 @@ def test_requests_that_are_answered_together_make_their_answers_in_turns() -> No
         async with trio.open_nursery() as nursery:
             turns = Turns(nursery.start_soon)
             for _ in range(20):
-                later = ask(ENV, lambda _, answer: waiting.append(answer), [1], respond, 0)
+                later = ask(ENV, lambda _, answer: waiting.append(answer), [1], respond, 0, tells_much=True)
                 nursery.start_soon(answered, turns, later)
             await trio.testing.wait_all_tasks_blocked()
             for answer in waiting:
