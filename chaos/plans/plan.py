@@ -31,7 +31,7 @@ from chaos.plans.schedule import (
     of_transactions,
     room_for_all,
 )
-from workloads.registry import SCENARIOS, unknown
+from workloads.registry import DEFAULT, SCENARIOS, unknown
 
 SCHEMA = 1
 RUN_INFO = "run.json"
@@ -193,7 +193,7 @@ def _plain(error: Any) -> str:
     if error["type"] == "tuple_type" and error["loc"] == ("faults",):
         return "each fault is a table of its own, and begins with [[faults]]"
     if error["type"] == "union_tag_not_found":
-        return f"it is a table, such as [workload] with name = 'appends' (given: {given!r})"
+        return f"it is a table, such as [workload] with name = {DEFAULT!r} (given: {given!r})"
     if error["type"] == "string_type" and error["loc"][-2:-1] in (("settings",), ("topic_settings",)):
         return f'values of settings are strings: write "{str(given).lower() if isinstance(given, bool) else given}"'
     if isinstance(given, float) and isnan(given):
