@@ -62,13 +62,13 @@ def untold_losses(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
 def logs_with_holes(faults: Iterable[PlayedFault]) -> frozenset[str] | None:
     """Partitions, as topic-index, whose logs may lack a segment that later ones follow. None: it may be any.
 
-    `damage` tells which file it took. A power loss after a failed fsync may take what lies inside any log.
+    `damage` tells which file it took. A power loss of a node on which an fsync had failed may take what lies inside any
+    log.
     """
-    found = set()
-    for fault in faults:
-        if fault.began < 0:
-            continue
-        if FORGETS_SYNCS in fault.traits:
+    began, found = [fault for fault in faults if fault.began >= 0], set()
+    losses = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.W1]
+    for fault in began:
+        if _forgot_to_sync(fault, losses):
             return None
         if (fault.action, fault.params.get("how")) == ("damage", "file"):
             damaged = (fault.evidence or {}).get("damaged")

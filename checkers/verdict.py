@@ -97,7 +97,8 @@ def decide(case: Case) -> Verdict:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, _grounds(case))
+    grounds = _grounds(case) if promised else Grounds(frozenset(), None)
+    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)

@@ -55,7 +55,10 @@ def test_a_log_has_a_hole_where_a_segment_was_lost_and_any_may_where_nobody_tell
     assert logs_with_holes([damage({"damaged": {"path": None}})]) == frozenset(), "there was nothing to lose"
     assert logs_with_holes([damage(None, error="gone")]) is None
     assert logs_with_holes([damage(None, began=None, ended=None)]) == frozenset()
-    assert logs_with_holes([replace(fault(), traits=(FORGETS_SYNCS,))]) is None
+    failed = replace(fault(began=10, resolved=[1]), traits=(FORGETS_SYNCS,))
+    assert logs_with_holes([failed]) == frozenset(), "nobody lost power"
+    assert logs_with_holes([failed, fault(action="power_loss", began=30, ended=40, resolved=[2])]) == frozenset()
+    assert logs_with_holes([failed, fault(action="power_loss", began=30, ended=40, resolved=[1])]) is None
 
 
 def test_power_losses_one_after_the_other_are_of_one_node_at_a_time() -> None:
