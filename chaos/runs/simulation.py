@@ -26,6 +26,7 @@ from chaos.runs.progress import Nobody
 from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from chaos.runs.run import Run
 from chaos.runtimes.layout import zone_names
+from chaos.runtimes.sim.ground import MONO_S
 from chaos.runtimes.sim.invariants.connections import Connections
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.invariants.writes import Written, noted
@@ -306,14 +307,20 @@ def _troubles(sim: _Sim) -> list[str]:
 
 
 def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
-    """What is wrong with the broker: the most telling failure; None if nothing is known to be wrong."""
-    if sim.world.violations:
-        lines = tuple(each.at(each.t - _load_began_s(sim)) for each in sim.world.violations)
-        return Failure("invariant", sim.world.violations[0].name), lines
+    """What is wrong with the broker: the most telling failure; None if nothing is known to be wrong.
+
+    Of a broken invariant and a broker that ended by itself, what came first: the other one may follow from it.
+    """
+    broken = sim.world.violations
+    lines = tuple(each.at(each.t - _load_began_s(sim)) for each in broken)
     for gone in sim.runtime.exits():
+        if broken and broken[0].t < gone.t_ns / 1e9 - MONO_S:
+            break
         if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
             name, said = _crash(gone.last_words)
-            return Failure("crash", name), (f"broker {gone.node} ended by itself: {said}",)
+            return Failure("crash", name), (f"broker {gone.node} ended by itself: {said}", *lines)
+    if broken:
+        return Failure("invariant", broken[0].name), lines
     if sim.deadlock is not None:
         return Failure("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
     if sim.trouble is not None:

@@ -274,6 +274,30 @@ def test_a_broker_that_ends_by_itself_is_a_crash(monkeypatch: pytest.MonkeyPatch
     assert result.verdict == "invalid"
 
 
+@pytest.mark.parametrize("crash_s", [3.0, 6.0])
+def test_of_a_crash_and_a_broken_invariant_the_first_one_is_the_failure(
+    crash_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, broken = Server.settle, Violation("hw-monotonic", "it went back", 4.0, 1, "appends-0", 0)
+
+    def crashing(self: Server) -> None:
+        assert trio.current_time() < crash_s, "a bug"
+        settle(self)
+
+    class Broken(simulation.World):
+        def __init__(self, seed: int) -> None:
+            super().__init__(seed)
+            self.violations.append(broken)
+
+    monkeypatch.setattr(Server, "settle", crashing)
+    monkeypatch.setattr(simulation, "World", Broken)
+    result = simulate(small(), stop_at_first=False)
+    assert result.failure is not None
+    crashed = result.told[0].startswith("broker 1 ended by itself: AssertionError: a bug")
+    assert (result.failure.kind, crashed) == (("crash", True) if crash_s < broken.t else ("invariant", False))
+    assert any("hw-monotonic appends-0-0 node 1: it went back" in line for line in result.told)
+
+
 def test_a_cluster_that_cannot_be_healed_is_a_failure_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     async def heal(self: SimRuntime) -> dict[str, Any]:
         raise HarnessError("broker 2 was not ready within 60 s")
