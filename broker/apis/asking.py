@@ -20,6 +20,8 @@ A = TypeVar("A")
 
 MOST_AT_ONCE: Final = 500
 """Requests, of which each takes a coordinator 15 µs."""
+MOST_THAT_TELL_MUCH: Final = 50
+"""Requests whose answers may tell of hundreds of things."""
 
 
 def ask(
@@ -39,6 +41,7 @@ def ask(
     """
     answers: list[A | None] = [None] * len(requests)
     owed, done = len(requests), trio.Event()
+    at_once = MOST_THAT_TELL_MUCH if tells_much else MOST_AT_ONCE
 
     def take(at: int, answer: A) -> None:
         nonlocal owed
@@ -48,7 +51,7 @@ def ask(
             done.set()
 
     def submit_some(begin: int) -> None:
-        for at, request in enumerate(requests[begin : begin + MOST_AT_ONCE], begin):
+        for at, request in enumerate(requests[begin : begin + at_once], begin):
             submit(request, lambda answer, at=at: take(at, answer))  # type: ignore[misc]
 
     submit_some(0)
@@ -56,7 +59,7 @@ def ask(
         return respond([timed_out if answer is None else answer for answer in answers])
 
     async def wait() -> Any:
-        for begin in range(MOST_AT_ONCE, len(requests), MOST_AT_ONCE):
+        for begin in range(at_once, len(requests), at_once):
             await give_way()
             submit_some(begin)
         if timeout_s == inf:
@@ -68,7 +71,7 @@ def ask(
             await give_way()
         return respond([timed_out if answer is None else answer for answer in answers])
 
-    return Later(wait, holds=len(requests) > MOST_AT_ONCE)
+    return Later(wait, holds=len(requests) > at_once)
 
 
 def of_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:

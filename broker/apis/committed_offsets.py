@@ -6,7 +6,11 @@ answer waits for the coordinator's log.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from broker.apis.asking import ask, of_each
 from broker.coordinators.groups.values import (
@@ -19,13 +23,15 @@ from broker.coordinators.groups.values import (
     OffsetsFound,
     PartitionErrors,
 )
+from broker.net.later import Later
+from broker.net.turns import give_way
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit as commit_wire
 from broker.protocol.schema import offset_delete as delete_wire
 from broker.protocol.schema import offset_fetch as fetch_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
@@ -33,6 +39,10 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.net.connection import Slot
     from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+    Found = tuple[TopicPartition, Committed | None, ErrorCode]
+    Making = Generator[None, None, fetch_wire.OffsetFetchResponse]
+    """An answer in pieces of work; others may have a turn between them."""
 
 BY_ID_FROM = 10
 """First version of OffsetCommit and OffsetFetch that names topics by their ids."""
@@ -44,6 +54,8 @@ TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
 AGAIN = Answer(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
+TOLD_AT_ONCE = 1000
+"""Positions that an answer may tell without giving others a turn; each takes a few µs."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
 
@@ -55,6 +67,8 @@ class CommittedOffsetApis:
         self._env, self._image, self._coordinator = env, image, coordinator
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._metadata_bytes = config.offset_metadata_max_bytes
+        self._much = trio.Lock()
+        """Held by whom an answer that tells much is made for: it takes as much memory again while it is made."""
 
     def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
         submit = self._coordinator.submit
@@ -103,10 +117,13 @@ class CommittedOffsetApis:
         plan: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
         for topic in topics:
             name, wrong = self._named(topic.name, topic.topic_id if by_id else b"", by_id)
+            known = self._image.topic(name)
             parts: list[tuple[int, ErrorCode]] = []
             for part in topic.partitions:
                 text = part.committed_metadata or ""
                 error = wrong
+                if not error and (known is None or part.partition_index not in known.partitions):
+                    error = _UNKNOWN
                 if not error and len(text) > self._metadata_bytes:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 parts.append((part.partition_index, error))
@@ -122,7 +139,7 @@ class CommittedOffsetApis:
         """What groups have committed: of some partitions, or of all."""
         stable = request.require_stable
         if slot.version < BATCHED_FROM:
-            return self._fetch_one(request, slot.version)
+            return self._fetch_one(request, slot)
         by_id = slot.version >= BY_ID_FROM
         asked = {}
         for group in request.groups:
@@ -136,63 +153,95 @@ class CommittedOffsetApis:
                 group.group_id, partitions, stable, group.member_id, group.member_epoch
             )
 
-        def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
+        def making(answers: list[Answer]) -> Making:
             answers = of_each([group.group_id for group in request.groups], answers, AGAIN)
-            groups = [self._group(group, answer, by_id) for group, answer in zip(request.groups, answers, strict=True)]
-            return fetch_wire.OffsetFetchResponse(groups=groups)
+            return self._groups(request, answers, by_id)
 
-        return self._ask(list(asked.values()), respond, tells_much=True)
+        return self._tell(list(asked.values()), making, slot)
 
-    def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, version: int) -> Any:
+    def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, slot: Slot) -> Any:
         partitions = None
         if request.topics is not None:
             partitions = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
-        def respond(answers: list[Answer]) -> fetch_wire.OffsetFetchResponse:
-            (answer,) = answers
-            if answer.error and version >= GROUP_ERROR_FROM:
-                return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
-            found = answer.offsets if isinstance(answer, OffsetsFound) else ()
-            if answer.error:
-                found = tuple((where, None, answer.error) for where in partitions or ())
-            topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}
-            for (name, index), committed, error in found:
-                told = _told(committed)
-                part = fetch_wire.OffsetFetchResponsePartition(
-                    index, told.offset, told.leader_epoch, told.metadata, int(error)
-                )
-                topics.setdefault(name, []).append(part)
-            return fetch_wire.OffsetFetchResponse(
-                topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]
-            )
+        def making(answers: list[Answer]) -> Making:
+            return _of_one(answers[0], partitions or (), slot.version)
 
         asked = FetchOffsets(request.group_id, partitions, request.require_stable)
-        return self._ask([asked], respond, tells_much=True)
+        return self._tell([asked], making, slot)
+
+    def _tell(self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot) -> Any:
+        """The answer, or a wait for it."""
+        if sum(map(self._coordinator.count_told, asked)) > TOLD_AT_ONCE:
+            return Later(partial(self._tell_much, asked, making, slot), holds=True)
+        return self._ask(asked, lambda answers: _made(making(answers)), tells_much=True)
+
+    async def _tell_much(
+        self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot
+    ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
+        """Such answers are made one at a time, in turns, and encoded off the event loop; none for nobody. A small
+        request may ask for all that a hundred clients have committed.
+        """
+        if any(each.stable for each in asked):
+            # Whether anything may be told yet. All may wait for that side by side, because it takes no memory.
+            answers = await self._answers([replace(each, partitions=()) for each in asked])
+            if all(answer.error for answer in answers):
+                return _made(making(answers))
+        async with self._much:
+            work: Making | None = None
+            while not slot.conn.closed:
+                if work is None:
+                    work = making(await self._answers(asked))
+                try:
+                    next(work)
+                except StopIteration as end:
+                    encoded: bytes = await self._env.cpu(end.value.encode, slot.version)
+                    return encoded
+                await give_way()
+        return []
+
+    async def _answers(self, asked: list[FetchOffsets]) -> list[Answer]:
+        found = self._ask(asked, list, tells_much=True)
+        answers: list[Answer] = await found.wait() if isinstance(found, Later) else found
+        return answers
+
+    def _groups(self, request: fetch_wire.OffsetFetchRequest, answers: Sequence[Answer], by_id: bool) -> Making:
+        groups = []
+        for asked, answer in zip(request.groups, answers, strict=True):
+            groups.append((yield from self._group(asked, answer, by_id)))
+        return fetch_wire.OffsetFetchResponse(groups=groups)
 
     def _group(
         self, asked: fetch_wire.OffsetFetchRequestGroup, answer: Answer, by_id: bool
-    ) -> fetch_wire.OffsetFetchResponseGroup:
+    ) -> Generator[None, None, fetch_wire.OffsetFetchResponseGroup]:
         if not isinstance(answer, OffsetsFound):
             return fetch_wire.OffsetFetchResponseGroup(asked.group_id, error_code=int(answer.error))
         topics: dict[str, fetch_wire.OffsetFetchResponseTopics] = {}
-        for (name, index), committed, error in answer.offsets:
-            topic_id = self._image.topic_ids.get(name, bytes(16)) if by_id else bytes(16)
-            if by_id and topic_id == bytes(16):
-                continue  # an offset of a topic that is deleted has no name in this version
+        for number, ((name, index), committed, error) in enumerate(answer.offsets, 1):
+            if number % TOLD_AT_ONCE == 0:
+                yield
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._image.topic_ids.get(name, bytes(16)) if by_id else bytes(16)
+                if by_id and topic_id == bytes(16):
+                    continue  # an offset of a topic that is deleted has no name in this version
+                topic = topics[name] = fetch_wire.OffsetFetchResponseTopics(name, topic_id, [])
             told = _told(committed)
-            part = fetch_wire.OffsetFetchResponsePartitions(
-                index, told.offset, told.leader_epoch, told.metadata, int(error)
+            topic.partitions.append(
+                fetch_wire.OffsetFetchResponsePartitions(
+                    index, told.offset, told.leader_epoch, told.metadata, int(error)
+                )
             )
-            topics.setdefault(name, fetch_wire.OffsetFetchResponseTopics(name, topic_id, [])).partitions.append(part)
         found = list(topics.values())
-        for topic in asked.topics or ():
-            if by_id and topic.topic_id not in self._image.topics_by_id:
+        for asked_topic in asked.topics or ():
+            if by_id and asked_topic.topic_id not in self._image.topics_by_id:
                 unknown = int(ErrorCode.UNKNOWN_TOPIC_ID)
                 parts = [
                     fetch_wire.OffsetFetchResponsePartitions(index, -1, -1, "", unknown)
-                    for index in topic.partition_indexes
+                    for index in asked_topic.partition_indexes
                 ]
-                found.append(fetch_wire.OffsetFetchResponseTopics(topic.name, topic.topic_id, parts))
+                found.append(fetch_wire.OffsetFetchResponseTopics(asked_topic.name, asked_topic.topic_id, parts))
+        yield
         return fetch_wire.OffsetFetchResponseGroup(asked.group_id, found)
 
     # ----------------------------------------------------------------------------------------------------------- delete
@@ -234,3 +283,32 @@ class CommittedOffsetApis:
 
 def _told(committed: Committed | None) -> Committed:
     return _NOTHING if committed is None else committed
+
+
+def _of_one(answer: Answer, partitions: Sequence[TopicPartition], version: int) -> Making:
+    """About the one group that older versions ask for; `partitions` are those that were named."""
+    if answer.error and version >= GROUP_ERROR_FROM:
+        return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
+    found = answer.offsets if isinstance(answer, OffsetsFound) else ()
+    if answer.error:
+        found = tuple((where, None, answer.error) for where in partitions)
+    topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}
+    for number, ((name, index), committed, error) in enumerate(found, 1):
+        if number % TOLD_AT_ONCE == 0:
+            yield
+        told = _told(committed)
+        part = fetch_wire.OffsetFetchResponsePartition(index, told.offset, told.leader_epoch, told.metadata, int(error))
+        topics.setdefault(name, []).append(part)
+    return fetch_wire.OffsetFetchResponse(
+        topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]
+    )
+
+
+def _made(making: Making) -> fetch_wire.OffsetFetchResponse:
+    """All of it at once."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            found: fetch_wire.OffsetFetchResponse = end.value
+            return found

@@ -282,6 +282,13 @@ class GroupCoordinator:
             return None
         return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
 
+    def count_told(self, request: FetchOffsets) -> int:
+        """How many positions its answer would tell now."""
+        if request.partitions is not None:
+            return len(request.partitions)
+        shard = self.shards.get(self.partition_of(request.group_id))
+        return len(shard.machine.ledger.offsets.get(request.group_id, ())) if shard is not None else 0
+
     def submit(self, request: Request, answer: OnAnswer) -> None:
         """Have a request take effect now. `answer` is called once: now, when what it rests on is committed, or when the
         group is ready for it.

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -89,6 +90,34 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
             await function(*args)
         assert [bytes(back.data).find(answer) for answer in (b"later", b"now")] == [9, 23]
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_ended(is_closed: bool) -> None:
+    """Four hundred clients that had gone cost as much as four hundred that read."""
+    room = OneBroker()
+    server: Any = room.server
+    encoded: list[int] = []
+    conn = room.client()
+
+    class Encoded:
+        def encode(self, version: int) -> bytes:
+            encoded.append(version)
+            return b"all of it"
+
+    async def wait() -> Encoded:
+        if is_closed:
+            conn.close()
+        return Encoded()
+
+    server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: Later(wait))}, {})
+    slot = room.slot(conn, ApiKey.METADATA, 9)
+    server._handle(server._for_clients[ApiKey.METADATA], None, slot)
+    for function, args in room.started:
+        await function(*args)
+    assert encoded == ([] if is_closed else [9])
+    sent: Any = conn.link
+    assert (b"all of it" in sent.taken) != is_closed
 
 
 async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same_on_the_wire() -> None:

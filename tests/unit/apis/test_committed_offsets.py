@@ -1,0 +1,195 @@
+"""Positions of groups: which partitions may have one, and that an answer that tells of many keeps nobody waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.apis.committed_offsets import TOLD_AT_ONCE, CommittedOffsetApis
+from broker.coordinators.groups.values import Commit, Committed
+from broker.net.connection import Slot
+from broker.net.later import Later
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import offset_commit, offset_fetch
+from tests.support.brokers.grouping_broker import GroupingBroker
+
+Clock = trio.testing.MockClock
+MANY = 5 * TOLD_AT_ONCE
+
+
+class Room(GroupingBroker):
+    """Topic "t" has two partitions. Groups may have had positions of more, before there was a limit."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__(nursery)
+        self.give("t")
+        self.give("t", index=1)
+        self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config)
+        self.encoded = 0
+
+    async def cpu(self, function: Callable[..., Any], *args: Any) -> Any:
+        self.encoded += 1
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+    def asks(self, version: int = 9) -> Slot:
+        return self.slot(self.client(), ApiKey.OFFSET_FETCH, version)
+
+    def has(self, group_id: str, count: int) -> None:
+        self.do(Commit(group_id, -1, "", None, tuple((("t", index), Committed(index)) for index in range(count))))
+
+    async def follow(self) -> None:
+        while True:
+            await trio.sleep(0.001)
+            self.env.now_ms += 1
+            self.replicate()
+
+
+@pytest.fixture
+async def room(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Room:
+    room = Room(nursery)
+    await room.lead()
+    monkeypatch.setattr(room.env, "cpu", room.cpu, raising=False)
+    return room
+
+
+def asked(*groups: str, stable: bool = False) -> offset_fetch.OffsetFetchRequest:
+    """For all positions of these groups."""
+    wanted = [offset_fetch.OffsetFetchRequestGroup(name, topics=None) for name in groups]
+    return offset_fetch.OffsetFetchRequest(groups=wanted, require_stable=stable)
+
+
+def told(answer: Any) -> dict[str, list[int]]:
+    if isinstance(answer, bytes):
+        answer, _ = offset_fetch.OffsetFetchResponse.decode(memoryview(answer), 0, 9)
+    return {
+        group.group_id: [part.committed_offset for topic in group.topics for part in topic.partitions]
+        for group in answer.groups
+    }
+
+
+async def test_a_partition_that_does_not_exist_has_no_position(room: Room) -> None:
+    """As with Kafka. Without that, one group could have any number of them for eight bytes each."""
+    parts = [offset_commit.OffsetCommitRequestPartition(index, 7) for index in (1, 2, -1)]
+    topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=parts)]
+    later = room.apis.offset_commit(offset_commit.OffsetCommitRequest("g", topics=topics), room.asks(8))
+    room.replicate()
+    answer = await later.wait()
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.NONE, unknown, unknown]
+    assert told(room.apis.offset_fetch(asked("g"), room.asks())) == {"g": [7]}
+
+
+async def test_few_positions_are_told_at_once(room: Room) -> None:
+    room.has("g", TOLD_AT_ONCE)
+    assert told(room.apis.offset_fetch(asked("g", "h"), room.asks())) == {"g": [*range(TOLD_AT_ONCE)], "h": []}
+    assert not room.encoded
+
+
+@pytest.mark.parametrize("groups", [{"g": MANY}, {"a": 900, "b": 900, "c": 1}])
+@pytest.mark.parametrize("stable", [False, True])
+async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewhere(
+    groups: dict[str, int], stable: bool, room: Room, autojump_clock: Clock
+) -> None:
+    for name, count in groups.items():
+        room.has(name, count)
+    room.replicate()
+    turns = 0
+
+    async def bystander() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    later = room.apis.offset_fetch(asked(*groups, stable=stable), room.asks())
+    assert isinstance(later, Later)
+    assert later.holds, "it takes effect on its way"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander)
+        if stable:
+            nursery.start_soon(room.follow)
+        answer = await later.wait()
+        nursery.cancel_scope.cancel()
+    assert isinstance(answer, bytes)
+    assert told(answer) == {name: [*range(count)] for name, count in groups.items()}
+    assert room.encoded == 1
+    assert turns >= max(len(groups), sum(groups.values()) // TOLD_AT_ONCE)
+
+
+async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nobody(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes memory until it is sent; four hundred requests of 120 bytes took all that there was of the loop."""
+    room.has("g", MANY)
+    slots = [room.asks() for _ in range(4)]
+    making = most = 0
+
+    async def one(slot: Slot) -> Any:
+        return await room.apis.offset_fetch(asked("g"), slot).wait()
+
+    submit = room.coordinator.submit
+
+    def counted(*given: Any) -> None:
+        nonlocal making, most
+        making += 1
+        most = max(most, making)
+        submit(*given)
+
+    async def cpu(function: Callable[..., Any], *args: Any) -> Any:
+        nonlocal making
+        await trio.lowlevel.checkpoint()
+        making -= 1
+        return function(*args)
+
+    monkeypatch.setattr(room.coordinator, "submit", counted)
+    monkeypatch.setattr(room.env, "cpu", cpu)
+    found: dict[int, Any] = {}
+
+    async def keep(number: int) -> None:
+        found[number] = await one(slots[number])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(keep, number)
+        await trio.lowlevel.checkpoint()
+        slots[2].conn.close()
+    assert (most, making) == (1, 0)
+    assert found[2] == []
+    assert {number: len(told(found[number])["g"]) for number in (0, 1, 3)} == dict.fromkeys((0, 1, 3), MANY)
+
+
+async def test_who_asks_a_coordinator_that_nobody_follows_is_refused_however_much_there_is_to_tell(
+    room: Room, autojump_clock: Clock
+) -> None:
+    room.has("g", MANY)
+    room.env.now_ms += 1000
+    later = room.apis.offset_fetch(asked("g", stable=True), room.asks())
+
+    async def pass_time() -> None:
+        while True:
+            await trio.sleep(0.01)
+            room.env.now_ms += 10
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pass_time)
+        with trio.fail_after(60):
+            answer = await later.wait()
+        nursery.cancel_scope.cancel()
+    assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert not room.encoded
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, room: Room) -> None:
+    room.has("g", count)
+    request = offset_fetch.OffsetFetchRequest("g", topics=None)
+    answer = room.apis.offset_fetch(request, room.asks(7))
+    if isinstance(answer, Later):
+        answer, _ = offset_fetch.OffsetFetchResponse.decode(memoryview(await answer.wait()), 0, 7)
+    assert [part.committed_offset for part in answer.topics[0].partitions] == [*range(count)]
