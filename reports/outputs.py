@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
 from checkers.anomalies.eos_loss import ANOMALIES as LOST
@@ -37,6 +37,15 @@ class _Owner:
     """Partition -> when it gave it up, or learnt of its loss."""
 
 
+class _Position(NamedTuple):
+    """What a member was told when it asked from where to go on."""
+
+    t: int
+    offset: int
+    """-1: nothing is committed."""
+    owner: str
+
+
 @dataclass(slots=True)
 class _Trail:
     """What the history says of one input."""
@@ -61,6 +70,10 @@ class _Trail:
     made: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Process -> (producer id, epoch) that it was given."""
     polls: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, Json] = field(default_factory=dict)
+    """Operation -> a question for positions that is not answered yet."""
+    told: list[_Position] = field(default_factory=list)
+    """Positions that members were told, in the order of the answers."""
 
     def take(self, line: Json) -> None:
         """One line."""
@@ -84,6 +97,8 @@ class _Trail:
             self.begun[op] = line
         elif f in ("poll", "final_read"):
             self.polls[op] = process
+        elif f == "fetch_offsets" and line.get("m"):
+            self.asked[op] = line
         elif f == "commit" and str(self.part) in mapping(line.get("at")):
             self.commits.append({**line, "owner": self._owner(process, line.get("t"))})
 
@@ -91,6 +106,11 @@ class _Trail:
         op = integer(line.get("op"))
         if (process := self.polls.pop(op, None)) is not None:
             self._read(process, line)
+        elif (asked := self.asked.pop(op, None)) is not None:
+            positions = mapping(line.get("off"))
+            if integer(line.get("st")) == 0 and str(self.part) in positions:
+                owner = self._owner(integer(asked.get("p")), line.get("t"))
+                self.told.append(_Position(integer(line.get("t")), integer(positions[str(self.part)]), owner))
         elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
             self.ends[op] = line
 
@@ -162,6 +182,29 @@ class _Trail:
         inside = self._inside(commit)
         return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {commit['owner']}."
 
+    def told_again(self) -> Iterator[str]:
+        """Members that were told to read the input once more, after a position behind it had been committed."""
+        behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
+        for position in self.told:
+            before = [commit for t, commit in behind if t < position.t]
+            if before and position.offset <= self.offset:
+                at = self.files.seconds(position.t) or 0.0
+                what = f"to go on from position {position.offset}" if position.offset >= 0 else "of no position"
+                yield f"At {at:.3f} s {position.owner}, was told {what}, and so reads the input once more."
+                yield self.committed(before[-1])
+
+    def _counting(self) -> Iterator[tuple[Json, Json]]:
+        """Commits of positions behind the input that count for sure, each with what completed it."""
+        for each in self.commits:
+            end = self.ends.get(integer(each.get("op")), {})
+            if "x" in each and integer(end.get("st"), 2) == 0:
+                end = self.ends.get(integer(each["x"]), {})
+                if end.get("how") != "commit":
+                    continue
+            behind = integer(mapping(each["at"]).get(str(self.part))) > self.offset >= 0
+            if behind and integer(end.get("st"), 2) == 0:
+                yield each, end
+
     def group(self, process: int) -> Any:
         """The group of a process."""
         return self.settings.get(process, {}).get("group")
@@ -212,6 +255,7 @@ def _told(trail: _Trail, problem: Problem) -> Iterator[str]:
     if len(chosen) > TOLD_AT_MOST:
         yield f"{len(chosen) - TOLD_AT_MOST} more were sent."
     if not lost:
+        yield from trail.told_again()
         return
     if not chosen:
         yield "Nobody ever sent an output of it."

@@ -213,14 +213,18 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
 # --------------------------------------------------------------------------------------------------------------- text
 
 
-def text_of(story: Story, width: int = 100) -> str:
-    """The story as plain text: what it is about, numbered sentences with times, and how it ends."""
+def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
+    """The story as plain text: what it is about, numbered sentences with times, and how it ends. `beside`: paragraphs
+    of what else is known.
+    """
     lines = [story.title, "=" * len(story.title), ""]
     lines += _wrapped(story.summary, width)
     lines.append("")
     lines += [_legend(record) for record in story.records]
     lines += [f"Record {offset}: {says}" for offset, says in story.problem.records]
     lines += [""] if story.records or story.problem.records else []
+    for paragraph in beside:
+        lines += [*_wrapped(paragraph, width), ""]
     digits = decimals(story.moments)
     for number, (t, text) in enumerate(sentences(story.moments), start=1):
         head = f"{number:>3}. {t:>{6 + digits}.{digits}f} s  "

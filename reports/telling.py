@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from reports import spacetime, story
+from reports import outputs, owners, spacetime, story
 from reports.answers import Answer, answers_of
 from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
@@ -76,6 +76,8 @@ def _values_of(one: txn_story.TxnStory | None, problem: Problem) -> tuple[int, .
 
 def _of_partition(files: RunFiles, one: story.Story) -> Telling:
     digits = story.decimals(one.moments)
+    found = answers_of(files, one)
+    beside = [each.text for each in found if each.question in (outputs.QUESTION, owners.QUESTION)]
     return Telling(
         one.problem,
         one.title,
@@ -83,10 +85,10 @@ def _of_partition(files: RunFiles, one: story.Story) -> Telling:
         tuple((f"{t:.{digits}f} s", text) for t, text in story.sentences(one.moments)),
         tuple(one.ends),
         one.left_out,
-        story.text_of(one),
+        story.text_of(one, beside=beside),
         CAPTION,
         partial(spacetime.draw, one),
-        answers_of(files, one),
+        found,
         tuple(places[0] for _, _, places in story.placed_sentences(one.moments)),
     )
 
