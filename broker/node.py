@@ -22,6 +22,7 @@ from broker.apis.fetch_session import FetchSessions
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.groups import GroupApis
 from broker.apis.metadata import MetadataHandler
+from broker.apis.much import MuchTold
 from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
 from broker.apis.record_gate import RecordGate
@@ -226,9 +227,10 @@ class Node:
         parked = config.squall_connection_parked_max_partitions
         fetch = FetchApi(env, self.replicas, self.timers, sessions, config.fetch_max_bytes, of_plane, parked)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
-        groups = GroupApis(env, self.groups, config)
-        consumers = ConsumerGroupApis(env, image, self.groups, config)
-        offsets = CommittedOffsetApis(env, image, self.groups, config)
+        much = MuchTold(env)
+        groups = GroupApis(env, self.groups, config, much)
+        consumers = ConsumerGroupApis(env, image, self.groups, config, much)
+        offsets = CommittedOffsetApis(env, image, self.groups, config, much)
         finder = CoordinatorFinder(image, config, creator)
         exists = finder.log_of_groups_exists
         in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from broker.apis.asking import ask, of_each
+from broker.apis.much import BYTES_OF_ONE, FEW, PIECE, made
 from broker.coordinators.groups.values import (
     NO_TIME,
     Answer,
@@ -24,7 +23,6 @@ from broker.coordinators.groups.values import (
     PartitionErrors,
 )
 from broker.net.later import Later
-from broker.net.turns import give_way
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit as commit_wire
 from broker.protocol.schema import offset_delete as delete_wire
@@ -33,6 +31,7 @@ from broker.protocol.schema import offset_fetch as fetch_wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from broker.apis.much import Making, MuchTold
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
     from broker.coordinators.groups.values import TopicPartition
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
     Found = tuple[TopicPartition, Committed | None, ErrorCode]
-    Making = Generator[None, None, fetch_wire.OffsetFetchResponse]
-    """An answer in pieces of work; others may have a turn between them."""
 
 BY_ID_FROM = 10
 """First version of OffsetCommit and OffsetFetch that names topics by their ids."""
@@ -54,8 +51,6 @@ TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
 AGAIN = Answer(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
-TOLD_AT_ONCE = 1000
-"""Positions that an answer may tell without giving others a turn; each takes a few µs."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
 
@@ -63,12 +58,12 @@ _NOTHING = Committed(-1)
 class CommittedOffsetApis:
     """Handlers of requests about committed offsets; none of them waits before the request has taken effect."""
 
-    def __init__(self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
-        self._env, self._image, self._coordinator = env, image, coordinator
+    def __init__(
+        self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold
+    ) -> None:
+        self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._metadata_bytes = config.offset_metadata_max_bytes
-        self._much = trio.Lock()
-        """Held by whom an answer that tells much is made for: it takes as much memory again while it is made."""
 
     def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
         submit = self._coordinator.submit
@@ -172,33 +167,35 @@ class CommittedOffsetApis:
 
     def _tell(self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot) -> Any:
         """The answer, or a wait for it."""
-        if sum(map(self._coordinator.count_told, asked)) > TOLD_AT_ONCE:
+        if sum(map(self._weight_of, asked)) > FEW:
             return Later(partial(self._tell_much, asked, making, slot), holds=True)
-        return self._ask(asked, lambda answers: _made(making(answers)), tells_much=True)
+        return self._ask(asked, lambda answers: made(making(answers)), tells_much=True)
+
+    def _weight_of(self, asked: FetchOffsets) -> int:
+        """How much its answer would tell now: positions, and `BYTES_OF_ONE` characters of their metadata count as one
+        more. Of many, only that they are.
+        """
+        known = self._coordinator.positions(asked.group_id)
+        wanted = known if asked.partitions is None else asked.partitions
+        if len(wanted) > FEW:
+            return len(wanted)
+        return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // BYTES_OF_ONE
 
     async def _tell_much(
         self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
-        """Such answers are made one at a time, in turns, and encoded off the event loop; none for nobody. A small
-        request may ask for all that a hundred clients have committed.
-        """
+        """A small request may ask for all that a hundred clients have committed."""
         if any(each.stable for each in asked):
             # Whether anything may be told yet. All may wait for that side by side, because it takes no memory.
             answers = await self._answers([replace(each, partitions=()) for each in asked])
             if all(answer.error for answer in answers):
-                return _made(making(answers))
-        async with self._much:
-            work: Making | None = None
-            while not slot.conn.closed:
-                if work is None:
-                    work = making(await self._answers(asked))
-                try:
-                    next(work)
-                except StopIteration as end:
-                    encoded: bytes = await self._env.cpu(end.value.encode, slot.version)
-                    return encoded
-                await give_way()
-        return []
+                found: fetch_wire.OffsetFetchResponse = made(making(answers))
+                return found
+
+        async def begin() -> Making:
+            return making(await self._answers(asked))
+
+        return await self._much.tell(begin, slot)
 
     async def _answers(self, asked: list[FetchOffsets]) -> list[Answer]:
         found = self._ask(asked, list, tells_much=True)
@@ -218,7 +215,7 @@ class CommittedOffsetApis:
             return fetch_wire.OffsetFetchResponseGroup(asked.group_id, error_code=int(answer.error))
         topics: dict[str, fetch_wire.OffsetFetchResponseTopics] = {}
         for number, ((name, index), committed, error) in enumerate(answer.offsets, 1):
-            if number % TOLD_AT_ONCE == 0:
+            if number % PIECE == 0:
                 yield
             topic = topics.get(name)
             if topic is None:
@@ -294,7 +291,7 @@ def _of_one(answer: Answer, partitions: Sequence[TopicPartition], version: int) 
         found = tuple((where, None, answer.error) for where in partitions)
     topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}
     for number, ((name, index), committed, error) in enumerate(found, 1):
-        if number % TOLD_AT_ONCE == 0:
+        if number % PIECE == 0:
             yield
         told = _told(committed)
         part = fetch_wire.OffsetFetchResponsePartition(index, told.offset, told.leader_epoch, told.metadata, int(error))
@@ -302,13 +299,3 @@ def _of_one(answer: Answer, partitions: Sequence[TopicPartition], version: int) 
     return fetch_wire.OffsetFetchResponse(
         topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]
     )
-
-
-def _made(making: Making) -> fetch_wire.OffsetFetchResponse:
-    """All of it at once."""
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            found: fetch_wire.OffsetFetchResponse = end.value
-            return found

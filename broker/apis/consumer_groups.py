@@ -7,6 +7,7 @@ answer waits for the coordinator's log.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.asking import ask, of_each
@@ -16,6 +17,7 @@ from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribe
 from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
 from broker.coordinators.groups.consumer.group import by_topic
 from broker.coordinators.groups.values import Answer
+from broker.net.later import Later
 from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import consumer_group_describe as describe_wire
 from broker.protocol.schema import consumer_group_heartbeat as beat_wire
@@ -23,6 +25,7 @@ from broker.protocol.schema import consumer_group_heartbeat as beat_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from broker.apis.much import Making, MuchTold
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
     from broker.coordinators.groups.consumer.answers import DescribedMember
@@ -47,8 +50,10 @@ AGAIN = Answer(ErrorCode.INVALID_REQUEST)
 class ConsumerGroupApis:
     """Handlers of requests about consumer groups; none of them waits before the request has taken effect."""
 
-    def __init__(self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
-        self._env, self._image, self._coordinator = env, image, coordinator
+    def __init__(
+        self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold
+    ) -> None:
+        self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._config = config
         self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
@@ -57,8 +62,9 @@ class ConsumerGroupApis:
         """Whether the cluster has finalized the feature, and this broker's settings permit the protocol."""
         return self._served and self._image.features.get(FEATURE, 0) >= 1
 
-    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
-        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+        submit = self._coordinator.submit
+        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
 
     def heartbeat(self, request: beat_wire.ConsumerGroupHeartbeatRequest, slot: Slot) -> Any:
         """A member joins, lives or leaves, and learns which partitions are its own."""
@@ -117,12 +123,20 @@ class ConsumerGroupApis:
             groups = [describe_wire.DescribedGroup(error, group_id=name) for name in names]
             return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
-        def respond(answers: list[Answer]) -> describe_wire.ConsumerGroupDescribeResponse:
-            answers = of_each(names, answers, AGAIN)
-            found = [self._described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
-            return describe_wire.ConsumerGroupDescribeResponse(groups=found)
+        async def begin() -> Making:
+            asked = [ConsumerDescribe(name) for name in dict.fromkeys(names)]
+            found = self._ask(asked, list, tells_much=True)
+            answers = await found.wait() if isinstance(found, Later) else found
+            return self._all_described(names, of_each(names, answers, AGAIN), version)
 
-        return self._ask([ConsumerDescribe(name) for name in dict.fromkeys(names)], respond)
+        return Later(partial(self._much.tell, begin, slot), holds=True)
+
+    def _all_described(self, names: Sequence[str], answers: Sequence[Answer], version: int) -> Making:
+        groups = []
+        for name, answer in zip(names, answers, strict=True):
+            groups.append(self._described(name, answer, version))
+            yield
+        return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
     def _described(self, name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
         if answer.error or not isinstance(answer, ConsumerDescribed):

@@ -7,10 +7,12 @@ its own here, for the group's timers end both.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.apis.asking import ask, of_each
+from broker.apis.much import FEW, PIECE, made
 from broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
@@ -26,6 +28,7 @@ from broker.coordinators.groups.values import (
     Sync,
     Synced,
 )
+from broker.net.later import Later
 from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import delete_groups as delete_wire
 from broker.protocol.schema import describe_groups as describe_wire
@@ -39,6 +42,7 @@ from broker.protocol.wire import LONGEST_STRING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.apis.much import Making, MuchTold
     from broker.config import BrokerConfig
     from broker.env import Env
     from broker.net.connection import Slot
@@ -72,16 +76,17 @@ def fresh_member_id(of: str, drawn: UUID) -> str:
 class GroupApis:
     """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
 
-    def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
-        self._env, self._coordinator = env, coordinator
+    def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold) -> None:
+        self._env, self._coordinator, self._much = env, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
 
     def _ask_one(self, request: Any, respond: Any) -> Any:
         """For as long as it takes."""
         return ask(self._env, self._coordinator.submit, [request], lambda answers: respond(answers[0]), TIMED_OUT)
 
-    def _ask(self, requests: Sequence[Any], respond: Any) -> Any:
-        return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
+    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+        submit = self._coordinator.submit
+        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
 
     # ---------------------------------------------------------------------------------------------------------- members
 
@@ -176,23 +181,34 @@ class GroupApis:
         """Groups and their members."""
         names, version = list(request.groups), slot.version
 
-        def respond(answers: list[Answer]) -> describe_wire.DescribeGroupsResponse:
-            answers = of_each(names, answers, AGAIN)
-            groups = [_described(name, answer, version) for name, answer in zip(names, answers, strict=True)]
-            return describe_wire.DescribeGroupsResponse(groups=groups)
+        async def begin() -> Making:
+            found = self._ask([Describe(name) for name in dict.fromkeys(names)], list, tells_much=True)
+            answers = await found.wait() if isinstance(found, Later) else found
+            return _all_described(names, of_each(names, answers, AGAIN), version)
 
-        return self._ask([Describe(name) for name in dict.fromkeys(names)], respond)
+        return Later(partial(self._much.tell, begin, slot), holds=True)
 
-    def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> list_wire.ListGroupsResponse:
+    def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> Any:
         """The groups that are coordinated here, filtered by state and type."""
+        if self._coordinator.count_groups() <= FEW:
+            return made(self._listed(request))
+
+        async def begin() -> Making:
+            return self._listed(request)
+
+        return Later(partial(self._much.tell, begin, slot), holds=True)
+
+    def _listed(self, request: list_wire.ListGroupsRequest) -> Making:
         states = [name.lower() for name in request.states_filter]
         types = [name.lower() for name in request.types_filter]
         error, found = self._coordinator.groups()
-        groups = [
-            list_wire.ListedGroup(group.group_id, group.protocol_type, group.state.value, group.group_type)
-            for group in found
-            if (not states or group.state.value.lower() in states) and (not types or group.group_type in types)
-        ]
+        groups = []
+        for number, group in enumerate(found, 1):
+            if number % PIECE == 0:
+                yield
+            if (not states or group.state.value.lower() in states) and (not types or group.group_type in types):
+                state, kind = group.state.value, group.group_type
+                groups.append(list_wire.ListedGroup(group.group_id, group.protocol_type, state, kind))
         return list_wire.ListGroupsResponse(error_code=int(error), groups=groups)
 
     def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: Slot) -> Any:
@@ -207,6 +223,14 @@ class GroupApis:
             return delete_wire.DeleteGroupsResponse(results=results)
 
         return self._ask([DeleteGroup(name) for name in names], respond)
+
+
+def _all_described(names: Sequence[str], answers: Sequence[Answer], version: int) -> Making:
+    groups = []
+    for name, answer in zip(names, answers, strict=True):
+        groups.append(_described(name, answer, version))
+        yield
+    return describe_wire.DescribeGroupsResponse(groups=groups)
 
 
 def _described(name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:

@@ -259,6 +259,8 @@ class BrokerConfig:
     squall_connection_parked_max_requests: int = integer(1000, low=1)
     squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
     squall_request_max_bytes: int = integer(4 << 20, low=1 << 16)
+    squall_replies_max_bytes: int = long(256 << 20, low=1 << 20)
+    """Of replies that clients have not read yet, all their connections together."""
     squall_request_max_elements: int = integer(50_000, low=1000)
     """Of all lists in a request that is no Produce and no Fetch."""
     squall_fetch_request_max_bytes: int = integer(1 << 20, low=1 << 16)

@@ -104,6 +104,8 @@ class Connection:
         self.on_close: list[Callable[[], None]] = []
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
+        self._out_in_files = 0
+        """Of `_out_bytes`, what is still in files."""
         self._answered_bytes = 0
         """Of replies that are known and still in `slots`: not flushed yet, or behind one that is not known."""
         self._blocked = False
@@ -169,6 +171,8 @@ class Connection:
         if chunk.length:
             self._out.append(queued)
             self._out_bytes += chunk.length
+            if queued is chunk:
+                self._out_in_files += chunk.length
 
     def _send(self) -> None:
         out, link = self._out, self.link
@@ -187,7 +191,7 @@ class Connection:
                     sent = link.send(pieces, more=len(out) > len(pieces))  # type: ignore[arg-type]
                 if sent == self._out_bytes:
                     out.clear()
-                    self._out_bytes = 0
+                    self._out_bytes = self._out_in_files = 0
                     return
                 self._taken(sent)
                 if sent < asked:
@@ -204,6 +208,8 @@ class Connection:
         while count:
             head = out.popleft()
             size = head.length if type(head) is FileSlice else len(head)
+            if type(head) is FileSlice:
+                self._out_in_files -= min(size, count)
             if size <= count:
                 count -= size
                 continue
@@ -223,6 +229,11 @@ class Connection:
                     return
         except (LinkClosed, OSError):
             self.close()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of replies that are not sent yet. Slices of files behind a reply that is not known count in full."""
+        return self._out_bytes - self._out_in_files + self._answered_bytes
 
     def congested(self, max_requests: int, max_bytes: int) -> bool:
         """True while more is parked or unsent here than the settings allow: stop reading until it drains."""
@@ -257,7 +268,7 @@ class Connection:
                 slot.parked.abandon()
         self.slots.clear()
         self._out.clear()
-        self._out_bytes = self._answered_bytes = 0
+        self._out_bytes = self._out_in_files = self._answered_bytes = 0
         self.link.close()
         for callback in self.on_close:
             callback()

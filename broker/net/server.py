@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
+_MUCH_KEPT = 64 << 10
+"""Bytes of replies that nobody reads yet, from which on a connection counts for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
 """How long a connection's burst is served before others have a turn."""
 _QUIET_MS = 10_000
@@ -93,6 +95,9 @@ class Server:
         """Of connections on other listeners than `_inner`. On an only listener brokers would queue as well."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
+        self._heavy: dict[Connection, None] = {}
+        """Connections of clients that had much to read when they were last flushed."""
+        self._max_kept = config.squall_replies_max_bytes
         self._listeners: list[Listener] = []
         self._for_clients: dict[int, Route] = {}
         self._for_nodes: dict[int, Route] = {}
@@ -201,6 +206,7 @@ class Server:
             del self._connections[conn]
             self._of_brokers.pop(conn, None)
             self._dirty.pop(conn, None)
+            self._heavy.pop(conn, None)
             self._release(address)
 
     def _turns_of(self, listener: str) -> Turns | None:
@@ -398,9 +404,27 @@ class Server:
         while woken:
             request, _ = woken.popitem()
             request.wake()
+        heavy = False
         while dirty:
             conn, _ = dirty.popitem()
             conn.flush()
+            if conn.kept_bytes > _MUCH_KEPT and conn.listener != self._inner:
+                self._heavy[conn] = None
+                heavy = True
+        if heavy:
+            self._limit_kept()
+
+    def _limit_kept(self) -> None:
+        """Close connections where all of them together leave too many replies unread, those with the most first. A
+        client may ask for more than memory holds, in few bytes, and read nothing.
+        """
+        kept = {conn: size for conn in self._heavy if (size := conn.kept_bytes) > _MUCH_KEPT}
+        self._heavy = dict.fromkeys(kept)
+        while sum(kept.values()) > self._max_kept:
+            most = max(kept, key=kept.__getitem__)
+            self._env.trace("replies_dropped", peer=most.link.peer, listener=most.listener, bytes=kept.pop(most))
+            del self._heavy[most]
+            most.abort()
 
     async def sweep_idle(self) -> None:
         """Give back receive memory of quiet connections; close those idle for longer than connections.max.idle.ms."""

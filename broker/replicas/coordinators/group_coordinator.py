@@ -36,12 +36,12 @@ from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
     from broker.coordinators.groups.classic import ClassicGroup
-    from broker.coordinators.groups.values import Effect, Listed, Request
+    from broker.coordinators.groups.values import Committed, Effect, Listed, Request, TopicPartition
     from broker.env import Env
     from broker.log.producer_rules import Verification
     from broker.protocol.records import BatchHeader
@@ -282,12 +282,10 @@ class GroupCoordinator:
             return None
         return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
 
-    def count_told(self, request: FetchOffsets) -> int:
-        """How many positions its answer would tell now."""
-        if request.partitions is not None:
-            return len(request.partitions)
-        shard = self.shards.get(self.partition_of(request.group_id))
-        return len(shard.machine.ledger.offsets.get(request.group_id, ())) if shard is not None else 0
+    def positions(self, group_id: str) -> Mapping[TopicPartition, Committed]:
+        """What a group has committed, as far as it is known here. Not to be kept: it changes."""
+        shard = self.shards.get(self.partition_of(group_id))
+        return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
 
     def submit(self, request: Request, answer: OnAnswer) -> None:
         """Have a request take effect now. `answer` is called once: now, when what it rests on is committed, or when the
@@ -469,12 +467,19 @@ class GroupCoordinator:
 
     # --------------------------------------------------------------------------------------------------------- listing
 
-    def groups(self) -> tuple[ErrorCode, list[Listed]]:
-        """Every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
+    def count_groups(self) -> int:
+        """At least as many groups as are coordinated here."""
+        machines = [shard.machine for shard in self.shards.values()]
+        return sum(len(m.groups) + len(m.ledger.consumers) + len(m.ledger.offsets) for m in machines)
+
+    def groups(self) -> tuple[ErrorCode, Iterable[Listed]]:
+        """Every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded. They are
+        made shard by shard, as they are asked for.
+        """
         shards = list(self.shards.values())
         if not all(shard.serves for shard in shards):
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
-        return ErrorCode.NONE, [group for shard in shards for group in shard.machine.listed()]
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ()
+        return ErrorCode.NONE, (group for shard in shards for group in shard.machine.listed())
 
 
 def _positions(effects: Sequence[Effect]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.apis import ApiKey
 from broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
-from broker.protocol.header import encode_request
 from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -43,16 +40,9 @@ from broker.protocol.schema.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from broker.protocol.schema.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.brokers.bombs import many_records
-from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
+from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
 
 pytestmark = pytest.mark.timeout(120)
@@ -187,72 +177,6 @@ def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: Bro
         sessions.append(answer.session_id)
     assert [session > 0 for session in sessions] == [True, True] + [False] * 28
     assert broker.rss_mb() < before + 60
-
-
-@pytest.fixture
-def offsets(broker: BrokerProcess) -> Iterator[None]:
-    """A topic of this name, with a thousand partitions, and a coordinator that serves."""
-    assert join(broker, "first", b"") is ErrorCode.MEMBER_ID_REQUIRED
-    assert create(broker, "offsets", 1000)[0] is ErrorCode.NONE
-    broker.wait_for(lambda: len(logs_of(broker, "offsets")) == 1000)
-    yield
-    delete(broker, "offsets")
-    broker.wait_for(lambda: not logs_of(broker, "offsets"))
-
-
-def test_what_is_told_of_a_group_is_told_once(broker: BrokerProcess, offsets: None) -> None:
-    """80 KB that named one group 20,000 times asked for gigabytes, and the broker had not as many."""
-    assert join(broker, "named", b"") is ErrorCode.MEMBER_ID_REQUIRED
-    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("named", topics=None)] * 20_000)
-    before = broker.rss_mb()
-    with broker.connect() as client, Bystander(broker) as bystander:
-        client.settimeout(60)
-        committed = commit(client, "named", 1000, 200)
-        fetched: Any = ask(client, fetch, OffsetFetchResponse, 8)
-        described: Any = ask(client, DescribeGroupsRequest(groups=["named"] * 20_000), DescribeGroupsResponse, 5)
-    assert committed == {ErrorCode.NONE}
-    assert [len(group.topics[0].partitions) for group in fetched.groups if group.topics] == [1000]
-    for groups in (fetched.groups, described.groups):
-        assert {group.error_code for group in groups[1:]} == {ErrorCode.INVALID_REQUEST}
-    assert described.groups[0].error_code == 0
-    assert broker.rss_mb() < before + 60
-    assert bystander.slowest_s < PATIENCE_S
-
-
-def commit(client: socket.socket, group_id: str, count: int, size: int) -> set[ErrorCode]:
-    """A position of each of the first partitions of "offsets", with so many bytes of metadata. What becomes of them."""
-    parts = [OffsetCommitRequestPartition(n, committed_offset=1, committed_metadata="x" * size) for n in range(count)]
-    topics = [OffsetCommitRequestTopic("offsets", partitions=parts)]
-    answer: Any = ask(client, OffsetCommitRequest(group_id=group_id, topics=topics), OffsetCommitResponse, 8)
-    return {ErrorCode(part.error_code) for part in answer.topics[0].partitions}
-
-
-@pytest.mark.parametrize("stable", [False, True])
-def test_many_who_ask_for_all_positions_of_many_groups_keep_nobody_waiting(
-    stable: bool, broker: BrokerProcess, offsets: None
-) -> None:
-    """Four hundred requests of 120 bytes got a broker fenced. Those who have left cost nothing."""
-    names = [f"many-{number}" for number in range(15)]
-    with broker.connect() as client:
-        client.settimeout(60)
-        assert [commit(client, name, 1000, 300) for name in names] == [{ErrorCode.NONE}] * 15
-    groups = [OffsetFetchRequestGroup(name, topics=None) for name in names]
-    request = OffsetFetchRequest(groups=groups, require_stable=stable)
-    asked = encode_request(ApiKey.OFFSET_FETCH, 8, 7, "test", request.encode(8))
-    clients = [broker.connect() for _ in range(60)]
-    try:
-        with Bystander(broker) as bystander:
-            for client in clients:
-                client.settimeout(100)
-                client.sendall(asked)
-            for client in clients[10:]:
-                client.close()
-            answers = [receive_frame(client) for client in clients[:10]]
-        assert {len(answer) > 15 * 1000 * 300 for answer in answers} == {True}
-        assert bystander.slowest_s < PATIENCE_S
-    finally:
-        for client in clients:
-            client.close()
 
 
 def test_an_answer_quotes_little_of_a_long_name(broker: BrokerProcess) -> None:

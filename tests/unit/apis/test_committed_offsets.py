@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.apis.committed_offsets import TOLD_AT_ONCE, CommittedOffsetApis
+from broker.apis.committed_offsets import CommittedOffsetApis
+from broker.apis.much import BYTES_OF_ONE, FEW, PIECE, MuchTold
 from broker.coordinators.groups.values import Commit, Committed
 from broker.net.connection import Slot
 from broker.net.later import Later
@@ -19,7 +20,7 @@ from broker.protocol.schema import offset_commit, offset_fetch
 from tests.support.brokers.grouping_broker import GroupingBroker
 
 Clock = trio.testing.MockClock
-MANY = 5 * TOLD_AT_ONCE
+MANY = 10 * PIECE
 
 
 class Room(GroupingBroker):
@@ -29,7 +30,7 @@ class Room(GroupingBroker):
         super().__init__(nursery)
         self.give("t")
         self.give("t", index=1)
-        self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config)
+        self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config, MuchTold(self.env))
         self.encoded = 0
 
     async def cpu(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -86,12 +87,25 @@ async def test_a_partition_that_does_not_exist_has_no_position(room: Room) -> No
 
 
 async def test_few_positions_are_told_at_once(room: Room) -> None:
-    room.has("g", TOLD_AT_ONCE)
-    assert told(room.apis.offset_fetch(asked("g", "h"), room.asks())) == {"g": [*range(TOLD_AT_ONCE)], "h": []}
+    room.has("g", FEW)
+    assert told(room.apis.offset_fetch(asked("g", "h"), room.asks())) == {"g": [*range(FEW)], "h": []}
     assert not room.encoded
 
 
-@pytest.mark.parametrize("groups", [{"g": MANY}, {"a": 900, "b": 900, "c": 1}])
+async def test_text_weighs_too(room: Room) -> None:
+    """200 positions with metadata of 4,096 characters each are an answer of 3 MB."""
+    places = [("t", index) for index in range(3)]
+    for size, weighs_much in ((FEW * BYTES_OF_ONE // 3 - BYTES_OF_ONE, False), (FEW * BYTES_OF_ONE // 3, True)):
+        metadata = "x" * size
+        committed = tuple((place, Committed(7, metadata=metadata)) for place in places)
+        room.do(Commit("g", -1, "", None, committed))
+        assert isinstance(room.apis.offset_fetch(asked("g"), room.asks()), Later) == weighs_much
+        named = offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1, 2, 9])
+        some = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[named])])
+        assert isinstance(room.apis.offset_fetch(some, room.asks()), Later) == weighs_much
+
+
+@pytest.mark.parametrize("groups", [{"g": MANY}, {"a": FEW, "b": 1, "c": 1}])
 @pytest.mark.parametrize("stable", [False, True])
 async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewhere(
     groups: dict[str, int], stable: bool, room: Room, autojump_clock: Clock
@@ -119,7 +133,7 @@ async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewher
     assert isinstance(answer, bytes)
     assert told(answer) == {name: [*range(count)] for name, count in groups.items()}
     assert room.encoded == 1
-    assert turns >= max(len(groups), sum(groups.values()) // TOLD_AT_ONCE)
+    assert turns >= max(len(groups), sum(groups.values()) // PIECE)
 
 
 async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nobody(

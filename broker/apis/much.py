@@ -1,0 +1,59 @@
+"""Answers that tell much: positions, groups and members by the thousand. A few bytes ask for them, and they take memory
+and the event loop for as long as they are made. So they are made one at a time, in pieces between which others have a
+turn, and encoded off the loop; and none for a connection that has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from broker.net.turns import give_way
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.env import Env
+    from broker.net.connection import Slot
+
+Making = Generator[None, None, Any]
+"""Makes a response in pieces of work; others may have a turn between them."""
+FEW: Final = 200
+"""Things that an answer may tell at once. Each takes some µs, and a client may ask again and again."""
+BYTES_OF_ONE: Final = 64
+"""Of text, that weigh as much as one thing."""
+PIECE: Final = 500
+"""Things between two turns of others."""
+
+
+class MuchTold:
+    """The lane of such answers. All APIs of a broker share it."""
+
+    def __init__(self, env: Env) -> None:
+        self._env, self._turn = env, trio.Lock()
+
+    async def tell(self, begin: Callable[[], Awaitable[Making]], slot: Slot) -> bytes | list[Any]:
+        """The encoded response. `begin` gets what is to be told, once it is this one's turn; nothing is kept before."""
+        async with self._turn:
+            making: Making | None = None
+            while not slot.conn.closed:
+                if making is None:
+                    making = await begin()
+                try:
+                    next(making)
+                except StopIteration as end:
+                    encoded: bytes = await self._env.cpu(end.value.encode, slot.version)
+                    return encoded
+                await give_way()
+        return []
+
+
+def made(making: Making) -> Any:
+    """All of it at once."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            return end.value

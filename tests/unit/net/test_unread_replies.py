@@ -1,0 +1,110 @@
+"""What nobody reads has a limit, all connections of clients together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.log.slices import FileSlice
+from broker.net.connection import Connection
+from broker.protocol.apis import ApiKey
+from tests.support.brokers.one_broker import LISTENER, OneBroker, TakingTransport
+from tests.support.disks.memory_fs import MemoryFs
+
+MIB = 1 << 20
+
+
+class Room(OneBroker):
+    """Replies of any size to clients that read nothing, unless a test lets them."""
+
+    def __init__(self, limit: int = 4 * MIB) -> None:
+        super().__init__(squall_replies_max_bytes=str(limit))
+
+    def reads_nothing(self, listener: str = LISTENER) -> Connection:
+        link: Any = TakingTransport()
+        link.room = 0
+        return Connection(link, listener, self.server._mark_dirty, self.start_soon)
+
+    def reply(self, conn: Connection, body: Any) -> None:
+        self.slot(conn, ApiKey.METADATA, 0).reply(body)
+        self.server.settle()
+
+
+def link(conn: Connection) -> Any:
+    return conn.link
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def test_those_that_leave_most_unread_are_ended_and_others_are_not(room: Room) -> None:
+    most, much, little = room.reads_nothing(), room.reads_nothing(), room.reads_nothing()
+    room.reply(little, bytes(MIB // 2))
+    room.reply(much, bytes(MIB))
+    room.reply(most, bytes(2 * MIB))
+    assert not most.closed
+    room.reply(much, bytes(MIB // 2 - 1000))
+    assert not most.closed, "no more than the limit"
+    room.reply(little, bytes(MIB))
+    assert (link(most).aborted, much.closed, little.closed) == (True, False, False)
+    assert [(event, fields["bytes"] >> 20) for event, fields in room.env.traces if event == "replies_dropped"] == [
+        ("replies_dropped", 2)
+    ]
+    room.reply(little, bytes(MIB // 2))
+    assert (much.closed, little.closed) == (False, False), "what is gone counts no more"
+
+
+def test_what_is_read_counts_no_more(room: Room) -> None:
+    reads, other = room.reads_nothing(), room.reads_nothing()
+    for _ in range(20):
+        room.reply(reads, bytes(3 * MIB))
+        link(reads).give_room(1 << 30)
+        reads._blocked = False
+        reads.flush()
+        link(reads).room = 0
+    room.reply(other, bytes(3 * MIB))
+    assert not reads.closed
+    assert not other.closed
+
+
+def test_replies_behind_one_that_is_not_known_count_too(room: Room) -> None:
+    """Behind a Fetch that waits, any number of answers could gather."""
+    waits, other = room.reads_nothing(), room.reads_nothing()
+    room.slot(waits, ApiKey.FETCH, 4)
+    room.reply(waits, bytes(3 * MIB))
+    room.reply(other, bytes(2 * MIB))
+    assert waits.closed
+    assert not other.closed
+
+
+def test_records_that_are_still_in_their_files_take_no_memory(room: Room) -> None:
+    file = MemoryFs().open("f", create=True)
+    file.append(bytes(8 * MIB))
+    conns = [room.reads_nothing() for _ in range(3)]
+    for conn in conns:
+        room.reply(conn, [b"head", FileSlice(file, 0, 8 * MIB)])
+        assert conn.kept_bytes < 100
+    assert not any(conn.closed for conn in conns)
+    link(conns[0]).room = 3 * MIB
+    conns[0]._blocked = False
+    conns[0].flush()
+    assert conns[0].kept_bytes == 0
+    link(conns[0]).room = 1 << 30
+    conns[0]._blocked = False
+    conns[0].flush()
+    assert conns[0].kept_bytes == 0
+    assert len(link(conns[0]).taken) > 8 * MIB
+
+
+def test_brokers_do_not_count() -> None:
+    room = Room()
+    server: Any = room.server
+    server._inner = "INTERNAL"
+    broker, client = room.reads_nothing("INTERNAL"), room.reads_nothing()
+    room.reply(broker, bytes(8 * MIB))
+    room.reply(client, bytes(3 * MIB))
+    assert not broker.closed
+    assert not client.closed
