@@ -272,7 +272,8 @@ def _holders(story: Story, record: Placed) -> Iterator[str]:
     elif record.name in story.told.mistaken:
         yield f"Nobody: {name} was taken for a batch that was sent before, and never appended."
     elif record.offset < 0:
-        yield f"At which offset {name} was put is not known: its producer was not told, and no read found it."
+        told = "was not told" if record.sent.offset < 0 else f"was told {record.sent.offset}, which cannot be"
+        yield f"At which offset {name} was put is not known: its producer {told}, and no read found it."
     else:
         left = story.told.logs.holders(record.offset, record.epoch)
         yield f"In the end {_brokers(left)} had {name}." if left else f"In the end no log is known to have {name}."
