@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from reports.answers import answers_of
 from reports.problems import Problem
-from reports.story import chosen, story_of, text_of
+from reports.run_files import read_run
+from reports.story import chosen, stories_of, story_of, text_of
 from reports.story_facts import Position
 from reports.story_moments import MUST, TURN, Moment, Placed
 from reports.story_records import named_records, with_names
 from tests.support.histories.story_script import facts_of_script
+from tests.unit.reports.conftest import LOST
 
 LED = "0.1 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1]\n"
 TWICE_AT_0 = "0.2 sends 0 0\n0.3 told 0 ok 0\n0.4 sends 0 1\n0.6 told 1 ok 0\n"
@@ -121,3 +127,18 @@ def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> 
     assert "Process 0 is told position 4 of in-0 (by broker 3), though position 5 is committed." in text
     told = [each for each in story.moments if each.kind == "position"]
     assert [each.weight for each in told] == [MUST, MUST] and {each.lane for each in told} <= {*story.lanes}
+
+
+def test_the_answers_tell_a_wrong_offset_too(lost_dir: Path) -> None:
+    """Readers see the record at 61, and another one where its producer was told."""
+    lines = (lost_dir / "history.jsonl").read_text().splitlines()
+    final = json.loads(lines[-1])
+    final["got"][0][5] = [[60, LOST + 1], [61, LOST]]
+    trace = lost_dir / "nodes" / "1" / "trace.jsonl"
+    trace.write_text("".join(line for line in trace.read_text().splitlines(True) if "truncated" not in line))
+    (lost_dir / "history.jsonl").write_text("".join(f"{line}\n" for line in [*lines[:-1], json.dumps(final)]))
+    files = read_run(lost_dir)
+    (story,) = stories_of(files)
+    assert "A was appended at offset 61, and its producer was told offset 60." in story.summary
+    written = next(each.text for each in answers_of(files, story) if each.question == "When it was written")
+    assert "at offset 60 (acks=all), but appended at offset 61." in written
