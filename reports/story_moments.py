@@ -149,8 +149,8 @@ def position_words(position: Position) -> tuple[str, tuple[str, str]]:
     """A member of a group commits a position, or is told an old one: as a sentence, and as a label."""
     who, where, offset = f"Process {position.process}", position.where, position.offset
     if not position.told:
-        return f"{who} commits position {offset} of {where}.", (f"commits {offset}", f"of {where}")
+        return f"{who} commits position {offset} of {where}.", (f"commits position {offset}", f"of {where}")
     by = f" (by broker {position.broker})" if position.broker >= 0 else ""
     what = f"position {offset} of {where}" if offset >= 0 else f"that {where} has no position"
-    label = f"is told {offset}" if offset >= 0 else "is told: none"
+    label = f"is told position {offset}" if offset >= 0 else "is told: no position"
     return f"{who} is told {what}{by}, though position {position.newer} is committed.", (label, f"of {where}")
