@@ -17,6 +17,7 @@ from reports.story import Story
 from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
 from reports.story_moments import Placed, ids
 from reports.story_reads import Polled
+from reports.story_records import is_misplaced
 
 READS_TOLD = 3
 LISTED = 4
@@ -168,7 +169,8 @@ def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
         if sent.done is None:
             yield "and never answered."
         elif sent.state == ACKNOWLEDGED:
-            yield f"and acknowledged at {sent.done:.3f} s{at} (acks={facts.acks})."
+            but = f", but appended at offset {record.offset}" if is_misplaced(record) else ""
+            yield f"and acknowledged at {sent.done:.3f} s{at} (acks={facts.acks}){but}."
         elif sent.state == FAILED:
             yield f"and failed for certain at {sent.done:.3f} s ({sent.error or 'no error given'})."
         else:
@@ -272,7 +274,8 @@ def _holders(story: Story, record: Placed) -> Iterator[str]:
     elif record.name in story.told.mistaken:
         yield f"Nobody: {name} was taken for a batch that was sent before, and never appended."
     elif record.offset < 0:
-        yield f"At which offset {name} was put is not known: its producer was not told, and no read found it."
+        told = "was not told" if record.sent.offset < 0 else f"was told {record.sent.offset}, which cannot be"
+        yield f"At which offset {name} was put is not known: its producer {told}, and no read found it."
     else:
         left = story.told.logs.holders(record.offset, record.epoch)
         yield f"In the end {_brokers(left)} had {name}." if left else f"In the end no log is known to have {name}."

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
 from checkers.anomalies.eos_loss import ANOMALIES as LOST
-from reports.problems import Problem
+from reports.problems import Problem, load_begin
 from reports.run_files import Json, RunFiles, integer, mapping
 from reports.stories import value_text
-from reports.story_facts import HISTORY_LIMIT, json_lines
+from reports.story_facts import HISTORY_LIMIT, Position, json_lines, wires_of
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)
@@ -22,6 +22,8 @@ QUESTION = "Which input, output and owner"
 STATES = ("acknowledged", "failed", "unknown")
 TOLD_AT_MOST = 4
 """Outputs of one input."""
+ANSWERED_WITHIN_S = 0.002
+"""A member's answer is in its history so soon after it has arrived."""
 
 
 @dataclass(slots=True)
@@ -37,13 +39,24 @@ class _Owner:
     """Partition -> when it gave it up, or learnt of its loss."""
 
 
-class _Position(NamedTuple):
+class _Who(NamedTuple):
+    """A process, as what it was in its group at some moment. `more`: what it owned then."""
+
+    process: int
+    member: str = ""
+    group: str = ""
+    generation: int = -1
+    more: str = ""
+
+
+class _Told(NamedTuple):
     """What a member was told when it asked from where to go on."""
 
+    asked: int
     t: int
     offset: int
     """-1: nothing is committed."""
-    owner: str
+    owner: _Who
 
 
 @dataclass(slots=True)
@@ -55,7 +68,7 @@ class _Trail:
     part: int = -1
     offset: int = -1
     outputs: list[Json] = field(default_factory=list)
-    """Invocations of sends, each with `owner`: a sentence."""
+    """Invocations of sends, each with `owner`."""
     offsets: dict[int, int] = field(default_factory=dict)
     """Value of an output -> the offset at which read_committed readers got it."""
     commits: list[Json] = field(default_factory=list)
@@ -72,8 +85,10 @@ class _Trail:
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
     """Operation -> a question for positions that is not answered yet."""
-    told: list[_Position] = field(default_factory=list)
+    told: list[_Told] = field(default_factory=list)
     """Positions that members were told, in the order of the answers."""
+    named: set[tuple[int, str]] = field(default_factory=set)
+    """Members that a sentence has named in full."""
 
     def take(self, line: Json) -> None:
         """One line."""
@@ -110,7 +125,8 @@ class _Trail:
             positions = mapping(line.get("off"))
             if integer(line.get("st")) == 0 and str(self.part) in positions:
                 owner = self._owner(integer(asked.get("p")), line.get("t"))
-                self.told.append(_Position(integer(line.get("t")), integer(positions[str(self.part)]), owner))
+                asked_at, t = integer(asked.get("t")), integer(line.get("t"))
+                self.told.append(_Told(asked_at, t, integer(positions[str(self.part)]), owner))
         elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
             self.ends[op] = line
 
@@ -141,18 +157,28 @@ class _Trail:
             else:
                 owner.until[part] = at
 
-    def _owner(self, process: int, t: Any) -> str:
+    def _owner(self, process: int, t: Any) -> _Who:
         """Who the process was in its group then."""
         owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
         if owner is None:
-            return f"process {process}, which was no member"
-        who = f"process {process} (member {owner.member} of {owner.group}, generation {owner.generation})"
+            return _Who(process, more=", which was no member")
+        who = _Who(process, owner.member, owner.group, owner.generation)
         if self.part not in owner.since:
             return who
         name = self.names.get(self.part, f"partition {self.part}")
         if self.part in owner.until:
-            return f"{who}, which had given {name} up, or lost it, at {owner.until[self.part]:.3f} s ({at:.3f} s then)"
-        return f"{who}, the owner of {name} since {owner.since[self.part]:.3f} s"
+            until = f"{owner.until[self.part]:.3f} s ({at:.3f} s then)"
+            return who._replace(more=f", which had given {name} up, or lost it, at {until}")
+        return who._replace(more=f", the owner of {name} since {owner.since[self.part]:.3f} s")
+
+    def _said(self, who: _Who) -> str:
+        """A process in words: its member's id, which is long, is told once."""
+        if not who.group:
+            return f"process {who.process}{who.more}"
+        known = (who.process, who.member) in self.named
+        self.named.add((who.process, who.member))
+        member = "" if known else f"member {who.member} of {who.group}, "
+        return f"process {who.process} ({member}generation {who.generation}){who.more}"
 
     # ------------------------------------------------------------------------------------------------------ sentences
 
@@ -173,25 +199,67 @@ class _Trail:
         at = self.files.seconds(sent.get("t")) or 0.0
         name = self.names.get(integer(sent.get("part")), "?")
         what = f"Output {number} is {value_text(value)} (value {value}) in {name}, {where}"
-        return f"{what}: sent at {at:.3f} s {self._inside(sent)}, by {sent['owner']}."
+        return f"{what}: sent at {at:.3f} s {self._inside(sent)}, by {self._said(sent['owner'])}."
 
     def committed(self, commit: Json) -> str:
         """Who committed the position behind the input."""
         at, position = self.files.seconds(commit.get("t")) or 0.0, mapping(commit.get("at")).get(str(self.part))
         state = _state(self.ends.get(integer(commit.get("op")), {}))
         inside = self._inside(commit)
-        return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {commit['owner']}."
+        by = self._said(commit["owner"])
+        return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {by}."
 
     def told_again(self) -> Iterator[str]:
-        """Members that were told to read the input once more, after a position behind it had been committed."""
+        """Members that were told to read the input once more, and the commit of a position behind it before that."""
+        for told, commit in self.again():
+            at = self.files.seconds(told.t) or 0.0
+            what = f"to go on from position {told.offset}" if told.offset >= 0 else "of no position"
+            broker = self.answered(told)
+            asked = f", asked broker {broker}" if broker >= 0 else ""
+            yield f"At {at:.3f} s {self._said(told.owner)}{asked}, was told {what}, and so reads the input once more."
+            yield self.committed(commit)
+
+    def again(self) -> Iterator[tuple[_Told, Json]]:
+        """Old positions that members were told, each with the last commit of a position behind the input before it."""
         behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
-        for position in self.told:
-            before = [commit for t, commit in behind if t < position.t]
-            if before and position.offset <= self.offset:
-                at = self.files.seconds(position.t) or 0.0
-                what = f"to go on from position {position.offset}" if position.offset >= 0 else "of no position"
-                yield f"At {at:.3f} s {position.owner}, was told {what}, and so reads the input once more."
-                yield self.committed(before[-1])
+        for told in self.told:
+            before = [commit for t, commit in behind if t < told.t]
+            if before and told.offset <= self.offset:
+                yield told, before[-1]
+
+    def answered(self, told: _Told) -> int:
+        """Which broker told a position: of a simulation whose messages were recorded, and where only one can be meant.
+        Else -1.
+        """
+        asked, at = self.files.seconds(told.asked), self.files.seconds(told.t)
+        if asked is None or at is None:
+            return -1
+        came = [
+            wire.source
+            for wire in wires_of(self.files, 0.0)
+            if (wire.api, wire.kind) == ("OffsetFetch", "response") and wire.source.isdigit()
+            and not wire.target.isdigit() and wire.arrives is not None
+            and asked <= wire.sent and at - ANSWERED_WITHIN_S <= wire.arrives <= at
+        ]  # fmt: skip
+        return int(came[0]) if len(came) == 1 else -1
+
+    def positions(self, begin: float) -> Iterator[Position]:
+        """As `again`, for the moments of a story, whose seconds count from `begin`."""
+        name, commits = self.names.get(self.part, f"partition {self.part}"), set()
+        for told, commit in self.again():
+            newer = integer(mapping(commit["at"]).get(str(self.part)))
+            if integer(commit.get("op")) not in commits:
+                commits.add(integer(commit.get("op")))
+                at = (self.files.seconds(commit.get("t")) or 0.0) - begin
+                yield Position(at, integer(commit.get("p")), name, newer, told=False)
+            at = (self.files.seconds(told.t) or 0.0) - begin
+            yield Position(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
+
+    def chosen(self, problem: Problem) -> list[Json]:
+        """Outputs that count: those of the group in question, and unless outputs are missing, those that were read."""
+        group = self.group(problem.process)
+        found = [each for each in self.outputs if self.group(integer(each.get("p"))) == group]
+        return found if problem.name in LOSSES else [e for e in found if integer(e.get("v")) in self.offsets]
 
     def _counting(self) -> Iterator[tuple[Json, Json]]:
         """Commits of positions behind the input that count for sure, each with what completed it."""
@@ -229,27 +297,40 @@ def _state(end: Json) -> str:
 
 def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
     """What is known of the input of such a finding, a sentence each; nothing where the history does not tell."""
+    trail = _trail_of(files, problem)
+    return [] if trail is None else list(_told(trail, problem))
+
+
+def parts_of(files: RunFiles, problem: Problem) -> tuple[tuple[int, ...], list[Position]]:
+    """What has a part in the story of an input with several outputs: these, and the old positions that members were
+    told. Nothing of any other problem.
+    """
+    trail = _trail_of(files, problem) if problem.name not in LOSSES else None
+    if trail is None:
+        return (), []
+    outputs = [integer(each.get("v")) for each in trail.chosen(problem)[:TOLD_AT_MOST]]
+    return tuple(outputs), list(trail.positions(load_begin(files)))
+
+
+def _trail_of(files: RunFiles, problem: Problem) -> _Trail | None:
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or not problem.values or path.stat().st_size > HISTORY_LIMIT:
-            return []
+            return None
     except OSError:
-        return []
+        return None
     value = problem.values[0] if problem.name in LOSSES else _input_of(json_lines(path), problem.values[0])
     if value < 0:
-        return []
+        return None
     trail = _Trail(files, value)
     for line in json_lines(path):
         trail.take(line)
-    return list(_told(trail, problem))
+    return trail
 
 
 def _told(trail: _Trail, problem: Problem) -> Iterator[str]:
     yield trail.input()
-    lost, group = problem.name in LOSSES, trail.group(problem.process)
-    chosen = [each for each in trail.outputs if trail.group(integer(each.get("p"))) == group]
-    if not lost:
-        chosen = [each for each in chosen if integer(each.get("v")) in trail.offsets]
+    lost, chosen = problem.name in LOSSES, trail.chosen(problem)
     for number, sent in enumerate(chosen[:TOLD_AT_MOST], 1):
         yield trail.output(number, sent)
     if len(chosen) > TOLD_AT_MOST:

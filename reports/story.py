@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from checkers.history.values import sequence_of
+from reports import outputs
 from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
-from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Sent, all_facts
-from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
+from reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
+from reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
+from reports.story_records import is_misplaced, named_records, with_names
 from reports.story_teller import tell
 
 MOMENTS_AT_MOST = 48
@@ -59,7 +61,10 @@ def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> li
     """A story of each of these problems of partitions, else of a run's gravest; none where no trace tells of it."""
     if problems is None:
         problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
-    told = map(story_of, all_facts(files, problems))
+    found = all_facts(files, problems)
+    for facts in found:
+        facts.outputs, facts.positions = outputs.parts_of(files, facts.problem)
+    told = map(story_of, found)
     return [story for story in told if story.moments]
 
 
@@ -70,7 +75,8 @@ def story_of(facts: Facts) -> Story:
     told = tell(facts, records, producers)
     moments = chosen(told.moments, facts.problem)
     shown = {moment.lane for moment in moments}
-    clients = list(dict.fromkeys(producers[each.sent.process] for each in records))
+    processes = [*(each.sent.process for each in records), *(each.process for each in facts.positions)]
+    clients = list(dict.fromkeys(producers[each] for each in processes if each in producers))
     lanes = [lane for lane in sorted(clients) if lane in shown]
     nodes = {*facts.nodes, *(int(lane) for lane in shown if lane.isdigit())}
     lanes += [str(node) for node in sorted(nodes) if str(node) in shown or _hosts(facts, node)]
@@ -101,87 +107,6 @@ def producers_of(facts: Facts) -> dict[int, str]:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ records
-
-
-def named_records(facts: Facts) -> list[Placed]:
-    """The records in question and those at their offsets; all of them where there are few. In order of sending."""
-    subjects = set(facts.problem.values)
-    offsets = {*facts.problem.offsets, *(s.offset for s in facts.sends if s.value in subjects and s.offset >= 0)}
-    seen_at = {(seen.value, seen.offset) for seen in facts.seen}
-    offsets |= {offset for value, offset in seen_at if value in subjects}
-    beside = {value for value, offset in seen_at if offset in offsets}
-    few = len(facts.sends) <= NAMED_AT_MOST
-    wanted = [s for s in facts.sends if few or s.value in subjects | beside or (s.offset >= 0 and s.offset in offsets)]
-    wanted = sorted(wanted, key=lambda s: (s.sent, s.value))[: 2 * NAMED_AT_MOST]
-    guessed = _appended_unheard(facts) if few else {}
-    return [_placed(facts, sent, _name(number), subjects, guessed) for number, sent in enumerate(wanted)]
-
-
-def _name(number: int) -> str:
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    return letters[number % 26] + (str(number // 26) if number >= 26 else "")
-
-
-def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]) -> Placed:
-    offset = sent.offset
-    if offset < 0:
-        offset = next((seen.offset for seen in facts.seen if seen.value == sent.value), -1)
-    epoch = _epoch_of(facts, sent, offset)
-    if offset < 0:
-        offset, epoch = guessed.get(sent.value, (-1, -1))
-    is_subject = sent.value in subjects or (not subjects and offset in facts.problem.offsets)
-    return Placed(name, sent, offset, epoch, is_subject)
-
-
-def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
-    """Value -> (offset, epoch) of records whose senders were not told it, where only one can be meant."""
-    told = {(s.offset, _epoch_of(facts, s, s.offset)) for s in facts.sends if s.offset >= 0}
-    silent = [s for s in facts.sends if s.offset < 0 and s.state != FAILED]
-    found: dict[int, tuple[int, int]] = {}
-    for event in facts.events:
-        if event.name != "appended" or event.fields.get("role") != "leader":
-            continue
-        epoch = event.int_of("epoch")
-        free = [o for o in range(event.int_of("from"), event.int_of("leo")) if (o, epoch) not in told]
-        meant = [s for s in silent if s.sent <= event.t and s.value not in found]
-        if free and len(free) == len(meant):
-            found.update({s.value: (o, epoch) for s, o in zip(meant, free, strict=True)})
-    return found
-
-
-def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
-    """In which epoch a record was appended at `offset`. -1 where nobody can tell."""
-    if offset < 0:
-        return -1
-    done = sent.done if sent.done is not None else float("inf")
-    appended = [
-        event.int_of("epoch")
-        for event in facts.events
-        if event.name == "appended"
-        and event.fields.get("role") == "leader"
-        and sent.sent <= event.t <= done
-        and event.int_of("from") <= offset < event.int_of("leo")
-    ]
-    if appended:
-        return appended[-1]
-    terms = [
-        e for e in facts.events
-        if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
-        and e.t <= done and e.int_of("leo", 0) <= offset
-    ]  # fmt: skip
-    for event in facts.events:  # who acknowledged it and was cut later is the one that had it
-        cut = event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
-        led = [term for term in terms if term.node == event.node]
-        if cut and event.t >= sent.sent and led and sent.state == ACKNOWLEDGED and _is_missing(facts, sent):
-            return led[-1].int_of("epoch")
-    return max((term.int_of("epoch") for term in terms), default=-1)
-
-
-def _is_missing(facts: Facts, sent: Sent) -> bool:
-    return not any(seen.final and seen.value == sent.value for seen in facts.seen)
-
-
 # ------------------------------------------------------------------------------------------------------------- choice
 
 
@@ -204,10 +129,26 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
             for moment in moments
             if moment.weight >= MUST or moment is begin or (moment.weight >= least and first <= moment.t <= last)
         ]
+        wider = _with_both_ends(moments, wider, float("inf") if problem.t is None else last)
         if kept and len(wider) > MOMENTS_AT_MOST:
             break
         kept = wider
     return kept[:MOMENTS_AT_MOST]
+
+
+def _with_both_ends(moments: Sequence[Moment], kept: Sequence[Moment], until: float) -> list[Moment]:
+    """The moments that are kept, and of each fault that begins or ends in them the other end, too: unless it came later
+    than `until`. Where that would be too much, such a fault is left out.
+    """
+    places = {id(moment) for moment in kept}
+    faults = {(moment.fault, moment.lane) for moment in kept if moment.fault >= 0}
+    beside = [each for each in moments if (each.fault, each.lane) in faults and each.t <= until]
+    beside = [each for each in beside if id(each) not in places]
+    if len(kept) + len(beside) > MOMENTS_AT_MOST:
+        halves = {(each.fault, each.lane) for each in beside}
+        return [each for each in kept if (each.fault, each.lane) not in halves]
+    places |= {id(each) for each in beside}
+    return [each for each in moments if id(each) in places]
 
 
 # --------------------------------------------------------------------------------------------------------------- text
@@ -273,20 +214,32 @@ def _legend(record: Placed) -> str:
     sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
     epoch = f" of epoch {record.epoch}" if record.epoch >= 0 else ""
-    return f"{record.name}: record {sequence} of process {sent.process}{where}{epoch}, {sent.state}"
+    told = f" at offset {sent.offset}" if sent.offset not in (-1, record.offset) else ""
+    return f"{record.name}: record {sequence} of process {sent.process}{where}{epoch}, {sent.state}{told}"
 
 
 def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     """The story in two or three sentences."""
-    text = facts.problem.text.rstrip(".")
+    text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
     if told.exact and facts.problem.name in _LOGS_DIFFER:  # there is nothing plainer than that
         words = list(_differences(told, records)) or words
     for record in records:
         if not record.is_subject:
             continue
-        if record.sent.state == ACKNOWLEDGED and record.sent.done is not None:
-            words.append(f"{record.name} was acknowledged after {record.sent.done:.3f} s, at offset {record.offset}.")
+        if is_misplaced(record):
+            words.append(
+                f"{record.name} was appended at offset {record.offset}, and its producer was told offset "
+                f"{record.sent.offset}."
+            )
+        elif record.sent.state == ACKNOWLEDGED and record.sent.done is not None:
+            offset = record.offset if record.sent.offset < 0 else record.sent.offset
+            words.append(f"{record.name} was acknowledged after {record.sent.done:.3f} s, at offset {offset}.")
+            there = [each.name for each in records if each.offset == offset and each is not record]
+            if record.offset < 0 and there:
+                words.append(
+                    f"That is where {' and '.join(there)} had been put; where {record.name} is, nothing tells."
+                )
         if record.name in told.mistaken:
             at = told.mistaken[record.name]
             words.append(f"It was never appended: at {at:.3f} s a broker took it for another batch, sent before.")
@@ -296,7 +249,23 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
         elif doom is not None:
             words.append(f"It was lost at {doom.t:.3f} s, with its last copy on broker {doom.lane}.")
         words += [_causes(record, told)]
+    words += [_old_position(facts, each) for each in facts.positions if each.told]
     return " ".join(word for word in words if word)
+
+
+def _old_position(facts: Facts, told: Position) -> str:
+    """A member was told an old position: by whom, and which fault that broker had when the newer one was committed."""
+    old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
+    by = f" by broker {told.broker}" if told.broker >= 0 else ""
+    newer = next((e.t for e in facts.positions if not e.told and e.offset == told.newer and e.t < told.t), told.t)
+    bars = [bar for bar in facts.faults if bar.node == told.broker and bar.begin <= newer]
+    for bar in [bar for bar in bars if bar.end is None or bar.end >= newer][-1:]:
+        until = "" if bar.end is None else f" to {bar.end:.3f} s"
+        by += f" ({bar.words} from {bar.begin:.3f} s{until})"
+    return (
+        f"At {told.t:.3f} s process {told.process} was told {old}{by}, though position {told.newer} had been "
+        "committed: so it read that input again."
+    )
 
 
 def _causes(record: Placed, told: Told) -> str:

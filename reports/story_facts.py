@@ -95,6 +95,21 @@ class Wire:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A member of a group committed a position of `where`, or was told one (-1: that there is none). `broker`: who told
+    it, -1 where nobody can tell. `newer`: the one that had been committed by then.
+    """
+
+    t: float
+    process: int
+    where: str
+    offset: int
+    told: bool
+    broker: int = -1
+    newer: int = -1
+
+
 @dataclass
 class Facts:
     """All that is known of one partition."""
@@ -111,6 +126,10 @@ class Facts:
     slots: dict[int, int] = field(default_factory=dict)
     """Process -> the plan's number of the producer that it is."""
     acks: str = ""
+    outputs: tuple[int, ...] = ()
+    """Of an input with several outputs: their values. No other record has a part in its story."""
+    positions: list[Position] = field(default_factory=list)
+    """Of that input: old positions that members were told, each with the commit of the newer one."""
     final_reads: tuple[float, float] | None = None
     """When the final readers began and when the last ended."""
 

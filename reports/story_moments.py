@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from reports.story_facts import ACKNOWLEDGED, Sent
+from reports.story_facts import ACKNOWLEDGED, FAILED, Position, Sent
 from reports.story_logs import Logs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
@@ -50,6 +50,8 @@ class Moment:
     group: tuple[object, ...] = ()
     """Moments in a row that share it are one sentence, `plural` with the brokers for {who}."""
     plural: str = ""
+    fault: int = -1
+    """The number of the fault that begins or ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +129,28 @@ def stand(replica: ReplicaView, *, surely: bool = True) -> str:
     """Where a log stands, in brackets; not `surely`: as far as it was told of last."""
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
+
+
+def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
+    """What a producer is told of a record: as a sentence, and as a label."""
+    sent, name, who = record.sent, record.name, lane.capitalize()
+    if sent.state == FAILED:
+        return f"{who} is told that {name} failed for certain.", (f"{name} failed", sent.error)
+    if sent.state != ACKNOWLEDGED:
+        why = f" ({sent.error})" if sent.error else ""
+        return f"{who} does not learn what became of {name}{why}.", (f"{name}: unknown", sent.error)
+    at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
+    though = f", though it is at offset {record.offset}" if 0 <= record.offset != sent.offset >= 0 else ""
+    label = f"offset {sent.offset}" if sent.offset >= 0 else ""
+    return f"{who} is told that {name} is written{at} (acks={acks}){though}.", (f"{name} acknowledged", label)
+
+
+def position_words(position: Position) -> tuple[str, tuple[str, str]]:
+    """A member of a group commits a position, or is told an old one: as a sentence, and as a label."""
+    who, where, offset = f"Process {position.process}", position.where, position.offset
+    if not position.told:
+        return f"{who} commits position {offset} of {where}.", (f"commits position {offset}", f"of {where}")
+    by = f" (by broker {position.broker})" if position.broker >= 0 else ""
+    what = f"position {offset} of {where}" if offset >= 0 else f"that {where} has no position"
+    label = f"is told position {offset}" if offset >= 0 else "is told: no position"
+    return f"{who} is told {what}{by}, though position {position.newer} is committed.", (label, f"of {where}")

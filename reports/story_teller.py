@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, FaultBar, Seen, Sent
+from reports.story_facts import ACKNOWLEDGED, Event, Facts, FaultBar, Position, Seen, Sent
 from reports.story_logs import ReplicaView
 from reports.story_moments import (
     DETAIL,
@@ -25,8 +25,11 @@ from reports.story_moments import (
     it,
     known_words,
     offsets_of,
+    outcome_words,
+    position_words,
     stand,
 )
+from reports.story_records import final_words, is_misplaced, with_names
 
 
 def tell(facts: Facts, records: list[Placed], producers: dict[int, str]) -> Told:
@@ -44,6 +47,8 @@ class _Teller:
         self._told.exact = any(event.name == "appended" for event in facts.events)
         self._doomed: set[str] = set()
         self._read: set[tuple[int, int]] = set()
+        self._handed: set[str] = set()
+        """Names of records that have been sent."""
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
@@ -81,6 +86,7 @@ class _Teller:
         steps += [(s.done, 3, lambda s=s: self._done(s)) for s in facts.sends if s.done is not None]  # type: ignore[misc]
         steps += [(r.t, 4, lambda r=r: self._seen(r)) for r in facts.seen]  # type: ignore[misc]
         steps += [(f.end, 5, lambda f=f: self._fault_ends(f)) for f in facts.faults if f.end is not None]  # type: ignore[misc]
+        steps += [(p.t, 4, lambda p=p: self._position(p)) for p in facts.positions]  # type: ignore[misc]
         if facts.problem.t is not None:
             steps.append((facts.problem.t, 6, self._broken))
         if facts.final_reads is not None:
@@ -105,14 +111,18 @@ class _Teller:
     def _record(self, sent: Sent) -> Placed | None:
         return next((each for each in self._records if each.sent is sent), None)
 
-    def _names_in(self, start: int, end: int, epoch: int | None = None) -> list[Placed]:
-        """Named records in [start, end), of that epoch where it is given."""
-        found = [each for each in self._records if start <= each.offset < end and each.name not in self._told.mistaken]
-        return [each for each in found if epoch is None or each.epoch == epoch]
+    def _there(self) -> list[Placed]:
+        """Named records that may be in logs: they have been sent, and no broker took them for another one."""
+        mistaken = self._told.mistaken
+        return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
+
+    def _names_in(self, start: int, end: int) -> list[Placed]:
+        """Named records in [start, end) that have been sent."""
+        return [each for each in self._there() if start <= each.offset < end]
 
     def _hold(self, replica: ReplicaView) -> list[str]:
-        named = [r for r in self._records if r.offset >= 0 and r.name not in self._told.mistaken]
-        return [r.name for r in named if replica.epoch_at(r.offset) == r.epoch]
+        there = [each for each in self._there() if each.offset >= 0]
+        return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
     def _check_copies(self, moment: Moment) -> None:
         """Whether this moment took the last copy of a record from all logs."""
@@ -133,6 +143,7 @@ class _Teller:
         record = self._record(sent)
         if record is None:
             return
+        self._handed.add(record.name)
         lane = self._producers.get(sent.process, f"producer {sent.process}")
         weight = MUST if record.is_subject else TURN
         text = f"{lane.capitalize()} sends {record.name}."
@@ -141,7 +152,7 @@ class _Teller:
     def _done(self, sent: Sent) -> None:
         record = self._record(sent)
         if record is None:
-            self._leader_has(sent)
+            self._leader_has(sent, sent.offset)
             return
         lane = self._producers.get(sent.process, f"producer {sent.process}")
         assert sent.done is not None
@@ -149,7 +160,7 @@ class _Teller:
         name = record.name
         if sent.state == ACKNOWLEDGED:
             self._acknowledged.add(name)
-            leader = None if name in self._told.mistaken else self._leader_has(sent, record.epoch)
+            leader = None if name in self._told.mistaken else self._leader_has(sent, record.offset, record.epoch)
             if leader is not None:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
                 self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
@@ -160,39 +171,36 @@ class _Teller:
                     offsets_of(leader, surely=False),
                     weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
                 )  # fmt: skip
-            at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
-            text = f"{lane.capitalize()} is told that {name} is written{at} (acks={self._facts.acks})."
-            label = (f"{name} acknowledged", f"offset {sent.offset}" if sent.offset >= 0 else "")
-        elif sent.state == FAILED:
-            text, label = f"{lane.capitalize()} is told that {name} failed for certain.", (f"{name} failed", sent.error)
-        else:
-            why = f" ({sent.error})" if sent.error else ""
-            text = f"{lane.capitalize()} does not learn what became of {name}{why}."
-            label = (f"{name}: unknown", sent.error)
+        text, label = outcome_words(record, lane, self._facts.acks)
         self._note(
             sent.done, lane, "told", text, *(each for each in label if each), weight=weight, about=(name,),
-            came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
+            grave=is_misplaced(record), came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
         )  # fmt: skip
 
-    def _leader_has(self, sent: Sent, epoch: int | None = None) -> ReplicaView | None:
+    def _position(self, position: Position) -> None:
+        text, label = position_words(position)
+        self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
+                   grave=position.told)  # fmt: skip
+
+    def _leader_has(self, sent: Sent, offset: int, epoch: int | None = None) -> ReplicaView | None:
         """An acknowledgement tells where its leader's log and, with acks=all, its high watermark are at least.
 
         The leader, as far as it is known.
         """
-        if sent.state != ACKNOWLEDGED or sent.offset < 0:
+        if sent.state != ACKNOWLEDGED or offset < 0:
             return None
         leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
         if len(leaders) != 1:  # with two of them, who can tell
             return None
         leader = leaders[0]
-        if leader.leo <= sent.offset:
-            leader.write(leader.leo, sent.offset + 1, leader.epoch)
+        if leader.leo <= offset:
+            leader.write(leader.leo, offset + 1, leader.epoch)
         if self._facts.acks == "all":
-            leader.hw = max(leader.hw, sent.offset + 1)
+            leader.hw = max(leader.hw, offset + 1)
             for node in leader.isr:
                 follower = self._logs.of(node)
-                if not follower.leads and follower.leader == leader.node and follower.leo <= sent.offset:
-                    follower.copy(follower.leo, sent.offset + 1, leader, leader.epoch)
+                if not follower.leads and follower.leader == leader.node and follower.leo <= offset:
+                    follower.copy(follower.leo, offset + 1, leader, leader.epoch)
         return leader
 
     def _seen(self, seen: Seen) -> None:
@@ -206,23 +214,11 @@ class _Teller:
 
     def _concluded(self) -> None:
         """What the final reads found of the records in question, at the end of the last of them."""
-        finals = [seen for seen in self._facts.seen if seen.final]
-        names = {each.sent.value: each.name for each in self._records}
         assert self._facts.final_reads is not None
         for record in self._records:
             if not record.is_subject:
                 continue
-            found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})
-            there = {seen.value for seen in finals if seen.offset == record.offset} - {record.sent.value}
-            instead = " and ".join(sorted(names.get(value, f"value {value}") for value in there))
-            if found:
-                where = " and ".join(map(str, found))
-                text, grave = f"The final reads find {record.name} at offset {where}.", len(found) > 1
-            else:
-                other = f" Offset {record.offset} holds {instead}." if instead else ""
-                text, grave = f"The final reads do not find {record.name}.{other}", record.sent.state == ACKNOWLEDGED
-            label = [f"{record.name}: {'found' if found else 'nowhere'}"]
-            label += [f"offset {record.offset}: {instead}"] if instead else []
+            text, label, grave = final_words(self._facts, record, self._records)
             self._note(self._facts.final_reads[1], READERS, "final", text, *label, weight=MUST, grave=grave,
                        about=(record.name,))  # fmt: skip
 
@@ -231,7 +227,7 @@ class _Teller:
         assert problem.t is not None
         lane = str(problem.node) if problem.node is not None else READERS
         replica = self._logs.of(problem.node).snapshot() if problem.node is not None else None
-        text = f"Here {problem.name} is broken: {problem.text.rstrip('.')}."
+        text = f"Here {problem.name} is broken: {with_names(problem.text.rstrip('.'), self._records)}."
         self._note(problem.t, lane, "broken", text, f"{problem.name}", "is broken", weight=MUST, grave=True,
                    replica=replica)  # fmt: skip
 
@@ -243,7 +239,8 @@ class _Teller:
         if bar.down:
             text += stand(replica, surely=self._told.exact)
             replica.up = False
-        self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot())
+        self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot(),
+                   fault=bar.number)  # fmt: skip
 
     def _fault_ends(self, bar: FaultBar) -> None:
         if bar.down:
@@ -252,7 +249,7 @@ class _Teller:
         assert bar.end is not None
         text = f"Broker {bar.node} is no longer {bar.words}."
         self._note(bar.end, str(bar.node), "fault ends", text, f"no longer {bar.words}", weight=TURN,
-                   replica=replica.snapshot())  # fmt: skip
+                   replica=replica.snapshot(), fault=bar.number)  # fmt: skip
 
     # --------------------------------------------------------------------------------------------------------- traces
 
@@ -457,7 +454,10 @@ class _Teller:
         if again:
             self._fresh.add(event.node)
         text = f"Broker {event.node} starts{' again' if again else ''}."
-        self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE)
+        fault = next((f.number for f in reversed(self._facts.faults) if f.down and f.node == event.node and
+                      f.begin < event.t), -1)  # fmt: skip
+        self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE,
+                 fault=fault)  # fmt: skip
 
     def _node_stopped(self, event: Event, replica: ReplicaView) -> None:
         replica.up = False

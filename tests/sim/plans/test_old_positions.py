@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.runs.recorded import save_at
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from reports.run_files import read_run
@@ -34,3 +35,25 @@ def test_the_story_says_who_was_told_an_old_position_and_when_a_newer_one_was_co
     told_s, told, committed, committed_s = map(float, again.groups())
     assert told < committed
     assert committed_s < told_s
+    assert re.search(rf"process \d+ was told position {told:.0f} of pipeline-in-0-0, though position {committed:.0f} "
+                     "had been committed: so it read that input again", plain)  # fmt: skip
+    assert re.search(rf"Process \d+ is told position {told:.0f} of pipeline-in-0-0, though position", plain)
+    begun = set(re.findall(r"Broker (\d) is paused", plain))
+    assert set(re.findall(r"Broker (\d) is no longer paused", plain)) == begun
+    assert len(re.findall(r"\(member ", plain)) <= len(set(re.findall(r"by process (\d+)", plain)))
+    assert set(re.findall(r"Producer \d+ sends (\w+)", plain)) == set(re.findall(r"^(\w+): record", text, re.M))
+    assert len(re.findall(r"^\w+: record", text, re.M)) == plain.count("Output ")
+
+
+def test_the_story_of_a_shrunk_run_names_the_broker_that_told_the_old_position(tmp_path: Path) -> None:
+    """Its messages are recorded."""
+    runs = (simulate(plan, stop_at_first=False, messages=True) for plan in seeds(shown(NAMES[1]).plan, SEEDS))
+    result = next(run for run in runs if "eos-duplicate" in found(run))
+    files = read_run(save_at(result, tmp_path / "run", "told").path)
+    [text] = [each.text for each in tellings_of(files) if each.problem.name == "eos-duplicate"]
+    plain = re.sub(r"\s+", " ", text)
+    hit = files.faults[0]["target"]["resolved"][0]
+    assert re.search(rf"was told position \d+ of pipeline-in-0-0 by broker {hit} \(paused from [\d.]+ s to", plain)
+    assert re.search(rf"Process \d+ is told position \d+ of pipeline-in-0-0 \(by broker {hit}\)", plain)
+    assert f", asked broker {hit}, was told to go on from position" in plain
+    assert f"Broker {hit} is paused" in plain and f"Broker {hit} is no longer paused" in plain

@@ -1,0 +1,169 @@
+"""The records of a story: which ones have a name, and where each was really put. What the trace of appends tells, and
+what readers saw, outranks what a producer was told. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from reports.stories import value_text
+from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Sent
+from reports.story_moments import NAMED_AT_MOST, Placed
+
+
+def named_records(facts: Facts) -> list[Placed]:
+    """The records in question and those at their offsets; all of them where there are few. In order of sending."""
+    subjects = {*facts.problem.values, *facts.outputs}
+    offsets = {*facts.problem.offsets, *(s.offset for s in facts.sends if s.value in subjects and s.offset >= 0)}
+    seen_at = {(seen.value, seen.offset) for seen in facts.seen}
+    offsets |= {offset for value, offset in seen_at if value in subjects}
+    beside = {value for value, offset in seen_at if offset in offsets}
+    few = len(facts.sends) <= NAMED_AT_MOST and not facts.outputs
+    wanted = [s for s in facts.sends if few or s.value in subjects | beside or (s.offset >= 0 and s.offset in offsets)]
+    wanted = sorted(wanted, key=lambda s: (s.sent, s.value))[: 2 * NAMED_AT_MOST]
+    guessed = _appended_unheard(facts) if len(facts.sends) <= NAMED_AT_MOST else {}
+    return [_placed(facts, sent, _name(number), subjects, guessed) for number, sent in enumerate(wanted)]
+
+
+def _name(number: int) -> str:
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return letters[number % 26] + (str(number // 26) if number >= 26 else "")
+
+
+def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]) -> Placed:
+    offset = _offset_of(facts, sent)
+    epoch = _epoch_of(facts, sent, offset)
+    if offset < 0:
+        offset, epoch = guessed.get(sent.value, (-1, -1))
+    asked = facts.problem.offsets
+    is_subject = sent.value in subjects or (not subjects and (offset in asked or sent.offset in asked))
+    return Placed(name, sent, offset, epoch, is_subject)
+
+
+def _offset_of(facts: Facts, sent: Sent) -> int:
+    """Where a record was put: as its producer was told, unless that cannot be; else as readers saw. -1: not known."""
+    seen = [seen.offset for seen in facts.seen if seen.value == sent.value]
+    if sent.offset >= 0 and (sent.offset in seen or not _is_contradicted(facts, sent, seen)):
+        return sent.offset
+    return seen[0] if seen else -1
+
+
+def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
+    """Whether a record cannot have been put where its producer was told."""
+    offset, done = sent.offset, sent.done if sent.done is not None else float("inf")
+    then = [event for event in facts.events if sent.sent <= event.t <= done]
+    if any(e.name == "known_batch" and e.int_of("base_offset") <= offset <= e.int_of("last_offset") for e in then):
+        return False  # who answered took it for the batch that is there
+    if any(event.name == "appended" for event in facts.events):
+        return not any(_appends(event, offset) for event in then)
+    if any(e.name == "truncated" and e.int_of("to_offset") <= offset < e.int_of("from_offset") for e in facts.events):
+        return False  # it may have been there before
+    others = {each.value for each in facts.seen if each.offset == offset} - {sent.value}
+    return bool(seen and others) or _is_taken(facts, sent)
+
+
+def _is_taken(facts: Facts, sent: Sent) -> bool:
+    """Whether the offset was another record's, in the same epoch, before this one was sent."""
+    epoch = _epoch_of(facts, sent, sent.offset)
+    return epoch >= 0 and any(
+        each.offset == sent.offset and each.done is not None and each.done <= sent.sent
+        and _epoch_of(facts, each, each.offset) == epoch
+        for each in facts.sends if each.state == ACKNOWLEDGED and each is not sent
+    )  # fmt: skip
+
+
+def _appends(event: Event, offset: int) -> bool:
+    """Whether a leader put a record at `offset` then."""
+    is_leaders = event.name == "appended" and event.fields.get("role") == "leader"
+    return is_leaders and event.int_of("from") <= offset < event.int_of("leo")
+
+
+def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
+    """Value -> (offset, epoch) of records of which nobody says where they were put, where only one can be meant."""
+    put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
+    known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
+    silent = [sent for sent, offset in put if offset < 0 and sent.state != FAILED]
+    found: dict[int, tuple[int, int]] = {}
+    for event in facts.events:
+        if event.name != "appended" or event.fields.get("role") != "leader":
+            continue
+        epoch = event.int_of("epoch")
+        free = [o for o in range(event.int_of("from"), event.int_of("leo")) if (o, epoch) not in known]
+        meant = [s for s in silent if s.sent <= event.t <= _until(s) and s.value not in found]
+        if free and len(free) == len(meant):
+            found.update({s.value: (o, epoch) for s, o in zip(meant, free, strict=True)})
+    return found
+
+
+def _until(sent: Sent) -> float:
+    """When a record must have been appended."""
+    return sent.done if sent.done is not None and sent.state == ACKNOWLEDGED else float("inf")
+
+
+def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
+    """In which epoch a record was appended at `offset`. -1 where nobody can tell."""
+    if offset < 0:
+        return -1
+    done = sent.done if sent.done is not None else float("inf")
+    appended = [
+        event.int_of("epoch") for event in facts.events if sent.sent <= event.t <= done and _appends(event, offset)
+    ]
+    if appended:
+        return appended[-1]
+    terms = [
+        e for e in facts.events
+        if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
+        and e.t <= done and e.int_of("leo", 0) <= offset
+    ]  # fmt: skip
+    for event in facts.events:  # who acknowledged it and was cut later is the one that had it
+        cut = event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
+        led = [term for term in terms if term.node == event.node]
+        if cut and event.t >= sent.sent and led and sent.state == ACKNOWLEDGED and _is_missing(facts, sent):
+            return led[-1].int_of("epoch")
+    return max((term.int_of("epoch") for term in terms), default=-1)
+
+
+def _is_missing(facts: Facts, sent: Sent) -> bool:
+    return not any(seen.final and seen.value == sent.value for seen in facts.seen)
+
+
+# -------------------------------------------------------------------------------------------------------------- names
+
+_RAW = re.compile(r"""b'SQ1(?:\\.|[^'\\])*'|b"SQ1(?:\\.|[^"\\])*\"""")
+"""How a broken invariant quotes a record of ours: the magic of its value, and the value itself in 8 bytes."""
+_VALUE = slice(3, 11)
+
+
+def with_names(text: str, records: Sequence[Placed]) -> str:
+    """`text`, where records that it quotes as bytes have their names before them."""
+    names = {record.sent.value: record.name for record in records}
+
+    def named(quoted: re.Match[str]) -> str:
+        value = int.from_bytes(ast.literal_eval(quoted[0])[_VALUE], "big")
+        return f"{names.get(value) or value_text(value)} ({quoted[0]})"
+
+    return _RAW.sub(named, text)
+
+
+def is_misplaced(record: Placed) -> bool:
+    """Whether its producer was told another offset than that at which it is known to be."""
+    return 0 <= record.offset != record.sent.offset >= 0
+
+
+def final_words(facts: Facts, record: Placed, records: Sequence[Placed]) -> tuple[str, list[str], bool]:
+    """What the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
+    finals = [seen for seen in facts.seen if seen.final]
+    names = {each.sent.value: each.name for each in records}
+    found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})
+    there = {seen.value for seen in finals if seen.offset == record.offset} - {record.sent.value}
+    instead = " and ".join(sorted(names.get(value, f"value {value}") for value in there))
+    if found:
+        where = " and ".join(map(str, found))
+        text, grave = f"The final reads find {record.name} at offset {where}.", len(found) > 1
+    else:
+        other = f" Offset {record.offset} holds {instead}." if instead else ""
+        text, grave = f"The final reads do not find {record.name}.{other}", record.sent.state == ACKNOWLEDGED
+    label = [f"{record.name}: {'found' if found else 'nowhere'}"]
+    return text, label + ([f"offset {record.offset}: {instead}"] if instead else []), grave

@@ -1,0 +1,144 @@
+"""Which records a story names, and where it says that they were put."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reports.answers import answers_of
+from reports.problems import Problem
+from reports.run_files import read_run
+from reports.story import chosen, stories_of, story_of, text_of
+from reports.story_facts import Position
+from reports.story_moments import MUST, TURN, Moment, Placed
+from reports.story_records import named_records, with_names
+from tests.support.histories.story_script import facts_of_script
+from tests.unit.reports.conftest import LOST
+
+LED = "0.1 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1]\n"
+TWICE_AT_0 = "0.2 sends 0 0\n0.3 told 0 ok 0\n0.4 sends 0 1\n0.6 told 1 ok 0\n"
+APPENDED = (
+    "0.25 broker 1 appended from=0 leo=1 epoch=0 role=leader\n0.5 broker 1 appended from=1 leo=2 epoch=0 role=leader\n"
+)
+KNOWN = (
+    "0.25 broker 1 appended from=0 leo=1 epoch=0 role=leader\n"
+    "0.5 broker 1 known_batch base_offset=0 last_offset=0 producer_id=7\n"
+)
+CUT = "0.35 broker 1 truncated from_offset=1 to_offset=0 reason=because\n"
+
+
+def records(script: str) -> list[Placed]:
+    return named_records(facts_of_script(f"about inconsistent-offset appends-0-0 value=0 value=1\n{LED}{script}"))
+
+
+@pytest.mark.parametrize(
+    ("more", "offset"),
+    [
+        (APPENDED, 1),
+        (f"{APPENDED}0.7 reads 0=0 1=1\n", 1),
+        ("0.7 reads 0=0 1=1\n", 1),
+        ("", -1),
+        (KNOWN, 0),
+        (CUT, 0),
+        (f"{CUT}0.7 reads 1=0\n", 0),
+        ("0.35 broker 2 became_leader epoch=1 leo=0 hw=0 isr=[2]\n", 0),
+    ],
+    ids=["appended", "appended and read", "read", "taken", "taken for another", "cut off", "cut, read", "new epoch"],
+)
+def test_a_record_is_where_it_was_put_whatever_its_producer_was_told(more: str, offset: int) -> None:
+    first, second = records(TWICE_AT_0 + more)
+    assert (first.name, first.offset) == ("A", 0)
+    assert (second.name, second.offset, second.sent.offset) == ("B", offset, 0)
+
+
+def test_a_record_that_no_leader_appended_where_its_producer_was_told_is_nowhere() -> None:
+    _, second = records("0.2 sends 0 0\n0.25 broker 1 appended from=0 leo=1 epoch=0 role=leader\n0.3 told 0 ok 0\n"
+                        "0.4 sends 0 1\n0.6 told 1 ok 9\n")  # fmt: skip
+    assert second.offset == -1
+
+
+def test_only_the_outputs_of_an_input_have_names_in_its_story() -> None:
+    facts = facts_of_script(
+        f"about eos-duplicate appends-0-0 value=1\n{LED}0.2 sends 0 0\n0.3 sends 0 1\n0.4 sends 0 2\n"
+    )
+    assert [each.sent.value for each in named_records(facts)] == [0, 1, 2]
+    facts.outputs = (1, 2)
+    assert [(each.sent.value, each.is_subject) for each in named_records(facts)] == [(1, True), (2, True)]
+
+
+def test_a_record_that_is_quoted_as_bytes_is_named() -> None:
+    value = 3 << 40 | ord("'")
+    raw = b"SQ1" + value.to_bytes(8, "big")
+    assert repr(raw).startswith('b"') or "\\'" in repr(raw)
+    told = f"offset 0 holds {raw!r}, sent was {b'SQ1' + bytes(8)!r}, not {b'no'!r}"
+    (first,) = records("0.2 sends 0 0\n")
+    assert with_names(told, [first]) == (
+        f"offset 0 holds record 39 of process 3 ({raw!r}), sent was A ({b'SQ1' + bytes(8)!r}), not {b'no'!r}"
+    )
+    assert with_names("cut short: b'SQ1'", []) == "cut short: record 0 of process 0 (b'SQ1')"
+
+
+# ------------------------------------------------------------------------------------------------------------- moments
+
+
+def moment(t: float, kind: str, weight: int, fault: int = -1) -> Moment:
+    return Moment(t, "1", kind, kind, (), weight, fault=fault)
+
+
+def kept(moments: list[Moment], t: float | None = None) -> list[tuple[float, str]]:
+    return [(each.t, each.kind) for each in chosen(moments, Problem("?", "", "appends-0", 0, t=t))]
+
+
+MANY = [moment(10 + number / 1000, "sends", TURN - 1) for number in range(60)]
+
+
+def test_a_fault_that_ends_in_a_story_begins_in_it_too_and_the_other_way_round() -> None:
+    moments = [moment(1, "fault", TURN, 0), *MANY, moment(20, "told", MUST), moment(20.5, "fault ends", TURN, 0)]
+    assert kept(moments) == [(1, "fault"), (20, "told"), (20.5, "fault ends")]
+    moments = [moment(1, "told", MUST), moment(1.5, "fault", TURN, 0), *MANY, moment(30, "fault ends", TURN, 0)]
+    assert kept(moments) == [(1, "told"), (1.5, "fault"), (30, "fault ends")]
+
+
+def test_what_came_after_an_invariant_had_broken_is_told_of_no_fault() -> None:
+    moments = [moment(9, "fault", TURN, 0), *MANY, moment(20, "broken", MUST), moment(30, "fault ends", TURN, 0)]
+    assert (30, "fault ends") not in kept(moments, 20)
+
+
+def test_faults_for_whose_other_end_there_is_no_room_are_left_out() -> None:
+    fits = [moment(10 + number / 1000, "told", MUST) for number in range(47)]
+    assert kept([moment(1, "fault", TURN, 0), *fits, moment(10.9, "fault ends", TURN, 0)]) == kept(fits)
+
+
+def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> None:
+    facts = facts_of_script(f"about eos-duplicate appends-0-0 value=1\n{LED}1.0..3.0 pause 3\n2.1 sends 0 1\n")
+    facts.positions = [
+        Position(2.0, 0, "in-0", 5, told=False),
+        Position(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
+    ]
+    story = story_of(facts)
+    text = " ".join(text_of(story).split())
+    assert (
+        "At 3.200 s process 0 was told position 4 of in-0 by broker 3 (paused from 1.000 s to 3.000 s), though "
+        "position 5 had been committed: so it read that input again." in text
+    )
+    assert "Process 0 commits position 5 of in-0." in text
+    assert "Process 0 is told position 4 of in-0 (by broker 3), though position 5 is committed." in text
+    told = [each for each in story.moments if each.kind == "position"]
+    assert [each.weight for each in told] == [MUST, MUST] and {each.lane for each in told} <= {*story.lanes}
+
+
+def test_the_answers_tell_a_wrong_offset_too(lost_dir: Path) -> None:
+    """Readers see the record at 61, and another one where its producer was told."""
+    lines = (lost_dir / "history.jsonl").read_text().splitlines()
+    final = json.loads(lines[-1])
+    final["got"][0][5] = [[60, LOST + 1], [61, LOST]]
+    trace = lost_dir / "nodes" / "1" / "trace.jsonl"
+    trace.write_text("".join(line for line in trace.read_text().splitlines(True) if "truncated" not in line))
+    (lost_dir / "history.jsonl").write_text("".join(f"{line}\n" for line in [*lines[:-1], json.dumps(final)]))
+    files = read_run(lost_dir)
+    (story,) = stories_of(files)
+    assert "A was appended at offset 61, and its producer was told offset 60." in story.summary
+    written = next(each.text for each in answers_of(files, story) if each.question == "When it was written")
+    assert "at offset 60 (acks=all), but appended at offset 61." in written
