@@ -27,6 +27,7 @@ from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from chaos.runs.run import Run
 from chaos.runtimes.layout import zone_names
 from chaos.runtimes.sim.ground import MONO_S
+from chaos.runtimes.sim.interruptions import interruption_of
 from chaos.runtimes.sim.invariants.connections import Connections
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.invariants.writes import Written, noted
@@ -138,10 +139,14 @@ class _Sim:
         self.world.kernel.after_event.append(self.looked)
         try:
             self.world.kernel.simulate(self.plan.seed, self.main)
-        except (KeyboardInterrupt, TimeLimit):
-            raise
-        except BaseException as error:  # a failure of the harness says nothing of the broker
-            self._failed(error)
+        except BaseException as error:
+            interruption = interruption_of(error)
+            if interruption is None:
+                self._failed(error)  # a failure of the harness says nothing of the broker
+        else:
+            interruption = None
+        if interruption is not None:
+            raise interruption
 
     def _failed(self, error: BaseException) -> None:
         dead = _find(error, Deadlock)
