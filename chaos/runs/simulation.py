@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError, trouble_of
+from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.faults.audit import audit
 from chaos.faults.kind import Trait
 from chaos.plans.operations import concrete
@@ -159,7 +158,7 @@ class _Sim:
         elif isinstance(trouble := trouble_of(error), HarnessError):
             self.cut = str(trouble)
         else:
-            self.trouble = "".join(traceback.format_exception(error))
+            self.trouble = traceback_of(error)
 
 
 class _Eyes:
@@ -234,7 +233,7 @@ def simulate(
         try:
             judgement = _judge(sim, troubles)
         except Exception as error:  # a checker that stops is no finding either
-            sim.trouble = "".join(traceback.format_exception(error))
+            sim.trouble = traceback_of(error)
     failure, told = failure_of(sim, judgement)
     verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
     if judgement is not None and failure is not None:
