@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chaos import __version__
-from chaos.errors import HarnessError, trouble_of
+from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.garbage import garbage_waits
 from chaos.interrupts import as_ctrl_c
 from chaos.toolchain.extras import lacking
@@ -151,9 +151,8 @@ def _kept_traceback(error: BaseException) -> str:
     """Write the traceback to a file and say where it is; the traceback itself where no file can be written."""
     import os
     import tempfile
-    import traceback
 
-    text = "".join(traceback.format_exception(error))
+    text = traceback_of(error)
     for folder in (Path("runs"), Path(tempfile.gettempdir())):
         try:
             folder.mkdir(exist_ok=True)

@@ -29,3 +29,20 @@ def trouble_of(error: BaseException) -> BaseException:
     bugs = [each for each in inside if not isinstance(each, HarnessError | KeyboardInterrupt)]
     troubles = [each for each in inside if isinstance(each, HarnessError)]
     return (bugs or troubles or inside)[0]
+
+
+def said_by(error: BaseException) -> str:
+    """The gravest error in a line: its type and its message."""
+    gravest = trouble_of(error)
+    message = " ".join(str(gravest).split())
+    return f"{type(gravest).__name__}: {message}" if message else type(gravest).__name__
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback as Python has it. Its last line says what is wrong, also where that of a group would be dashes, and
+    that of a message the last of several lines.
+    """
+    import traceback
+
+    text, said = "".join(traceback.format_exception(error)), said_by(error)
+    return text if text.rstrip().endswith(said) else f"{text.rstrip()}\n{said}\n"

@@ -337,7 +337,7 @@ def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None
     """A failure, and the command that repeats it, at once."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]
-    for line in (*each.told[:3], *trouble):
+    for line in dict.fromkeys((*each.told[:3], *trouble)):
         say.print(f"  {line}", markup=False)
     say.print(f"  {here(order.command(each.seed))}", markup=False)
     if each.saved is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from chaos.errors import Refused
 from chaos.mutants import (
     m01_truncate_to_high_watermark,
@@ -186,11 +188,13 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}
 
 
 def find(name: str) -> Mutant:
-    """The mutant of that id or name. Refused, with those that there are."""
+    """The mutant of that id or name. Refused, with those whose names are like it."""
     for mutant in _ALL:
         if name in (mutant.id, mutant.name):
             return mutant
-    raise Refused(f"there is no mutant {name!r}: {', '.join(f'{m.id} ({m.name})' for m in _ALL)}")
+    near = difflib.get_close_matches(name, [mutant.name for mutant in _ALL]) if name[:1].isalpha() else []
+    meant = f": did you mean {' or '.join(f'{each} ({find(each).id})' for each in near)}?" if near else ";"
+    raise Refused(f"there is no mutant {name!r}{meant} docs/mutants.md lists them")
 
 
 def select(names: str) -> tuple[Mutant, ...]:

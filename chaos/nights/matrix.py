@@ -17,6 +17,7 @@ from chaos.nights.axes import AXES, word, workloads_of
 from chaos.plans.lines import with_line
 from chaos.plans.plan import toml_value
 from chaos.plans.schedule import parse_kinds
+from chaos.plans.words import in_plain_words
 from workloads.registry import DEFAULT, SCENARIOS
 
 FILE = "plans/nightly.toml"
@@ -266,8 +267,6 @@ def _lines(error: ValidationError) -> list[str]:
         message = str(each["msg"]).removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             message = f"there is no such setting{_near(each['loc'])}"
-        elif each["type"] == "missing":
-            message = "is missing"
         elif each["type"] == "too_short":
             if each["loc"] in spoilt:
                 continue  # it is short because what is in it is wrong, which is told
@@ -275,8 +274,10 @@ def _lines(error: ValidationError) -> list[str]:
         elif len(each["loc"]) > 1 and each["loc"][-1] in ("str", "bool", "int"):
             # Of a value that is none of three types pydantic tells three times.
             where, message = ".".join(map(str, each["loc"][:-2])), f"{each['input']!r} is neither a word nor a number"
-        elif where and not isinstance(given := each.get("input"), dict | list) and repr(given) not in message:
-            message = f"{message} (given: {given!r})"
+        else:
+            message = in_plain_words(each) or message
+            if where and not isinstance(given := each.get("input"), dict | list) and repr(given) not in message:
+                message = f"{message} (given: {given!r})"
         found += [f"{where}: {line}" if where else line for line in message.splitlines()]
     return list(dict.fromkeys(found))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from chaos.faults.kind import Fault, FaultError, Trait
 from chaos.faults.kinds import KINDS
-from chaos.faults.targets import Coordinated
+from chaos.faults.targets import Coordinated, check_target
+from chaos.faults.vocabulary import kind_of
 from chaos.plans.external import drawn_kinds, for_others
 from chaos.plans.lines import with_line
 from chaos.plans.mistakes import mistakes, possible_fault
@@ -31,6 +32,7 @@ from chaos.plans.schedule import (
     of_transactions,
     room_for_all,
 )
+from chaos.plans.words import in_plain_words
 from workloads.registry import DEFAULT, SCENARIOS, unknown
 
 SCHEMA = 1
@@ -159,7 +161,27 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
         bad = {loc[1] for loc in places if loc[0] == "faults" and len(loc) > 1}
         numbers = tuple(number for number in range(len(faults)) if number not in bad) if bad else ()
         kept["faults"] = [faults[number] for number in numbers]
+        found += [line for number in sorted(bad) for line in _beside_fields(number, faults[number])]
     return found + mistakes(PlanParts.model_validate(kept), unread=unread - {"faults"}, numbers=numbers)
+
+
+def _beside_fields(number: int, fault: Any) -> list[str]:
+    """What is wrong with the action and the target of a fault that cannot be read as a whole."""
+    found = []
+    action, target = (fault.get(name) for name in ("action", "target")) if isinstance(fault, Mapping) else (None, None)
+    if isinstance(action, str):
+        found += _told(kind_of, f"fault {number}", action)
+        if isinstance(target, str):
+            found += _told(check_target, f"fault {number} ({action})", target)
+    return found
+
+
+def _told(check: Callable[[str, str], object], here: str, given: str) -> list[str]:
+    try:
+        check(here, given)
+    except FaultError as error:
+        return str(error).splitlines()
+    return []
 
 
 def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
@@ -198,6 +220,7 @@ def _plain(error: Any) -> str:
         return f'values of settings are strings: write "{str(given).lower() if isinstance(given, bool) else given}"'
     if isinstance(given, float) and isnan(given):
         return "nan is no number"
+    message = in_plain_words(error) or message
     return message if isinstance(given, dict) else f"{message} (given: {given!r})"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
+from chaos.errors import traceback_of
 from chaos.garbage import garbage_stays
 from chaos.mutants.swarm import drawn_plan
 from chaos.plans.plan import Plan, read_plan
@@ -106,8 +106,8 @@ def _one(order: Order, seed: int) -> Seeded:
     try:
         result = limited(order.plan_of(seed), order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
-    except Exception:
-        return Seeded(seed, "unknown", None, (), traceback.format_exc(), 0.0, 0.0, "")
+    except Exception as error:
+        return Seeded(seed, "unknown", None, (), traceback_of(error), 0.0, 0.0, "")
     faults = result.judgement.faults if result.judgement else ()
     return Seeded(
         seed=seed,

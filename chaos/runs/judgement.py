@@ -10,14 +10,13 @@ import json
 import shutil
 import subprocess
 import tomllib
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, said_by, traceback_of
 from chaos.faults.audit import audit
 from chaos.runs.ahead import LOG, Ahead
 from chaos.runs.directory import RunDirectory
@@ -78,10 +77,9 @@ def judge(
     try:
         _judge(directory, say, expect, _Looking(spark, phase, ahead), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
-        text = "".join(traceback.format_exception(error))
-        (directory.path / TRACEBACK).write_text(text)
+        (directory.path / TRACEBACK).write_text(traceback_of(error))
         _withdraw(directory)
-        give_up(directory.path, f"judging stopped: {type(error).__name__}: {error} (see {TRACEBACK})")
+        give_up(directory.path, f"judging stopped: {said_by(error)} (see {TRACEBACK})")
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written
 
@@ -134,7 +132,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
             kept.write_bytes(before or b"")
             troubles.append(CHANGED)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
-        troubles.append(f"comparing the replicas' logs stopped: {type(error).__name__}: {error}")
+        troubles.append(f"comparing the replicas' logs stopped: {said_by(error)}")
 
 
 def _changed(before: bytes | None, now: bytes) -> bool:

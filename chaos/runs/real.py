@@ -13,7 +13,7 @@ from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
 from chaos.drivers.program import ProgramDriver, program_of
-from chaos.errors import HarnessError, Refused, trouble_of
+from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
 from chaos.faults.framed import framed_links
 from chaos.faults.kind import Trait
 from chaos.faults.triggers import counts_calls
@@ -151,7 +151,7 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     gravest = trouble_of(error)
     if not isinstance(gravest, HarnessError):
         record_traceback(directory, error)
-    run.info["trouble"] = run.info["trouble"] or f"{type(gravest).__name__}: {gravest}"
+    run.info["trouble"] = run.info["trouble"] or said_by(error)
     directory.write_info(run.info)
     with suppress(Refused):
         directory.reserve()
@@ -236,8 +236,5 @@ def repeat_command(directory: RunDirectory) -> str:
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:
     """Keep the traceback of a failure inside the harness in the run directory. It is no finding about the broker."""
-    import traceback
-
-    text = "".join(traceback.format_exception(error))
-    (directory.path / "harness-traceback.txt").write_text(text)
+    (directory.path / "harness-traceback.txt").write_text(traceback_of(error))
     sys.stderr.write(f"a failure of the harness: see {directory.path}/harness-traceback.txt\n")

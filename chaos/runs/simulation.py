@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError, trouble_of
+from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.faults.audit import audit
 from chaos.faults.kind import Trait
 from chaos.plans.operations import concrete
@@ -27,6 +26,7 @@ from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from chaos.runs.run import Run
 from chaos.runtimes.layout import zone_names
 from chaos.runtimes.sim.ground import MONO_S
+from chaos.runtimes.sim.interruptions import interruption_of
 from chaos.runtimes.sim.invariants.connections import Connections
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.invariants.writes import Written, noted
@@ -138,10 +138,14 @@ class _Sim:
         self.world.kernel.after_event.append(self.looked)
         try:
             self.world.kernel.simulate(self.plan.seed, self.main)
-        except (KeyboardInterrupt, TimeLimit):
-            raise
-        except BaseException as error:  # a failure of the harness says nothing of the broker
-            self._failed(error)
+        except BaseException as error:
+            interruption = interruption_of(error)
+            if interruption is None:
+                self._failed(error)  # a failure of the harness says nothing of the broker
+        else:
+            interruption = None
+        if interruption is not None:
+            raise interruption
 
     def _failed(self, error: BaseException) -> None:
         dead = _find(error, Deadlock)
@@ -154,7 +158,7 @@ class _Sim:
         elif isinstance(trouble := trouble_of(error), HarnessError):
             self.cut = str(trouble)
         else:
-            self.trouble = "".join(traceback.format_exception(error))
+            self.trouble = traceback_of(error)
 
 
 class _Eyes:
@@ -229,7 +233,7 @@ def simulate(
         try:
             judgement = _judge(sim, troubles)
         except Exception as error:  # a checker that stops is no finding either
-            sim.trouble = "".join(traceback.format_exception(error))
+            sim.trouble = traceback_of(error)
     failure, told = failure_of(sim, judgement)
     verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
     if judgement is not None and failure is not None:

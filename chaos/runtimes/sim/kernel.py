@@ -21,6 +21,7 @@ import trio._core._run as _trio_run
 from outcome import Value
 
 from chaos.garbage import collect_what_was_left, garbage_waits
+from chaos.runtimes.sim.interruptions import interruption_of
 from chaos.runtimes.sim.passes import lean_trio
 
 FINAL_EVENTS = 100_000
@@ -82,7 +83,11 @@ class Kernel(trio.abc.Clock):
         """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
         collect_what_was_left()
         with garbage_waits(), lean_trio(repr((seed, "schedule"))):
-            result = trio.run(self._guarded, main, args, clock=self)
+            try:
+                result = trio.run(self._guarded, main, args, clock=self)
+            except BaseException:
+                if interruption_of(self._trouble) is None:
+                    raise
         if self._trouble is not None:
             raise self._trouble
         if self._deadlocked:

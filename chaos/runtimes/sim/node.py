@@ -21,6 +21,7 @@ from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimClock, SimEnv
+from chaos.runtimes.sim.interruptions import interruption_of
 from chaos.runtimes.sim.kernel import Handle
 from chaos.runtimes.sim.slowness import Slowness
 
@@ -121,7 +122,7 @@ class SimNode:
         except BaseException as error:
             failure = error
             # A signal interrupts whatever runs just then. That is often a broker, which has not failed.
-            if (interruption := _interruption(error)) is not None:
+            if (interruption := interruption_of(error)) is not None:
                 self._world.kernel.abandon(interruption)
         if env.alive:
             env.revoke()
@@ -277,13 +278,6 @@ def _only_death(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(_only_death(each) for each in error.exceptions)
     return isinstance(error, NodeDead | trio.Cancelled)
-
-
-def _interruption(error: BaseException) -> BaseException | None:
-    """What came from outside of the simulation, as a signal does; None if there is nothing like that in the error."""
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(_interruption, error.exceptions)), None)
-    return None if isinstance(error, Exception | NodeDead | trio.Cancelled | GeneratorExit) else error
 
 
 def _last_words(failure: BaseException | None, said: str) -> str:

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from chaos import cli
-from chaos.errors import HarnessError, Refused, trouble_of
+from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
 from chaos.screen import console
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +70,24 @@ def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
     assert trouble_of(BaseExceptionGroup("", [interrupted, refused])) is refused
     assert trouble_of(BaseExceptionGroup("", [interrupted, refused, ExceptionGroup("", [bug])])) is bug
     assert trouble_of(BaseExceptionGroup("", [interrupted])) is interrupted
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (AssertionError(), "AssertionError"),
+        (ValueError("one\n  two"), "ValueError: one two"),
+        (HarnessError("no broker"), "HarnessError: no broker"),
+        (ExceptionGroup("a nursery", [ExceptionGroup("another", [KeyError("x")])]), "KeyError: 'x'"),
+        (ExceptionGroup("a nursery", [HarnessError("no broker"), KeyError("x")]), "KeyError: 'x'"),
+    ],
+)
+def test_the_last_line_of_a_traceback_says_what_is_wrong(error: Exception, said: str) -> None:
+    text = traceback_of(error)
+    assert said_by(error) == said
+    assert text.endswith("\n")
+    assert text.splitlines()[-1] in (said, f"chaos.errors.{said}")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
         (["--runtime", "external"], "--runtime external needs --bootstrap HOST:PORT"),
         (["--runtime", "external", "--bootstrap", "nonsense"], "--bootstrap nonsense: HOST:PORT is wanted"),
         (["--runtime", "external", "--bootstrap", "h:port"], "--bootstrap h:port: HOST:PORT is wanted"),
-        (["--nodes", "0"], "cluster.nodes: Input should be greater than or equal to 1"),
+        (["--nodes", "0"], "cluster.nodes: it must be at least 1"),
         (["--plan", "no-such.toml"], "no-such.toml: there is no such file"),
         (["--plan", "README.md"], "README.md: not TOML"),
         (["--plan", "docs"], "docs is a folder"),

@@ -51,9 +51,19 @@ def test_what_does_not_go_together_or_does_not_exist_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_an_unknown_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["sim", "--seed", "1", "--mutant", "nobody"]) == 3
-    assert "there is no mutant 'nobody'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nobody", "there is no mutant 'nobody'; docs/mutants.md lists them"),
+        ("999", "there is no mutant '999'; docs/mutants.md lists them"),
+        ("bufer-reused", "no mutant 'bufer-reused': did you mean buffer-reused (61)? docs/mutants.md lists them"),
+    ],
+)
+def test_an_unknown_mutant_is_refused_in_one_sentence(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["sim", "--seed", "1", "--mutant", name]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("command", [["sim", "--seed", "1"], ["shrink", "."]])

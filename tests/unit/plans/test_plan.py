@@ -277,7 +277,7 @@ def test_all_mistakes_of_a_plan_are_said_at_once() -> None:
     said = str(refused.value).splitlines()
     expected = (
         "sed: there is no such setting: did you mean 'seed'?",
-        "warmup_s: Input should be greater than or equal to 0",
+        "warmup_s: it must be at least 0 (given: -1)",
         "workload.acks: ",
         "workload: min_isr 4 is above replication_factor 3",
         "workload: min_bytes 100 is above max_bytes 64",
@@ -341,6 +341,46 @@ def test_what_is_written_in_another_way_is_said_with_how_it_is_written(values: d
     with pytest.raises(PlanError) as refused:
         make_plan(values)
     assert any(line.endswith(said) for line in str(refused.value).splitlines()), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"seed": "x"}, "seed: a whole number is needed (given: 'x')"),
+        ({"seed": 1.5}, "seed: a whole number is needed (given: 1.5)"),
+        ({"seed": []}, "seed: a whole number is needed (given: [])"),
+        ({"seed": -1}, "seed: it must be at least 0 (given: -1)"),
+        ({"seed": 1 << 63}, "seed: it must be below 9223372036854775808 (given: 9223372036854775808)"),
+        ({"time_s": "x"}, "time_s: a number is needed (given: 'x')"),
+        ({"time_s": []}, "time_s: a number is needed (given: [])"),
+        ({"time_s": 0}, "time_s: it must be above 0 (given: 0)"),
+        ({"time_s": 1e6}, "time_s: it must be at most 86400 (given: 1000000.0)"),
+        ({"bootstrap": 3}, "bootstrap: a text in quotes is needed (given: 3)"),
+        ({"expect": "x"}, "expect: one of 'config', 'safe' or 'loss' is needed (given: 'x')"),
+        ({"schema_version": 2}, "schema_version: 1 is needed (given: 2)"),
+        ({"cluster": 3}, "cluster: a table is needed (given: 3)"),
+        ({"cluster": {"ids": 3}}, "cluster.ids: a list is needed (given: 3)"),
+        ({"cluster": {"settings": 3}}, "cluster.settings: a table is needed (given: 3)"),
+        ({"workload": {"idempotence": "x"}}, "workload.idempotence: true or false is needed (given: 'x')"),
+        ({"workload": {"idempotence": []}}, "workload.idempotence: true or false is needed (given: [])"),
+        ({"faults": [{"at_s": 1, "action": "kill"}]}, "faults.0.duration_s: is missing"),
+        ({"faults": [3]}, "faults.0: a table is needed (given: 3)"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_said_in_plain_words(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        make_plan(values)
+    assert str(refused.value).splitlines() == [said]
+
+
+def test_a_fault_that_lacks_something_is_told_what_else_is_wrong_with_it() -> None:
+    with pytest.raises(PlanError) as refused:
+        make_plan({"faults": [{"at_s": 1, "action": "kil", "target": "leadr"}, {"action": 3, "target": "leadr"}]})
+    said = str(refused.value).splitlines()
+    assert said[0] == "faults.0.duration_s: is missing"
+    assert any(line.startswith("fault 0: unknown action 'kil': did you mean 'kill'?") for line in said)
+    assert any(line.startswith("fault 0 (kil): unknown target 'leadr': did you mean 'leader'?") for line in said)
+    assert "faults.1.action: a text in quotes is needed (given: 3)" in said
 
 
 def test_acks_may_have_its_name() -> None:

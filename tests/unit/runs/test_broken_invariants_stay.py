@@ -10,7 +10,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import trio
 
+from broker.net.server import Server
 from chaos.commands.night_evidence import evidence_of
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
@@ -151,3 +153,21 @@ def test_a_verdict_of_an_earlier_version_that_passed_over_it_is_none(run: Path, 
     (facts,) = facts_of_night(read_night(night.write()))
     assert facts.verdict == "unknown"
     assert "passed over" in facts.trouble
+
+
+def test_a_crash_stays_a_crash_whoever_judges_the_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Server.settle
+
+    def broken(self: Server) -> None:
+        assert trio.current_time() < 3, "offset 3 is above the end"
+        settle(self)
+
+    monkeypatch.setattr(Server, "settle", broken)
+    run = save(simulate(small()), tmp_path, "again", latest=False).path
+    crashed = "broker 1 ended by itself: AssertionError: offset 3 is above the end"
+    verdict = judge_run(run)
+    assert (verdict.verdict, crashed in verdict.reasons[0]) == ("invalid", True)
+    (run / "verdict.json").unlink()
+    assert judge_run(run).verdict == "invalid"
+    change_info(run, failure=None, told=[])
+    assert judge_run(run).verdict == "unknown", "run.json still has the broker's end"

@@ -229,8 +229,9 @@ def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(
     assert result.verdict == "unknown"
     assert result.trouble is not None
     assert "a bug of ours" in result.files["harness-traceback.txt"].decode()
+    assert result.told == ("KeyError: 'a bug of ours'",), "that of the nursery's group would be a line of dashes"
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
-    assert verdict["verdict"] == "unknown"
+    assert (verdict["verdict"], verdict["reasons"]) == ("unknown", list(result.told))
 
 
 def test_a_checker_that_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

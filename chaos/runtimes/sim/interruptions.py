@@ -1,0 +1,30 @@
+"""What comes from outside into a simulation, as a signal does, and is no failure of anything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import trio
+
+from broker.env import NodeDead
+
+OF_A_SIMULATION = (Exception, NodeDead, trio.Cancelled, GeneratorExit)
+
+
+def interruption_of(error: BaseException | None) -> BaseException | None:
+    """The interruption in an error: a member of a group, or what another error came of. None if there is none.
+
+    A signal interrupts whatever runs just then. What is raised meanwhile, as the cluster is stopped, comes of that.
+    """
+    return next((each for each in _all_in(error) if not isinstance(each, (*OF_A_SIMULATION, BaseExceptionGroup))), None)
+
+
+def _all_in(error: BaseException | None) -> Iterator[BaseException]:
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        left += [each.__context__, each.__cause__, *reversed(getattr(each, "exceptions", ()))]
