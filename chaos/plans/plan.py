@@ -158,7 +158,7 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
     found = _beside_settings(values.get("workload"), places)
     faults, numbers = values.get("faults", ()), None
     if "faults" in unread and isinstance(faults, list | tuple):
-        bad = {loc[1] for loc in places if loc[0] == "faults" and len(loc) > 1}
+        bad = {int(loc[1]) for loc in places if loc[0] == "faults" and len(loc) > 1}
         numbers = tuple(number for number in range(len(faults)) if number not in bad) if bad else ()
         kept["faults"] = [faults[number] for number in numbers]
         found += [line for number in sorted(bad) for line in _beside_fields(number, faults[number])]
