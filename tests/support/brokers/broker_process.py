@@ -63,7 +63,7 @@ class BrokerProcess:
     def stop(self) -> None:
         """End it, in good order if it can."""
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def assert_serves(self) -> None:
         """Another client gets an answer, and the process is still the same one."""
