@@ -106,9 +106,9 @@ def test_a_wide_topic_is_made_and_deleted_and_stops_nobody(broker: BrokerProcess
     """It took the event loop for two seconds."""
     with Bystander(broker) as bystander:
         assert create(broker, "wide", 1400) == (ErrorCode.NONE, None)
-        broker.wait_for(lambda: len(logs_of(broker, "wide")) == 1400)
+        broker.wait_for(lambda: len(logs_of(broker, "wide")) == 1400, 90)
         delete(broker, "wide")
-        broker.wait_for(lambda: not logs_of(broker, "wide"))
+        broker.wait_for(lambda: not logs_of(broker, "wide"), 90)
     assert bystander.slowest_s < PATIENCE_S
     assert bystander.answers > 20
 
