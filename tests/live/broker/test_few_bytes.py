@@ -39,11 +39,11 @@ from broker.protocol.schema.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
+from tests.support.brokers.joining import join
 
 pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 1.0
@@ -231,30 +231,6 @@ def append(broker: BrokerProcess, items: str) -> ErrorCode:
         client.settimeout(30)
         answer: Any = ask(client, request, IncrementalAlterConfigsResponse, 1)
     return ErrorCode(answer.responses[0].error_code)
-
-
-def join(broker: BrokerProcess, group_id: str, metadata: bytes) -> ErrorCode:
-    """A Join of a new member, once its coordinator serves."""
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
-    request = JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=1_800_000,
-        rebalance_timeout_ms=1_800_000,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    found: list[ErrorCode] = []
-
-    def is_answered() -> bool:
-        with broker.connect() as client:
-            client.settimeout(60)
-            ask(client, FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse, 4)
-            answer: Any = ask(client, request, JoinGroupResponse, 7)
-        found.append(ErrorCode(answer.error_code))
-        return found[-1] not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-    broker.wait_for(is_answered)
-    return found[-1]
 
 
 def test_a_broker_opens_as_many_files_as_it_may(tmp_path: Path) -> None:

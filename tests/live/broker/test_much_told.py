@@ -13,8 +13,6 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.protocol.schema.list_groups import ListGroupsRequest
 from broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
@@ -25,6 +23,7 @@ from broker.protocol.schema.offset_commit import (
 from broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
 from tests.support.brokers.bystander import Bystander
+from tests.support.brokers.joining import join
 
 pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 1.0
@@ -55,30 +54,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         assert made.process.poll() is None, f"the broker ended: {made.log.read_text()[-2000:]}"
     finally:
         made.stop()
-
-
-def join(broker: BrokerProcess, group_id: str) -> ErrorCode:
-    """A Join of a new member, once its coordinator serves."""
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    request = JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=1_800_000,
-        rebalance_timeout_ms=1_800_000,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    found: list[ErrorCode] = []
-
-    def is_answered() -> bool:
-        with broker.connect() as client:
-            client.settimeout(60)
-            ask(client, FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse, 4)
-            answer: Any = ask(client, request, JoinGroupResponse, 7)
-        found.append(ErrorCode(answer.error_code))
-        return found[-1] not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-    broker.wait_for(is_answered)
-    return found[-1]
 
 
 def commit(client: socket.socket, group_id: str, size: int) -> set[ErrorCode]:

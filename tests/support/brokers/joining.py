@@ -1,0 +1,34 @@
+"""A member that asks a broker to be let into a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tests.support.brokers.broker_process import BrokerProcess, ask
+
+
+def join(broker: BrokerProcess, group_id: str, metadata: bytes = b"") -> ErrorCode:
+    """A Join of a new member, once its coordinator serves."""
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=1_800_000,
+        rebalance_timeout_ms=1_800_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    found: list[ErrorCode] = []
+
+    def is_answered() -> bool:
+        with broker.connect() as client:
+            client.settimeout(60)
+            ask(client, FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse, 4)
+            answer: Any = ask(client, request, JoinGroupResponse, 7)
+        found.append(ErrorCode(answer.error_code))
+        return found[-1] not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    broker.wait_for(is_answered)
+    return found[-1]
