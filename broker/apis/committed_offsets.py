@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.asking import ask, of_each
-from broker.apis.much import BYTES_OF_ONE, FEW, PIECE, made
+from broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, made
 from broker.coordinators.groups.values import (
     NO_TIME,
     Answer,
@@ -172,28 +172,30 @@ class CommittedOffsetApis:
         return self._ask(asked, lambda answers: made(making(answers)), tells_much=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
-        """How much its answer would tell now: positions, and `BYTES_OF_ONE` characters of their metadata count as one
-        more. Of many, only that they are.
+        """How much its answer would tell now: positions, and `CHARACTERS_OF_ONE` of their metadata count as one more.
+        Of many, only that they are.
         """
         known = self._coordinator.positions(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions
         if len(wanted) > FEW:
             return len(wanted)
-        return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // BYTES_OF_ONE
+        return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // CHARACTERS_OF_ONE
 
     async def _tell_much(
         self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
         """A small request may ask for all that a hundred clients have committed."""
-        if any(each.stable for each in asked):
-            # Whether anything may be told yet. All may wait for that side by side, because it takes no memory.
-            answers = await self._answers([replace(each, partitions=()) for each in asked])
-            if all(answer.error for answer in answers):
-                found: fetch_wire.OffsetFetchResponse = made(making(answers))
-                return found
+        # Whether anything may be told yet: all wait for that side by side, because it takes no memory. In the lane, one
+        # whose log does not commit would keep the others waiting.
+        first = await self._answers([replace(each, partitions=()) for each in asked])
+        if all(one.error for one in first):
+            found: fetch_wire.OffsetFetchResponse = made(making(first))
+            return found
 
         async def begin() -> Making:
-            return making(await self._answers(asked))
+            going_on = [each for each, one in zip(asked, first, strict=True) if not one.error]
+            answers = iter(await self._answers(going_on))
+            return making([one if one.error else next(answers) for one in first])
 
         return await self._much.tell(begin, slot)
 

@@ -7,7 +7,6 @@ answer waits for the coordinator's log.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.asking import ask, of_each
@@ -123,13 +122,17 @@ class ConsumerGroupApis:
             groups = [describe_wire.DescribedGroup(error, group_id=name) for name in names]
             return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
-        async def begin() -> Making:
+        async def wait() -> bytes | list[Any]:
             asked = [ConsumerDescribe(name) for name in dict.fromkeys(names)]
             found = self._ask(asked, list, tells_much=True)
             answers = await found.wait() if isinstance(found, Later) else found
-            return self._all_described(names, of_each(names, answers, AGAIN), version)
 
-        return Later(partial(self._much.tell, begin, slot), holds=True)
+            async def begin() -> Making:
+                return self._all_described(names, of_each(names, answers, AGAIN), version)
+
+            return await self._much.tell(begin, slot)
+
+        return Later(wait, holds=True)
 
     def _all_described(self, names: Sequence[str], answers: Sequence[Answer], version: int) -> Making:
         groups = []

@@ -181,12 +181,16 @@ class GroupApis:
         """Groups and their members."""
         names, version = list(request.groups), slot.version
 
-        async def begin() -> Making:
+        async def wait() -> bytes | list[Any]:
             found = self._ask([Describe(name) for name in dict.fromkeys(names)], list, tells_much=True)
             answers = await found.wait() if isinstance(found, Later) else found
-            return _all_described(names, of_each(names, answers, AGAIN), version)
 
-        return Later(partial(self._much.tell, begin, slot), holds=True)
+            async def begin() -> Making:
+                return _all_described(names, of_each(names, answers, AGAIN), version)
+
+            return await self._much.tell(begin, slot)
+
+        return Later(wait, holds=True)
 
     def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> Any:
         """The groups that are coordinated here, filtered by state and type."""

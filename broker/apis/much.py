@@ -22,8 +22,8 @@ Making = Generator[None, None, Any]
 """Makes a response in pieces of work; others may have a turn between them."""
 FEW: Final = 200
 """Things that an answer may tell at once. Each takes some µs, and a client may ask again and again."""
-BYTES_OF_ONE: Final = 64
-"""Of text, that weigh as much as one thing."""
+CHARACTERS_OF_ONE: Final = 64
+"""Of text: as many weigh as much as one thing."""
 PIECE: Final = 500
 """Things between two turns of others."""
 
@@ -35,7 +35,9 @@ class MuchTold:
         self._env, self._turn = env, trio.Lock()
 
     async def tell(self, begin: Callable[[], Awaitable[Making]], slot: Slot) -> bytes | list[Any]:
-        """The encoded response. `begin` gets what is to be told, once it is this one's turn; nothing is kept before."""
+        """The encoded response; nothing for a connection that has ended. `begin` gets what is to be told, once it is
+        this one's turn. It is not to wait for logs or peers: others in the lane would wait with it.
+        """
         async with self._turn:
             making: Making | None = None
             while not slot.conn.closed:

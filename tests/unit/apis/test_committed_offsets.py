@@ -10,13 +10,15 @@ import trio
 import trio.testing
 
 from broker.apis.committed_offsets import CommittedOffsetApis
-from broker.apis.much import BYTES_OF_ONE, FEW, PIECE, MuchTold
+from broker.apis.groups import GroupApis
+from broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, MuchTold
 from broker.coordinators.groups.values import Commit, Committed
 from broker.net.connection import Slot
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit, offset_fetch
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest
 from tests.support.brokers.grouping_broker import GroupingBroker
 
 Clock = trio.testing.MockClock
@@ -30,7 +32,8 @@ class Room(GroupingBroker):
         super().__init__(nursery)
         self.give("t")
         self.give("t", index=1)
-        self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config, MuchTold(self.env))
+        self.much = MuchTold(self.env)
+        self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config, self.much)
         self.encoded = 0
 
     async def cpu(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -95,7 +98,10 @@ async def test_few_positions_are_told_at_once(room: Room) -> None:
 async def test_text_weighs_too(room: Room) -> None:
     """200 positions with metadata of 4,096 characters each are an answer of 3 MB."""
     places = [("t", index) for index in range(3)]
-    for size, weighs_much in ((FEW * BYTES_OF_ONE // 3 - BYTES_OF_ONE, False), (FEW * BYTES_OF_ONE // 3, True)):
+    for size, weighs_much in (
+        (FEW * CHARACTERS_OF_ONE // 3 - CHARACTERS_OF_ONE, False),
+        (FEW * CHARACTERS_OF_ONE // 3, True),
+    ):
         metadata = "x" * size
         committed = tuple((place, Committed(7, metadata=metadata)) for place in places)
         room.do(Commit("g", -1, "", None, committed))
@@ -149,11 +155,11 @@ async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nob
 
     submit = room.coordinator.submit
 
-    def counted(*given: Any) -> None:
+    def counted(request: Any, *given: Any) -> None:
         nonlocal making, most
-        making += 1
+        making += request.partitions is None
         most = max(most, making)
-        submit(*given)
+        submit(request, *given)
 
     async def cpu(function: Callable[..., Any], *args: Any) -> Any:
         nonlocal making
@@ -207,3 +213,35 @@ async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, ro
     if isinstance(answer, Later):
         answer, _ = offset_fetch.OffsetFetchResponse.decode(memoryview(await answer.wait()), 0, 7)
     assert [part.committed_offset for part in answer.topics[0].partitions] == [*range(count)]
+
+
+@pytest.mark.parametrize("api", ["OffsetFetch", "DescribeGroups"])
+async def test_who_waits_for_a_log_that_does_not_commit_keeps_nobody_else_in_the_lane_waiting(
+    api: str, room: Room, autojump_clock: Clock
+) -> None:
+    room.has("g", MANY)
+    room.has("h", MANY)
+    room.submit(Commit("g", -1, "", None, ((("t", 0), Committed(7)),)))
+    groups = GroupApis(room.env, room.coordinator, room.config, room.much)
+
+    def ask(name: str) -> Any:
+        if api == "OffsetFetch":
+            return room.apis.offset_fetch(asked(name), room.asks())
+        return groups.describe_groups(DescribeGroupsRequest(groups=[name]), room.asks(5))
+
+    answers: list[str] = []
+
+    async def keep(name: str) -> None:
+        await ask(name).wait()
+        answers.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep, "g")
+        await trio.sleep(1)
+        assert not answers, "its last position is not committed"
+        nursery.start_soon(keep, "h")
+        await trio.sleep(1)
+        assert answers == ["h"]
+        room.replicate()
+        await trio.sleep(1)
+        assert answers == ["h", "g"]
