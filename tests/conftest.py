@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support import lacks
+from tests.support.gate import costs, measuring, rules
 
 STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
@@ -28,12 +29,20 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Golden scripts: read the difference before you commit it."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
     pluginmanager.register(lacks)
+    if not pluginmanager.has_plugin("tests.support.gate.measuring"):
+        pluginmanager.register(measuring)
 
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
     """Whether golden scripts are to be rewritten instead of compared."""
     return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture
+def bound_s(request: pytest.FixtureRequest) -> float:
+    """The most seconds that what this quiet test measures may take."""
+    return rules.BOUNDS_S[rules.function_of(request.node.nodeid)]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,6 +75,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Where there are lanes the longest part comes first: it has one of them for itself.
     """
+    measured = costs.read()
+    for item in items:
+        marks = frozenset(mark.name for mark in item.iter_markers())
+        when = rules.when(item.nodeid, marks, measured)
+        if when not in marks:
+            item.add_marker(when)
     lanes = bool(getattr(config.option, "numprocesses", None)) or hasattr(config, "workerinput")
     items.sort(key=lambda item: -1 if lanes and item.nodeid.startswith(LONGEST) else _stage(item))
 

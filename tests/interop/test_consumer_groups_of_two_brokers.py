@@ -18,11 +18,7 @@ from chaos.toolchain.lookout import FETCH
 from tests.interop.test_one_directory_two_brokers import ALONE, TOPIC, WITHIN_S, Swapped, kafka_tool
 from tests.support.lacks import without
 
-pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
-    pytest.mark.timeout(400),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 LOGS, GROUP = 3, "moves"
 SETTINGS = {**ALONE, "offsets.topic.num.partitions": str(LOGS), "group.initial.rebalance.delay.ms": "0"}

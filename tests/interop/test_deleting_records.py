@@ -9,11 +9,7 @@ import pytest
 
 RECORDS = 20
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
 
 def filled_topic(cluster: Any, topic: str) -> Any:

@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 DEADLINE_S = 30.0
 
 

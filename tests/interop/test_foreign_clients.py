@@ -20,11 +20,7 @@ RECORDS = 1500
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 60.0
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
 
 def codec_of(n: int) -> str:

@@ -14,11 +14,7 @@ PARTITIONS, RECORDS = 6, 300
 DEADLINE_S = 90.0
 SESSION_MS = 6000
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
 
 class Reading:

@@ -13,11 +13,7 @@ import pytest
 PARTITIONS = 3
 DEADLINE_S = 60.0
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
 
 def make_topic(cluster: Any, topic: str) -> None:

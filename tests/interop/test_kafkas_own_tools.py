@@ -14,11 +14,7 @@ from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
 
-pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
-    pytest.mark.timeout(240),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
 THROTTLE = "1000000"

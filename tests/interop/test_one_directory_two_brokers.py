@@ -24,11 +24,7 @@ from chaos.toolchain.lookout import FETCH
 from tests.support.brokers.broker_process import ask
 from tests.support.lacks import without
 
-pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
-    pytest.mark.timeout(300),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOPIC, WITHIN_S, COORDINATORS = "swapped", 60.0, 3
 ALONE = {

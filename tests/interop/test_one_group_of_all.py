@@ -35,11 +35,7 @@ from tests.interop.test_kafkas_own_tools import QUICK_JVM, Tools
 from tests.support.franz.build import franz_member
 from tests.support.lacks import without
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
 TOPIC, GROUP = "read-by-all", "all-of-them"
 PARTITIONS = 12

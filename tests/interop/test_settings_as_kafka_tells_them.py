@@ -33,11 +33,7 @@ from chaos.toolchain.lookout import FETCH
 from tests.support.brokers.broker_process import ask
 from tests.support.lacks import without
 
-pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
-    pytest.mark.timeout(240),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOPIC, WITHIN_S = "described", 60.0
 ALONE = {"default.replication.factor": "1", "min.insync.replicas": "1", "offsets.topic.replication.factor": "1"}

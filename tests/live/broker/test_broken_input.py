@@ -43,7 +43,6 @@ from tests.support.brokers.bombs import SMALLEST_RECORD, many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 MAX_FRAME = 1 << 20
 RECEIVE_LIMIT = 24 << 20
 DECOMPRESSED_LIMIT = 32 << 20

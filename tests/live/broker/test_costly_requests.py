@@ -49,7 +49,6 @@ from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 2.0
 """What a bystander may wait for an answer on a machine that has much to do. Patterns and look-ups once took the event
 loop for longer, and so did lists that are longer than what is allowed now."""

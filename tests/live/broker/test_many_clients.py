@@ -23,7 +23,6 @@ from broker.protocol.schema.describe_quorum import (
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 NODES = (1, 2, 3)
 CROWD = 400
 REQUESTS = 40

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 3_000
 PATIENCE_S = 1.0
 """What a bystander may wait on a busy machine. All directories at once took the broker for up to 49 s."""

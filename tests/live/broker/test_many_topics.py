@@ -19,7 +19,6 @@ from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopi
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 1.5
 """What a bystander may wait on a busy machine. Each of these once took the broker for 2 to 44 seconds."""
 

@@ -25,7 +25,6 @@ from tests.support.brokers.broker_process import BrokerProcess, ask, receive_fra
 from tests.support.brokers.bystander import Bystander
 from tests.support.brokers.joining import join
 
-pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 1.0
 """What a bystander may wait on a busy machine. Each of these once took the broker for longer, or ended it."""
 PARTITIONS = 300

@@ -30,7 +30,6 @@ from broker.protocol.schema.list_offsets import (
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
 
-pytestmark = pytest.mark.timeout(120)
 TOPIC, TIMES, PIPELINED, RECORDS = 2, 20, 4, 20
 Sent = tuple[Any, type[Any], int]
 """A request, the class of its answer, and their version."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.opponent import LIMITS, Opponent
 
 FRAMES, BATCHES = 2_000, 1_500
 
 
-@pytest.mark.timeout(120)
 def test_an_opponent_ends_no_broker_and_keeps_nobody_from_being_served(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, LIMITS)
     try:

@@ -32,7 +32,6 @@ from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest,
 from tests.support.brokers.broker_process import BrokerProcess, ask, is_closed, receive_frame
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 2.0
 """What others may wait on a busy machine."""
 SEND_S = 5.0

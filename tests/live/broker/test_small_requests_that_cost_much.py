@@ -32,7 +32,6 @@ from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest,
 from tests.support.brokers.broker_process import BrokerProcess, ask
 from tests.support.brokers.bystander import Bystander
 
-pytestmark = pytest.mark.timeout(120)
 PATIENCE_S = 0.7
 """What a bystander may wait on a busy machine."""
 SETTINGS = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from chaos.toolchain.engine import Engine
 from tests.shown.kills import FAULT, kills_of
 from tests.shown.playing import play
@@ -13,8 +11,6 @@ from tests.shown.private_engine import NoEngine
 from tests.support.lacks import skip_without
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_run_whose_engine_was_killed_is_unknown_and_its_containers_go_when_the_engine_is_back(
     engine: Engine, tmp_path: Path
 ) -> None:

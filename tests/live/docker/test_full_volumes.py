@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from chaos.commands.run import plan_of
 from chaos.runs.real import run_and_judge
 from chaos.runtimes.docker import labels
@@ -22,7 +20,6 @@ def runs_of(engine: Engine, folder: Path) -> list[str]:
     return [str(each) for each in found if each["Labels"].get(labels.FOLDER, "").startswith(str(folder))]
 
 
-@pytest.mark.timeout(240)
 def test_a_run_on_volumes_that_fill_up_is_unknown_says_why_keeps_its_history_and_leaves_nothing(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -40,7 +37,6 @@ def test_a_run_on_volumes_that_fill_up_is_unknown_says_why_keeps_its_history_and
     assert runs_of(engine, tmp_path) == []
 
 
-@pytest.mark.timeout(240)
 def test_a_run_that_fits_into_its_volumes_is_valid_and_their_data_is_compared(engine: Engine, tmp_path: Path) -> None:
     load = {"time_s": 12.0, "faults": "kill", "rate": 200, "volume_mib": 256}
     directory = run_and_judge(plan_of(None, {**FLAGS, **load}, "docker"), tmp_path)

@@ -11,8 +11,6 @@ import pytest
 
 from tests.support.lacks import skip_without
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
 ROOT = Path(__file__).resolve().parents[3]
 MEGABYTE = 1 << 20
 LIMIT_MB = 200

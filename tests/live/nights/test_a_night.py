@@ -27,7 +27,6 @@ def runs_of(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_night_that_was_ended_goes_on_where_it_stopped(number: signal.Signals, tmp_path: Path) -> None:
     night = tmp_path / "night"

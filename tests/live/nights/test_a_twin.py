@@ -35,9 +35,7 @@ def table_of(night: Path) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", part)).split())
 
 
-@pytest.mark.slow
-@pytest.mark.night
-@pytest.mark.timeout(900)
+@pytest.mark.night("a night is killed and has a twin: minutes")
 def test_a_night_that_was_killed_and_resumed_has_the_table_of_its_twin(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = start("nightly", *MATRIX, "--out", killed)

@@ -16,7 +16,6 @@ from tests.support.nights.files import NightFiles
 from tests.support.squall import ended, start
 
 LIMIT_S = 300
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def report(*words: str | Path) -> tuple[int, str, str]:

@@ -11,8 +11,6 @@ from tests.shown.playing import play
 from tests.shown.row import JUDGING
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("moment", [FAULT, JUDGING])
 def test_a_run_whose_harness_was_killed_leaves_nothing_and_is_never_invalid(moment: str, tmp_path: Path) -> None:
     (case,) = [each for each in kills_of("harness", 5, 1) if each.moment == moment]

@@ -32,8 +32,6 @@ def kill(what: str, below: Path) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     ("what", "faults", "told"),
     [
@@ -56,8 +54,6 @@ def test_a_run_whose_proxies_were_killed_is_unknown(
     assert (tmp_path / "runs/latest/history.jsonl").stat().st_size
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("phase", ["writes after healing", "final reads"])
 def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_could_not_look(
     phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -30,7 +30,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_makes_the_run_unknown_and_keeps_the_history(
     small_disk: Path, started: list[Squall], tmp_path: Path
 ) -> None:

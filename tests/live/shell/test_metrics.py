@@ -37,7 +37,6 @@ def scraped_when(url: str, acknowledged: int, limit_s: float = 30) -> dict[tuple
         time.sleep(0.1)
 
 
-@pytest.mark.slow
 def test_metrics_of_a_run_are_there_while_it_goes_on_and_no_longer(tmp_path: Path, started: list[Squall]) -> None:
     squall = Squall(tmp_path, RUN)
     started.append(squall)

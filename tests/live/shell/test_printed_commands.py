@@ -27,8 +27,6 @@ def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
     return squall
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(700)
 def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     tmp_path: Path, started: list[Squall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,8 +48,6 @@ def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     assert plans[0] == plans[1]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(700)
 def test_what_was_recorded_of_an_interrupted_run_is_judged_by_the_command_that_it_prints(
     tmp_path: Path, started: list[Squall]
 ) -> None:

@@ -17,7 +17,6 @@ from tests.live.shell.conftest import Squall
 RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none", "--rate", "200")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "signals"),
     [
@@ -42,7 +41,6 @@ def test_a_signal_ends_a_run_in_good_order(
     assert told["trouble"] == "interrupted"
 
 
-@pytest.mark.slow
 def test_a_signal_while_judging_ends_spark_too(tmp_path: Path, started: list[Squall]) -> None:
     short = ("run", "--seed", "7", "--time", "2", "--warmup", "1", "--faults", "none", "--rate", "200")
     squall = Squall(tmp_path, short)

@@ -30,7 +30,6 @@ from workloads.recorder import Recorder
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = Appends(rate=300, request_timeout_ms=5000)

@@ -23,7 +23,6 @@ from workloads.recorder import Recorder
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SETTINGS = Appends(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=3000)
 

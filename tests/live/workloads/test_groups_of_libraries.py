@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from checkers.history.tables import History
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 LOG = "__consumer_offsets"
 

@@ -6,7 +6,6 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
 import trio
 
 from chaos.interrupts import stoppable
@@ -18,8 +17,6 @@ from chaos.runs.real import runtime_maker
 from chaos.runs.run import Run
 from checkers.in_memory import Judgement, judge_bytes
 from workloads.groups import GroupsLoad
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 LOAD = {
     "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 3, "partitions": 6, "rate": 40,

@@ -27,8 +27,6 @@ from workloads.semantics import SemanticsLoad
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
 
 def last(path: Path, lines: int = 60) -> str:
     """What a file ends with, if there is one."""

@@ -27,8 +27,6 @@ from workloads.recorder import Recorder
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 

@@ -27,7 +27,6 @@ from workloads.transactions import TransactionsLoad
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LOG = "__transaction_state"
 

@@ -24,7 +24,6 @@ from spark_analysis import jobs, session
 from spark_analysis.short_history import write_short_history
 from tests.support.histories.builder import HistoryBuilder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LIMIT_S, POLL_S = 240, 0.1
 
 

@@ -20,8 +20,6 @@ from tests.support.lacks import skip_without
 DIES_OF_CUT_ARCHIVES = (17,)
 """Java versions that do not notice that an archive was cut. Later ones refuse it and start without it."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
 
 @pytest.fixture(scope="module")
 def archive() -> Path:

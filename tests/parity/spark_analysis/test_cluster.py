@@ -20,7 +20,7 @@ from tests.parity.spark_analysis.standalone import Standalone
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import generate, merged
 
-pytestmark = [pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.night("a cluster of Spark takes minutes")
 
 
 @pytest.fixture

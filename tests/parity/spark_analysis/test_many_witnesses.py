@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 
 from chaos.toolchain.java import java
 from checkers.findings import WITNESSES
@@ -20,8 +19,6 @@ from spark_analysis.witnesses import FEW
 MANY, PARTITIONS, A_POLL = 150_000, 3, 1_000
 RESULTS = "4m"
 """What all answers together may bring to the driver: a witness takes some 65 bytes of it."""
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def values_that_nobody_sent() -> Iterator[dict[str, Any]]:

@@ -25,7 +25,6 @@ from tests.support.nights.files import NightFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOW = datetime(2026, 7, 4, 6, tzinfo=UTC)
 
 

@@ -7,13 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from chaos.toolchain.java import java
 from tests.support.histories.builder import HistoryBuilder
 
 ROOT = Path(__file__).resolve().parents[3]
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_a_java_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:

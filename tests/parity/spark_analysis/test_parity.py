@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A busy machine needs a while to start the JVM, and for the first statement.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def compared(

@@ -27,7 +27,6 @@ from tests.parity.spark_analysis.test_parity import compared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 RECORDED = Path(__file__).with_name("recorded")
 PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 

@@ -138,8 +138,6 @@ def test_random_walks_find_what_truncating_to_the_high_watermark_loses() -> None
             walk(seed, settings=unsafe)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_no_long_random_walk_breaks_an_invariant() -> None:
     for seed in range(10_000, 12_000):
         walk(seed, steps=300)

@@ -139,7 +139,6 @@ def have_grown(loads: list[Load], counts: list[int]) -> bool:
     return all(len(load.acknowledged) > count + 5 for load, count in zip(loads, counts, strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_what_was_acknowledged_is_there_whatever_moved(autojump_clock: Any, seed: int) -> None:
     async with trio.open_nursery() as nursery:

@@ -56,7 +56,6 @@ BY_ANOTHER_PLAN = {
 """
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("mutant", "seed"), BY_ANOTHER_PLAN.items())
 def test_what_its_own_plan_shows_to_invariants_alone_another_one_shows_to_clients(mutant: str, seed: int) -> None:
     planted = find(mutant)

@@ -23,7 +23,6 @@ HUNT = range(1000, 1200)
 
 
 @pytest.mark.parametrize("voters", [3, 5])
-@pytest.mark.slow
 def test_promises_hold_under_faults_and_all_nodes_agree_after_them(voters: int) -> None:
     committed = epochs = installed = 0
     for seed in SEEDS:

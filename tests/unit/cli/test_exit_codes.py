@@ -108,8 +108,6 @@ def test_a_report_changes_no_verdict(verdict: str, simulated: dict[str, tuple[in
     assert cli.run(["report", str(simulated[verdict][1])]) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)  # Spark starts
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_run_that_is_judged_again_ends_with_the_code_of_its_verdict(
     verdict: str, simulated: dict[str, tuple[int, Path]]

@@ -102,7 +102,6 @@ def test_the_protocol_that_all_know_and_most_prefer_is_chosen() -> None:
     assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-@pytest.mark.timeout(20)
 def test_a_join_may_bring_any_number_of_protocols() -> None:
     room = GroupRoom()
     names = [(f"p{n}", b"") for n in range(50_000)]

@@ -1,0 +1,60 @@
+"""The measured cost of each test: `tests/costs.json`, which `squall test --costs` writes.
+
+The file has a row for each test: its CPU seconds (those of processes that it started and that ended with it included)
+and its wall seconds, set-up and tear-down included. What a fixture of a module or a session costs is the cost of the
+first test that uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).resolve().parents[2]
+FILE = TESTS / "costs.json"
+
+
+class Cost(NamedTuple):
+    """Measured seconds of one test."""
+
+    cpu_s: float
+    wall_s: float
+
+
+def read(file: Path = FILE) -> dict[str, Cost]:
+    """Costs by node id. A file that does not exist has none."""
+    if not file.exists():
+        return {}
+    rows: dict[str, dict[str, list[float]]] = json.loads(file.read_text(encoding="utf-8"))
+    return {f"{path}::{name}": Cost(*cost) for path, names in rows.items() for name, cost in names.items()}
+
+
+def write(costs: Mapping[str, Cost], file: Path = FILE) -> None:
+    """Replace the file. A test is one line, so that a change of one test is a change of one line."""
+    by_path: dict[str, dict[str, Cost]] = {}
+    for node_id in sorted(costs):
+        path, _, name = node_id.partition("::")
+        by_path.setdefault(path, {})[name] = costs[node_id]
+    parts = []
+    for path, names in by_path.items():
+        rows = ",\n".join(f"  {json.dumps(name)}: [{cpu:.2f}, {wall:.2f}]" for name, (cpu, wall) in names.items())
+        parts.append(f"{json.dumps(path)}: {{\n{rows}\n}}")
+    half_written = file.with_suffix(".new")
+    half_written.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    half_written.replace(file)
+
+
+def now() -> Cost:
+    """CPU seconds of this process and of its children that have ended, and the clock."""
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Cost(sum(each.ru_utime + each.ru_stime for each in spent), time.monotonic())
+
+
+def since(began: Cost) -> Cost:
+    """What was spent since then."""
+    ended = now()
+    return Cost(ended.cpu_s - began.cpu_s, ended.wall_s - began.wall_s)

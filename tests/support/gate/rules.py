@@ -1,0 +1,49 @@
+"""The rules that say when a test runs: in the gate (every change), at night, or alone on a quiet machine.
+
+1. A test named in `BOUNDS_S` is quiet: it asserts how long something takes.
+2. A test marked `night("reason")` runs at night; one marked `gate` runs in the gate.
+3. A test without a row in `costs.json` runs in the gate.
+4. All others run in the gate up to the CPU seconds that their folder permits, see `PERMITTED_CPU_S`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from tests.support.gate.costs import Cost
+
+When = Literal["gate", "night", "quiet"]
+
+UNMEASURED_S = 5.0
+"""What a test without a row counts."""
+
+PERMITTED_CPU_S: Mapping[str, float] = {
+    "architecture": 5.0,
+    "unit": 0.5,
+    "scripts": 2.0,
+    "property": 2.0,
+}
+"""CPU seconds that a test of a folder may take in the gate without a mark. Folders that are not named here have only
+tests marked `gate` in it: simulations, mechanisms and everything that starts processes."""
+
+BOUNDS_S: Mapping[str, float] = {}
+"""The quiet tests, by node id without parameters, with what each asserts: the most seconds that something may take.
+The fixture `bound_s` has a test's own bound."""
+
+
+def function_of(node_id: str) -> str:
+    """The node id without parameters."""
+    return node_id.partition("[")[0]
+
+
+def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When:
+    """When a test runs, by its node id, the names of its marks, and the measured costs."""
+    if function_of(node_id) in BOUNDS_S:
+        return "quiet"
+    if "night" in marks:
+        return "night"
+    if "gate" in marks or node_id not in costs:
+        return "gate"
+    folder = node_id.split("/")[1]
+    return "gate" if costs[node_id].cpu_s <= PERMITTED_CPU_S.get(folder, -1.0) else "night"
