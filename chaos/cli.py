@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("chaos.commands.completion", "Print what a shell needs to complete what is typed."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "bench": ("chaos.commands.bench", "Measure brokers, beside Apache Kafka or against an earlier commit."),
-    "test": ("chaos.commands.test", "Run every test that CI runs."),
+    "test": ("chaos.commands.test", "Run the tests that every change must pass, or all of them."),
 }
 
 EXAMPLES = """\b
@@ -63,7 +63,7 @@ Examples:
   squall doctor                        what this machine has, lacks, and how to get it
   squall clean                         end leftovers of an interrupted run
   squall bench --against HEAD~20       how fast, before and now
-  squall test                          all the tests
+  squall test                          the tests that every change must pass
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,

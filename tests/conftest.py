@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
 from tests.support import lacks
-from tests.support.gate import costs, measuring, rules
+from tests.support.gate import costs, rules
+from tests.support.gate.lanes import STAGES
 
-STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
-LONGEST = ("tests/live/contract/", "tests/live/docker/")
-"""Half of all the time, and most of that is waiting."""
 
 # Machines that are busy with other things must not turn a slow example into a failure.
 settings.register_profile("squall", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,8 +25,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Golden scripts: read the difference before you commit it."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
     pluginmanager.register(lacks)
-    if not pluginmanager.has_plugin("tests.support.gate.measuring"):
-        pluginmanager.register(measuring)
 
 
 @pytest.fixture
@@ -57,32 +51,16 @@ def no_terminal() -> Iterator[None]:
         yield
 
 
-class Lanes(LoadFileScheduling):
-    """pytest-xdist's work: each file to whoever is free, but the longest part to one worker alone, in turn."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "longest" if nodeid.startswith(LONGEST) else str(super()._split_scope(nodeid))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
-    """Of `--numprocesses`: see `squall test`."""
-    return Lanes(config, log)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it.
-
-    Where there are lanes the longest part comes first: it has one of them for itself.
-    """
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Mark each test gate, night or quiet before `-m` selects; afterwards sort by stage, keeping the order in each."""
     measured = costs.read()
     for item in items:
         marks = frozenset(mark.name for mark in item.iter_markers())
-        when = rules.when(item.nodeid, marks, measured)
-        if when not in marks:
+        if (when := rules.when(item.nodeid, marks, measured)) not in marks:
             item.add_marker(when)
-    lanes = bool(getattr(config.option, "numprocesses", None)) or hasattr(config, "workerinput")
-    items.sort(key=lambda item: -1 if lanes and item.nodeid.startswith(LONGEST) else _stage(item))
+    yield
+    items.sort(key=_stage)
 
 
 def _stage(item: pytest.Item) -> int:

@@ -1,15 +1,15 @@
-"""`squall test`: what CI runs. Linters, types and layers first, then pytest, whose own summary ends it."""
+"""`squall test`: linters, types and layers, then the tests: see `tests/support/gate`."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
 import click
 
@@ -21,32 +21,31 @@ CHECKS: dict[str, list[str]] = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
 
-AGAIN_AT_MOST = 3
-"""More failures than that have a reason that they share."""
-
-LANES = ["--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
-"""With two CPUs: in two lanes tests left both idle for two thirds of the time, because those of real processes and of
-containers mostly wait. The longest part has a lane of its own, see `tests/conftest.py`."""
-
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or pytest only.")
-@click.option("--all", "nothing_skipped", is_flag=True, help="Fail if a test was skipped.")
+@click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or the tests only.")
+@click.option("--all", "everything", is_flag=True, help="Run everything there is, the rules included. For a night.")
+@click.option("--no-skips", is_flag=True, help="Fail if a test was skipped.")
 @click.option("--again", is_flag=True, help="Run a few failed tests once more, alone, to tell flaky ones.")
+@click.option("--results", metavar="FILE", help="Write a line of JSON for each test to this file, as it ends.")
+@click.option("--go-on", is_flag=True, help="Leave out the tests that have a result in that file.")
+@click.option("--costs", is_flag=True, help="Measure all tests and write tests/costs.json. On a quiet machine.")
+@click.option("--stale", is_flag=True, help="With --costs: measure only new tests, and drop rows without a test.")
 @click.option("--rules", is_flag=True, help="Take each rule of the broker out in turn: its tests must fail.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(
-    only: str | None, nothing_skipped: bool, again: bool, rules: bool, pytest_arguments: tuple[str, ...]
-) -> int:
-    """Run every test that CI runs: ruff, layers, mypy, then pytest, in three lanes where there are two CPUs: contract
-    tests and containers in one, in the others everything else, the fast tests first. At the end, a line for each
-    reason why tests were skipped: how many, what they need, how to get it.
+def command(only: str | None, rules: bool, costs: bool, pytest_arguments: tuple[str, ...], **options: Any) -> int:
+    """Run the gate: what every change must pass, in at most ten minutes on two idle cores. Ruff, layers and mypy come
+    first, then the tests that tests/costs.json and tests/support/gate/rules.py choose, in a lane for each CPU and one
+    that mostly waits. At the end, a line for each reason why tests were skipped: how many, what they need, how to get
+    it.
 
-    Further arguments go to pytest, which has one lane then, and leave the linters out. A few tests that take minutes
-    are left out without them: -m night runs these.
+    With --all, everything runs, in hours: the night's tests too, each rule taken out of the broker in turn, and alone,
+    after all others, the tests that assert how long something takes. It ends with a table of what it cost.
+
+    Further arguments go to pytest, which then runs what they name, in one lane and without the linters.
 
     With --again, where at most three tests failed, these run once more when everything else is done, each time alone.
-    Those that pass then are told as FLAKY. That says where to look, and excuses nothing: the exit code stays 1.
+    Those that pass then are reported as FLAKY. That says where to look, and excuses nothing: the exit code stays 1.
 
     With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
@@ -55,52 +54,45 @@ def command(
       squall test
       squall test tests/unit -x
       squall test --only lint
-      squall test --all                  fails where something was skipped
-      squall test --all --again          what CI runs
-      squall test -m night               each night: the few that take minutes
+      squall test --no-skips --again     what CI runs
+      squall test --all                  for a night
+      squall test --all --results all.jsonl --go-on
+      squall test --costs --stale        measure the tests that are new
       squall test --rules R4 C2.0
     """
     if rules:
-        words = [sys.executable, "-m", "tests.mechanisms", *pytest_arguments]
-        return subprocess.call(words, cwd=ROOT, env=_environment())
-    if only != "tests" and not pytest_arguments:
-        failed = [name for name, arguments in CHECKS.items() if not _passes(name, arguments)]
+        _python("tests.mechanisms", *pytest_arguments)
+    if pytest_arguments:
+        _python("pytest", *pytest_arguments, *(["--no-skips"] if options["no_skips"] else []))
+    if only != "tests" and not costs:
+        failed = lint()
         if failed:
             click.echo(f"squall: {', '.join(failed)} failed; no test was run")
             return 1
     if only == "lint":
         return 0
+    words = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is True]
+    words += ["--costs"] if costs else []
+    words += ["--results", options["results"]] if options["results"] else []
+    _python("tests.support.gate", *words)
+
+
+def _python(module: str, *words: str) -> NoReturn:
+    """Become this program, so that signals reach it and its exit code is ours."""
     # A shell has its background jobs ignore Ctrl-C, nohup has them ignore a hangup, and all that they start: tests that
     # send it would wait for ever.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
-    words = list(pytest_arguments) or ["-m", "not night", *(LANES if (os.cpu_count() or 1) > 1 else [])]
-    words += ["--all", "--durations=25"] if nothing_skipped else []
-    return _twice(words) if again else _pytest(words)
+    sys.stdout.flush()
+    os.chdir(ROOT)
+    os.execve(sys.executable, [sys.executable, "-m", module, *words], _environment())
 
 
-def _pytest(words: list[str]) -> int:
-    return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
-
-
-def _twice(words: list[str]) -> int:
-    """The exit code of pytest, which a second try of a few failed tests does not change: it tells which are flaky."""
-    with TemporaryDirectory() as cache:
-        code = _pytest([*words, "-o", f"cache_dir={cache}"])
-        failed = failed_in(Path(cache))
-    if code == 1 and 0 < len(failed) <= AGAIN_AT_MOST:
-        for each in failed:
-            click.echo(f"squall: once more, alone: {each}")
-            told = "FLAKY, it passes alone" if _pytest([each]) == 0 else "fails alone, too"
-            click.echo(f"squall: {told}: {each}")
-    return code
-
-
-def failed_in(cache: Path) -> list[str]:
-    """The failed tests of a session of pytest, from its cache."""
-    known = cache / "v/cache/lastfailed"
-    return sorted(json.loads(known.read_text(encoding="utf-8"))) if known.exists() else []
+def lint() -> list[str]:
+    """Run all checks side by side, and return the names of those that failed."""
+    with ThreadPoolExecutor(len(CHECKS)) as pool:
+        passed = pool.map(lambda check: _passes(*check), CHECKS.items())
+    return [name for name, fine in zip(CHECKS, passed, strict=True) if not fine]
 
 
 def _passes(name: str, arguments: list[str]) -> bool:
@@ -113,9 +105,10 @@ def _passes(name: str, arguments: list[str]) -> bool:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    click.echo(f"{name}: {'passed' if done.returncode == 0 else 'FAILED'} in {time.monotonic() - began:.1f} s")
-    if done.returncode:
-        click.echo(done.stdout)
+    result = "passed" if done.returncode == 0 else "FAILED"
+    click.echo(
+        f"{name}: {result} in {time.monotonic() - began:.1f} s\n{done.stdout if done.returncode else ''}", nl=False
+    )
     return done.returncode == 0
 
 

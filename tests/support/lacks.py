@@ -1,6 +1,6 @@
 """How a test says that it was not run because this machine lacks something: what, and the command that gets it.
 
-As a plugin of pytest it tells all of it at the end, one line for each, and with --all fails because of it.
+As a plugin of pytest it tells all of it at the end, one line for each, and with --no-skips fails because of it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def told_of_skipped(reasons: Iterable[str]) -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`squall test --all`."""
-    parser.addoption("--all", action="store_true", help="fail where a test was skipped")
+    """`squall test --no-skips`."""
+    parser.addoption("--no-skips", action="store_true", help="fail where a test was skipped")
 
 
 @pytest.hookimpl(trylast=True)
@@ -41,14 +41,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     told = told_of_skipped(_reasons(config))
     for line in told:
         terminalreporter.write_line(line, yellow=True)
-    if told and config.getoption("--all"):
-        terminalreporter.write_line("--all: that fails it", red=True)
+    if told and config.getoption("--no-skips"):
+        terminalreporter.write_line("--no-skips: that fails it", red=True)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With --all a test that was skipped fails the whole."""
-    in_lane = hasattr(session.config, "workerinput")
-    if not in_lane and exitstatus == 0 and session.config.getoption("--all") and _reasons(session.config):
+    """With --no-skips a test that was skipped fails the whole."""
+    if exitstatus == 0 and session.config.getoption("--no-skips") and _reasons(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

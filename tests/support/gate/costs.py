@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TESTS = Path(__file__).resolve().parents[2]
-FILE = TESTS / "costs.json"
+if TYPE_CHECKING:
+    from tests.support.gate.results import Result
+
+ROOT = Path(__file__).resolve().parents[3]
+FILE = "tests/costs.json"
+"""From the root of the checkout."""
 
 
 class Cost(NamedTuple):
@@ -25,7 +29,7 @@ class Cost(NamedTuple):
     wall_s: float
 
 
-def read(file: Path = FILE) -> dict[str, Cost]:
+def read(file: Path = ROOT / FILE) -> dict[str, Cost]:
     """Costs by node id. A file that does not exist has none."""
     if not file.exists():
         return {}
@@ -33,7 +37,7 @@ def read(file: Path = FILE) -> dict[str, Cost]:
     return {f"{path}::{name}": Cost(*cost) for path, names in rows.items() for name, cost in names.items()}
 
 
-def write(costs: Mapping[str, Cost], file: Path = FILE) -> None:
+def write(costs: Mapping[str, Cost], file: Path) -> None:
     """Replace the file. A test is one line, so that a change of one test is a change of one line."""
     by_path: dict[str, dict[str, Cost]] = {}
     for node_id in sorted(costs):
@@ -46,6 +50,18 @@ def write(costs: Mapping[str, Cost], file: Path = FILE) -> None:
     half_written = file.with_suffix(".new")
     half_written.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     half_written.replace(file)
+
+
+def renewed(before: Mapping[str, Cost], results: Iterable[Result]) -> dict[str, Cost]:
+    """The rows after these results. A test that failed or was skipped keeps the row that it has.
+
+    Without one it gets what it cost all the same: else it would count as not measured for as long as it is skipped.
+    """
+    rows = dict(before)
+    for each in results:
+        if each.result == "passed" or each.test not in rows:
+            rows[each.test] = Cost(each.cpu_s, each.wall_s)
+    return rows
 
 
 def now() -> Cost:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from tests.support.gate.costs import Cost
@@ -47,3 +47,35 @@ def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When
         return "gate"
     folder = node_id.split("/")[1]
     return "gate" if costs[node_id].cpu_s <= PERMITTED_CPU_S.get(folder, -1.0) else "night"
+
+
+BUDGETS_CPU_S: Mapping[str, float] = {"parity": 120.0, "waiting": 240.0, "": 700.0}
+"""What the gate's tests may cost together: Spark's session, the waiting lane, and all others."""
+
+MOST_CPU_S = 5.0
+"""What one test of the gate may cost, outside of Spark's session and the waiting lane."""
+
+
+def budget_of(node_id: str) -> str:
+    """The name of the budget that pays for a test."""
+    folder = node_id.split("/")[1]
+    return "waiting" if folder in ("interop", "live") else folder if folder in BUDGETS_CPU_S else ""
+
+
+def over_budget(selected: Iterable[str], costs: Mapping[str, Cost]) -> list[str]:
+    """Say what is wrong with the costs of the gate's tests: nothing, if they stay within the budgets."""
+    spent = dict.fromkeys(BUDGETS_CPU_S, 0.0)
+    wrong = []
+    for test in selected:
+        cpu_s = costs[test].cpu_s if test in costs else UNMEASURED_S
+        budget = budget_of(test)
+        spent[budget] += cpu_s
+        if not budget and cpu_s > MOST_CPU_S:
+            wrong.append(f"{test} takes {cpu_s:.1f} CPU s; a test of the gate may take {MOST_CPU_S:g}")
+    for budget, cpu_s in spent.items():
+        if cpu_s > BUDGETS_CPU_S[budget]:
+            name = {"": "the CPU lanes"}.get(budget, budget)
+            wrong.append(
+                f"the gate's tests of {name} take {cpu_s:.0f} CPU s; they may take {BUDGETS_CPU_S[budget]:.0f}"
+            )
+    return wrong

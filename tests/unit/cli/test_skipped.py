@@ -1,12 +1,10 @@
-"""What was skipped is told, one line for each reason, and --all fails because of it."""
+"""What was skipped is told, one line for each reason, and --no-skips fails because of it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.lacks import told_of_skipped, without
 
@@ -35,19 +33,18 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *arguments, str(file)], cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("lanes", [[], ["--numprocesses", "2"]], ids=["one_lane", "two_lanes"])
-def test_each_reason_has_a_line_with_what_gets_it_and_all_fails(tmp_path: Path, lanes: list[str]) -> None:
-    done = ran(tmp_path, *lanes)
+def test_each_reason_has_a_line_with_what_gets_it_and_no_skips_fails(tmp_path: Path) -> None:
+    done = ran(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 tests were skipped: needs an engine; get it: as root: start one" in done.stdout
     assert "1 test was skipped: needs jars; get it: fetch them" in done.stdout
-    done = ran(tmp_path, *lanes, "--all")
+    done = ran(tmp_path, "--no-skips")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "--all: that fails it" in done.stdout
+    assert "--no-skips: that fails it" in done.stdout
 
 
-def test_where_nothing_was_skipped_all_passes(tmp_path: Path) -> None:
-    done = ran(tmp_path, "--all", "-k", "that_runs")
+def test_where_nothing_was_skipped_it_passes(tmp_path: Path) -> None:
+    done = ran(tmp_path, "--no-skips", "-k", "that_runs")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,0 +1,93 @@
+"""Which files each lane runs: the CPU lanes share what computes, the waiting lane has what starts processes.
+
+Lanes are processes of pytest, each of which collects its own files only. The plan follows from `costs.json`: a file
+goes whole to the CPU lane that has least to do. All of Spark's tests go to one lane, because they share one JVM.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.gate import rules
+from tests.support.gate.costs import Cost
+from tests.support.gate.rules import When
+
+STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
+"""The order within a lane: cheap tests first."""
+WAITING = ("interop", "live")
+SHARED = ("parity",)
+"""Folders whose files go to one lane together."""
+
+_TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^(Test\w+) *=", re.MULTILINE)
+_GATE = "mark.gate"
+
+
+@dataclass(slots=True)
+class Lane:
+    """One process of pytest. `cost_s` is what its files are expected to take: CPU seconds, or in the waiting lane wall
+    seconds.
+    """
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    cost_s: float = 0.0
+
+    def take(self, files: Iterable[str], cost_s: float) -> None:
+        """Add files, and keep the order of the stages."""
+        self.files = sorted([*self.files, *files], key=lambda file: (STAGES.index(folder_of(file)), file))
+        self.cost_s += cost_s
+
+
+def folder_of(node_id: str) -> str:
+    """The kind of tests: "unit" of "tests/unit/x.py::test_y"."""
+    return node_id.split("/")[1]
+
+
+def every_file(root: Path) -> dict[str, str]:
+    """All files with tests and their text, by path from the root."""
+    found = (path for path in (root / "tests").rglob("test_*.py"))
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
+    """The functions with tests in a file, of which no case has a row. `measured`: the names of the rows."""
+    known = {part for name in measured for part in rules.function_of(name).split("::")}
+    return {one or other for one, other in _TEST.findall(text)} - known
+
+
+def cost_of(file: str, text: str, rows: Mapping[str, Cost], wanted: Iterable[When], *, by_wall: bool) -> float | None:
+    """The seconds that the wanted tests of a file take. None: it has none of them. `rows`: its costs by node id.
+
+    A mark in the text counts as gate: which of the cases has it is known only once the file is collected.
+    """
+    marked = frozenset({"gate"}) if _GATE in text else frozenset()
+    chosen = [cost for test, cost in rows.items() if rules.when(test, marked, rows) in wanted]
+    new = len(unmeasured(text, (test.partition("::")[2] for test in rows))) if "gate" in wanted else 0
+    if not chosen and not new:
+        return None
+    return sum(cost.wall_s if by_wall else cost.cpu_s for cost in chosen) + new * rules.UNMEASURED_S
+
+
+def plan(files: Mapping[str, str], costs: Mapping[str, Cost], wanted: Iterable[When], cpus: int) -> list[Lane]:
+    """The lanes that have something to do: one for each CPU, and the waiting one. `files`: text by path."""
+    waiting, computing = Lane("waiting"), [Lane(f"cpu {number + 1}") for number in range(max(cpus, 1))]
+    rows: dict[str, dict[str, Cost]] = {}
+    for test, cost in costs.items():
+        rows.setdefault(test.partition("::")[0], {})[test] = cost
+    parts: dict[str, tuple[list[str], float]] = {}
+    for file, text in files.items():
+        folder = folder_of(file)
+        cost_s = cost_of(file, text, rows.get(file, {}), wanted, by_wall=folder in WAITING)
+        if cost_s is None:
+            continue
+        if folder in WAITING:
+            waiting.take([file], cost_s)
+        else:
+            together, before_s = parts.get(key := folder if folder in SHARED else file, ([], 0.0))
+            parts[key] = ([*together, file], before_s + cost_s)
+    for part, cost_s in sorted(parts.values(), key=lambda part: (-part[1], part[0])):
+        min(computing, key=lambda lane: lane.cost_s).take(part, cost_s)
+    return [lane for lane in (*computing, waiting) if lane.files]

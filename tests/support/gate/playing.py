@@ -1,0 +1,182 @@
+"""Plays lanes side by side: each a process of pytest with a log of its own, and one line of progress for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.gate.lanes import Lane
+from tests.support.gate.results import Result
+
+EXPLAINED = (0, 1, 5)
+"""Exit codes of pytest that its results explain: passed, tests failed, no test was selected."""
+EACH_S = 15.0
+"""How often progress is shown."""
+END_S = 60.0
+"""How long an interrupted lane may tear down."""
+
+
+@dataclass(slots=True)
+class Playing:
+    """A lane while it runs."""
+
+    lane: Lane
+    process: subprocess.Popen[bytes]
+    folder: Path
+    results: list[Result] = field(default_factory=list)
+    running: str = ""
+    """The test that runs now."""
+    _offset: int = 0
+
+    def file(self, suffix: str) -> Path:
+        """The lane's file with this ending."""
+        return self.folder / f"{self.lane.name}.{suffix}"
+
+    @property
+    def selected(self) -> list[str]:
+        """The node ids that it runs, once they are collected."""
+        file = self.file("selected")
+        return file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+
+    def look(self) -> list[Result]:
+        """Read the lines that are new, and return the results among them."""
+        if not self.file("jsonl").exists():
+            return []
+        with self.file("jsonl").open("rb") as rows:
+            rows.seek(self._offset)
+            whole, end, _ = rows.read().rpartition(b"\n")
+        self._offset += len(whole) + len(end)
+        new = []
+        for row in map(json.loads, whole.splitlines()):
+            if "running" in row:
+                self.running = row["running"]
+            else:
+                new.append(Result(**row))
+        self.results += new
+        return new
+
+    def trouble(self) -> str:
+        """What pytest printed last, if it ended by anything but its tests."""
+        code = self.process.returncode
+        if code in EXPLAINED:
+            return ""
+        last = self.file("log").read_text(encoding="utf-8", errors="replace").strip()[-3000:]
+        return f"lane {self.lane.name}: pytest ended with exit code {code} in {self.running or 'collection'}\n{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What the lanes came to. `troubles` has an entry for each lane whose pytest itself failed."""
+
+    lanes: tuple[Playing, ...]
+    wall_s: float
+
+    @property
+    def results(self) -> list[Result]:
+        """All results, lane by lane."""
+        return [result for lane in self.lanes for result in lane.results]
+
+    @property
+    def selected(self) -> list[str]:
+        """The node ids of all tests that were to run."""
+        return [test for lane in self.lanes for test in lane.selected]
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong with pytest itself."""
+        return [trouble for lane in self.lanes if (trouble := lane.trouble())]
+
+
+def play(
+    lanes: Sequence[Lane],
+    words: Sequence[str],
+    root: Path,
+    folder: Path,
+    environment: dict[str, str],
+    take: Callable[[Result], None],
+) -> Played:
+    """Run pytest with these words in each lane, from the root of a checkout, and wait for all of them.
+
+    Logs and results stay in the folder.
+    `take` gets each result as soon as it is known. An interruption (KeyboardInterrupt) reaches each lane once, and
+    each has the time to tear down.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    playing = [_start(lane, words, root, folder, environment) for lane in lanes]
+    said_s = 0.0
+    try:
+        while any(each.process.poll() is None for each in playing):
+            time.sleep(0.5)
+            passed_s = time.monotonic() - began
+            _look(playing, take)
+            if passed_s - said_s >= EACH_S:
+                said_s = passed_s
+                say(_progress(playing, passed_s))
+    finally:
+        for each in playing:
+            if each.process.poll() is None:
+                each.process.send_signal(signal.SIGINT)
+        for each in playing:
+            _end(each.process)
+        _look(playing, take)
+    return Played(tuple(playing), time.monotonic() - began)
+
+
+def _start(lane: Lane, words: Sequence[str], root: Path, folder: Path, environment: dict[str, str]) -> Playing:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.gate.results", *words]
+    command += [f"--results-to={folder / lane.name}.jsonl", f"--selected-to={folder / lane.name}.selected"]
+    command += ["-o", f"cache_dir={folder / lane.name}", *lane.files]
+    with (folder / f"{lane.name}.log").open("wb") as log:
+        # A process group of its own: Ctrl-C would reach pytest twice.
+        process = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, process_group=0
+        )
+    return Playing(lane, process, folder)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _look(playing: Sequence[Playing], take: Callable[[Result], None]) -> None:
+    for each in playing:
+        for result in each.look():
+            if result.result == "failed":
+                say(f"FAILED {result.test}: {result.why}")
+            take(result)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _progress(playing: Sequence[Playing], passed_s: float) -> str:
+    """One line: how many tests have ended, how many failed, and what runs in each lane."""
+    ended = [result.result for each in playing for result in each.results]
+    selected = [len(each.selected) for each in playing]
+    of = f"{sum(selected):,}" if all(selected) else "?"
+    now = "".join(
+        f"  | {each.lane.name}: {each.running.removeprefix('tests/')[:60] or 'collects'}"
+        for each in playing
+        if each.process.poll() is None
+    )
+    return f"[{passed_s:4.0f} s] {len(ended):,} of {of} tests, {ended.count('failed')} failed{now}"
+
+
+def environment(**also: str) -> dict[str, str]:
+    """This process's environment for pytest, whose lines may be long."""
+    return {**os.environ, "COLUMNS": os.environ.get("COLUMNS", "140"), **also}

@@ -1,0 +1,59 @@
+"""Files are planned into lanes by their measured costs, and a file without a wanted test is not collected."""
+
+from __future__ import annotations
+
+from tests.support.gate.costs import Cost
+from tests.support.gate.lanes import plan, unmeasured
+
+ONE = "def test_a(): ...\n"
+MARKED = "@pytest.mark.gate\ndef test_a(): ...\n"
+
+
+def rows(**costs: float) -> dict[str, Cost]:
+    """A row for test_a of each file, named folder_file."""
+    return {f"tests/{name.replace('_', '/')}.py::test_a": Cost(cost_s, 2 * cost_s) for name, cost_s in costs.items()}
+
+
+def files(*names: str, text: str = ONE) -> dict[str, str]:
+    """Files with one test each."""
+    return {f"tests/{name.replace('_', '/')}.py": text for name in names}
+
+
+def test_a_file_goes_whole_to_the_lane_with_least_to_do() -> None:
+    costs = rows(unit_a=0.4, unit_b=0.3, unit_c=0.2)
+    first, second = plan(files("unit_a", "unit_b", "unit_c"), costs, ["gate"], 2)
+    assert (first.files, second.files) == (["tests/unit/a.py"], ["tests/unit/b.py", "tests/unit/c.py"])
+    assert (first.cost_s, second.cost_s) == (0.4, 0.5)
+
+
+def test_what_starts_processes_has_a_lane_of_its_own_and_counts_by_the_clock() -> None:
+    lanes = plan(files("live_a", "interop_b", text=MARKED) | files("unit_c"), rows(live_a=1, interop_b=2), ["gate"], 2)
+    assert [(lane.name, lane.files) for lane in lanes] == [
+        ("cpu 1", ["tests/unit/c.py"]),
+        ("waiting", ["tests/interop/b.py", "tests/live/a.py"]),
+    ]
+    assert lanes[-1].cost_s == 6
+
+
+def test_spark_is_one_session() -> None:
+    costs = rows(parity_a=10, parity_b=10, unit_c=0.1)
+    lanes = plan(files("parity_a", "parity_b", text=MARKED) | files("unit_c"), costs, ["gate"], 2)
+    assert lanes[0].files == ["tests/parity/a.py", "tests/parity/b.py"]
+
+
+def test_only_files_with_a_wanted_test_are_collected() -> None:
+    known = files("unit_cheap", "unit_dear", "sim_a") | files("sim_marked", text=MARKED)
+    costs = rows(unit_cheap=0.1, unit_dear=9, sim_a=1, sim_marked=1)
+    [lane] = plan(known, costs, ["gate"], 1)
+    assert lane.files == ["tests/unit/cheap.py", "tests/sim/marked.py"]
+    [lane] = plan(known, costs, ["gate", "night"], 1)
+    assert len(lane.files) == 4
+
+
+def test_a_test_without_a_row_brings_its_file_into_the_gate() -> None:
+    text = ONE + "class TestB:\n    async def test_c(self): ...\nTestMachine = Machine.TestCase\n"
+    assert unmeasured(text, ["test_a[1]"]) == {"test_c", "TestMachine"}
+    assert unmeasured(text, ["test_a[1]", "TestB::test_c", "TestMachine::runTest"]) == set()
+    [lane] = plan({"tests/sim/a.py": text}, rows(sim_a=1), ["gate"], 1)
+    assert lane.files == ["tests/sim/a.py"]
+    assert plan({"tests/sim/a.py": ONE}, rows(sim_a=1), ["gate"], 1) == []

@@ -1,0 +1,116 @@
+"""`squall test` in a small checkout: what fails, is skipped or breaks is said, and the last line counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.support.gate import costs, results
+from tests.support.gate.__main__ import Session
+from tests.support.gate.costs import ROOT, Cost
+
+HEAD = "import os\nimport pytest\nfrom pathlib import Path\npytestmark = pytest.mark.gate\n"
+PASSES = f"{HEAD}def test_passes(): pass\n"
+FAILS = f"{HEAD}def test_fails(): assert 1 == 2, 'not so'\n"
+SKIPPED = f"{HEAD}def test_skipped(): pytest.skip('needs jars; get it: fetch them')\n"
+ENDS = f"{HEAD}def test_ends_python(): os._exit(7)\n"
+FLAKY = f"""{HEAD}
+def test_fails_once():
+    tried = Path(__file__).with_suffix(".tried")
+    again = tried.exists()
+    tried.touch()
+    assert again
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that `squall test` takes for the checkout."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gate\n")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+def ran(
+    checkout: Path, capfd: pytest.CaptureFixture[str], texts: dict[str, str], file: Path | None = None, **options: bool
+) -> tuple[int, str]:
+    """The exit code of the gate on these files, and all that was printed."""
+    for name, text in texts.items():
+        path = checkout / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    session = Session(checkout, Path(mkdtemp(dir=checkout)), file, go_on=file is not None)
+    asked = {"everything": False, "no_skips": False, "again": False} | options
+    return session.run(**asked), capfd.readouterr().out
+
+
+@pytest.mark.gate
+def test_the_last_line_counts(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    texts = {"unit/test_a.py": PASSES, "live/test_b.py": PASSES, "unit/test_c.py": SKIPPED}
+    code, said = ran(checkout, capfd, texts)
+    assert code == 0, said
+    assert said.endswith("2 passed, 0 failed, 1 skipped\n")
+    assert "1 test was skipped: needs jars; get it: fetch them" in said
+    code, said = ran(checkout, capfd, texts, no_skips=True)
+    assert code == 1, said
+
+
+@pytest.mark.gate
+def test_a_failure_is_shown_with_its_trace(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = ran(checkout, capfd, {"unit/test_a.py": PASSES, "live/test_b.py": FAILS})
+    assert code == 1
+    assert "FAILED tests/live/test_b.py::test_fails: AssertionError: not so" in said
+    assert ">   ???" in said or "def test_fails()" in said
+    assert said.endswith("1 passed, 1 failed, 0 skipped\n")
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("text", [ENDS, f"import nothing\n{PASSES}"], ids=["python ends", "it cannot be imported"])
+def test_a_lane_that_breaks_is_no_success(checkout: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
+    code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES})
+    assert code == 1
+    assert "squall: lane cpu 1: pytest ended with exit code" in said
+
+
+def test_a_test_that_passes_alone_is_flaky_and_fails_the_gate(
+    checkout: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "results.jsonl"
+    code, said = ran(checkout, capfd, {"live/test_a.py": FLAKY, "unit/test_b.py": FAILS}, file, again=True)
+    assert code == 1
+    assert "squall: FLAKY, it passes alone: tests/live/test_a.py::test_fails_once" in said
+    assert "squall: fails alone, too: tests/unit/test_b.py::test_fails" in said
+    assert said.endswith("0 passed, 2 failed, 0 skipped\n")
+    assert {each.test: each.flaky for each in results.read(file)} == {
+        "tests/live/test_a.py::test_fails_once": True,
+        "tests/unit/test_b.py::test_fails": False,
+    }
+
+
+def test_nothing_runs_twice_when_it_goes_on(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = checkout / "results.jsonl"
+    once = f"{HEAD}def test_it(): Path(__file__).with_suffix('.ran').touch(exist_ok=False)\n"
+    assert ran(checkout, capfd, {"unit/test_a.py": once}, file)[0] == 0
+    code, said = ran(checkout, capfd, {"unit/test_a.py": f"{once}def test_new(): pass\n"}, file)
+    assert code == 0, said
+    assert said.endswith("2 passed, 0 failed, 0 skipped\n")
+    assert "commit" in json.loads(file.read_text().splitlines()[0])
+
+
+def test_costs_are_written_and_stale_ones_mended(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ran(checkout, capfd, {"unit/test_a.py": f"{PASSES}def test_new(): pass\n", "live/test_b.py": PASSES})
+    old = {"tests/unit/test_a.py::test_passes": Cost(9, 9), "tests/unit/test_gone.py::test_x": Cost(1, 1)}
+    costs.write(old, checkout / costs.FILE)
+    assert Session(checkout, checkout / "stale").measure(stale=True) == 0
+    rows = costs.read(checkout / costs.FILE)
+    assert rows.keys() == {
+        "tests/unit/test_a.py::test_passes",
+        "tests/unit/test_a.py::test_new",
+        "tests/live/test_b.py::test_passes",
+    }
+    assert rows["tests/unit/test_a.py::test_passes"].cpu_s == 9
+    assert Session(checkout, checkout / "all").measure(stale=False) == 0
+    assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_passes"].cpu_s < 9
