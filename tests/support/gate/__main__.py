@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.gate import costs, lanes, results, rules, summary
+from tests.support.gate import costs, lanes, night_list, results, rules, summary
 from tests.support.gate.costs import ROOT
 from tests.support.gate.lanes import WAITING, Lane
-from tests.support.gate.playing import Played, environment, play, say
+from tests.support.gate.playing import Played, Selected, environment, play, say
 from tests.support.gate.results import Result
 
 AGAIN_AT_MOST = 3
@@ -80,7 +80,7 @@ class Session:
             played = [self._play(["gate"], [*ORDER, "-m", "gate"], "gate")]
         troubles = [trouble for each in played for trouble in each.troubles]
         if not everything:
-            troubles += rules.over_budget(played[0].selected, self._costs)
+            troubles += rules.over_budget((each.test for each in played[0].selected), self._costs)
         failed = [each for each in self._results if each.result == "failed"]
         for line in summary.failures(played):
             say(line)
@@ -136,28 +136,33 @@ class Session:
     # ------------------------------------------------------------------------------------------------------- the costs
 
     def measure(self, *, stale: bool) -> int:
-        """Write `costs.json`: all rows, or (stale) drop those without a test and add those that are missing."""
+        """Write `costs.json`: all rows, or (stale) drop those without a test and add those that are missing.
+
+        The list of what only the night runs, in docs/testing.md, follows from it.
+        """
         everything: list[rules.When] = ["gate", "night", "quiet"]
-        planned = lanes.plan(self._files, {} if stale else self._costs, everything, self._cpus)
-        known: set[str] = set()
+        tests = {each.test for each in self._collected(everything)} if stale else set()
+        known = tests & set(self._costs)
         if stale:
-            collected = self._collected(planned)
-            known = set(self._costs) & collected
-            missing = {test.partition("::")[0] for test in collected - known}
-            say(f"{len(self._costs) - len(known)} rows without a test, {len(collected - known)} tests without a row")
-            kept = {file: text for file, text in self._files.items() if file in missing}
-            planned = lanes.plan(kept, {}, everything, self._cpus)
+            say(f"{len(self._costs) - len(known)} rows without a test, {len(tests - known)} tests without a row")
+        missing = {test.partition("::")[0] for test in tests - known}
+        files = {file: text for file, text in self._files.items() if not stale or file in missing}
+        planned = lanes.plan(files, self._costs, everything, self._cpus)
         # What waits is measured after what computes, and not beside it.
         waiting = [lane for lane in planned if lanes.folder_of(lane.files[0]) in WAITING]
         for name, part in (("computing", [lane for lane in planned if lane not in waiting]), ("waiting", waiting)):
             self._play_lanes(part, ORDER, name, known, {})
         kept = known if stale else {each.test for each in self._results} & set(self._costs)
-        costs.write(costs.renewed({test: self._costs[test] for test in kept}, self._results), self._root / costs.FILE)
+        self._costs = costs.renewed({test: self._costs[test] for test in kept}, self._results)
+        costs.write(self._costs, self._root / costs.FILE)
+        night_list.write(self._root / night_list.PAGE, self._collected(everything), self._costs)
         return 1 if any(each.result == "failed" for each in self._results) else 0
 
-    def _collected(self, planned: Sequence[Lane]) -> set[str]:
-        """The node ids of all tests."""
-        return set(self._play_lanes(planned, ["--collect-only"], "collected", (), {}).selected)
+    def _collected(self, wanted: Sequence[rules.When]) -> list[Selected]:
+        """All tests, and when each runs by the costs that are on disk."""
+        planned = lanes.plan(self._files, {}, wanted, self._cpus)
+        folder = f"collected-{len(self._results)}"
+        return self._play_lanes(planned, [*ORDER, "--collect-only"], folder, (), {}).selected
 
 
 def head() -> dict[str, str]:

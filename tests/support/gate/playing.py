@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.gate.lanes import Lane
 from tests.support.gate.results import Result
@@ -21,6 +22,14 @@ EACH_S = 15.0
 """How often progress is shown."""
 END_S = 60.0
 """How long an interrupted lane may tear down."""
+
+
+class Selected(NamedTuple):
+    """A test that a lane collected. `reason`: that of its mark `night`, if it has one."""
+
+    test: str
+    when: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -40,10 +49,11 @@ class Playing:
         return self.folder / f"{self.lane.name}.{suffix}"
 
     @property
-    def selected(self) -> list[str]:
-        """The node ids that it runs, once they are collected."""
+    def selected(self) -> list[Selected]:
+        """The tests that it runs, once they are collected."""
         file = self.file("selected")
-        return file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+        return [Selected(*line.split("\t")) for line in lines]
 
     def look(self) -> list[Result]:
         """Read the lines that are new, and return the results among them."""
@@ -84,8 +94,8 @@ class Played:
         return [result for lane in self.lanes for result in lane.results]
 
     @property
-    def selected(self) -> list[str]:
-        """The node ids of all tests that were to run."""
+    def selected(self) -> list[Selected]:
+        """All tests that were to run."""
         return [test for lane in self.lanes for test in lane.selected]
 
     @property

@@ -111,6 +111,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write what is selected, once everything is known."""
+    """Write what is selected, once everything is known: node id, when it runs, and the reason of its mark `night`."""
     if file := session.config.getoption("--selected-to"):
-        Path(file).write_text("".join(f"{item.nodeid}\n" for item in session.items), encoding="utf-8")
+        lines = (f"{item.nodeid}\t{_when(item)}\t{_reason(item)}\n" for item in session.items)
+        Path(file).write_text("".join(lines), encoding="utf-8")
+
+
+def _when(item: pytest.Item) -> str:
+    return next((name for name in ("quiet", "night", "gate") if item.get_closest_marker(name)), "gate")
+
+
+def _reason(item: pytest.Item) -> str:
+    return next((str(mark.args[0]) for mark in item.iter_markers("night") if mark.args), "")

@@ -27,6 +27,15 @@ PERMITTED_CPU_S: Mapping[str, float] = {
 """CPU seconds that a test of a folder may take in the gate without a mark. Folders that are not named here have only
 tests marked `gate` in it: simulations, mechanisms and everything that starts processes."""
 
+WHY_AT_NIGHT: Mapping[str, str] = {
+    "sim": "simulates; the gate has a selection",
+    "mechanisms": "takes a rule out in a process of its own; the gate does one",
+    "parity": "starts Spark; the gate has one session",
+    "interop": "foreign programs; the gate has one client through one failover",
+    "live": "starts processes; the gate has a selection",
+}
+"""Why tests of these folders, below `tests/`, run at night unless they are marked. The longest name decides."""
+
 BOUNDS_S: Mapping[str, float] = {}
 """The quiet tests, by node id without parameters, with what each asserts: the most seconds that something may take.
 The fixture `bound_s` has a test's own bound."""
