@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -23,36 +22,9 @@ from broker.protocol.schema.describe_quorum import (
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,
 )
-from broker.signals import EventSignal
+from tests.support.brokers.memory_env import FakeEnv
 
 CLUSTER_ID = "little-world"
-
-
-class LittleEnv:
-    """The part of Env that the control plane uses."""
-
-    def __init__(self, name: str, seed: int) -> None:
-        self.name = name
-        self.rng = random.Random(seed)
-        self.traced: list[tuple[str, dict[str, Any]]] = []
-
-    def mono(self) -> float:
-        return trio.current_time()
-
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
-
-    def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)
-
-    def signal(self) -> EventSignal:
-        return EventSignal(self.timeout)
-
-    def trace(self, event: str, **fields: Any) -> None:
-        self.traced.append((event, fields))
-
-    def events(self, event: str) -> list[dict[str, Any]]:
-        return [fields for name, fields in self.traced if name == event]
 
 
 class PlayedQuorum:
@@ -142,7 +114,7 @@ class LittleNode:
 
     def __init__(self, world: LittleWorld, node_id: int, incarnation: int, previous_epoch: int) -> None:
         self.id, self.world = node_id, world
-        self.env: Any = LittleEnv(f"node-{node_id}", 100 * incarnation + node_id)
+        self.env: Any = FakeEnv(seed=100 * incarnation + node_id, name=f"node-{node_id}")
         voters = ",".join(f"{voter}@h{voter}:1" for voter in (1, 2, 3))
         self.config = BrokerConfig.from_properties(
             {"node.id": str(node_id), "controller.quorum.voters": voters, **world.properties}

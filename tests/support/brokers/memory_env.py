@@ -1,4 +1,4 @@
-"""Env and links in memory, under trio's own clock: for tests of anything that talks to a scripted peer."""
+"""An Env and links in memory, for tests of anything that talks to a scripted peer or to nothing."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ class MemoryTransport:
 
 
 class FakeEnv:
-    """Env over memory and trio's own clock."""
+    """Env over memory and trio's own clock. Without a network every connection is refused."""
 
-    def __init__(self, network: Network, seed: int = 1, fs: Any = None) -> None:
-        self.name = "client"
+    def __init__(self, network: Network | None = None, seed: int = 1, fs: Any = None, name: str = "client") -> None:
+        self.name = name
         self.incarnation = 1
         self.rng = random.Random(seed)
         self.fs = fs
@@ -132,6 +132,8 @@ class FakeEnv:
 
     async def connect(self, host: str, port: int) -> MemoryTransport:
         await trio.lowlevel.checkpoint()
+        if self._network is None:
+            raise ConnectionRefusedError(f"{host}:{port}")
         return self._network.connect(host, port)
 
     async def cpu(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -140,3 +142,19 @@ class FakeEnv:
 
     def trace(self, event: str, **fields: Any) -> None:
         self.traces.append((event, fields))
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """The fields of each trace of that name."""
+        return [fields for name, fields in self.traces if name == event]
+
+
+class SteppedEnv(FakeEnv):
+    """Env whose clock stands still unless the test moves it. Time-outs and sleeps are trio's."""
+
+    now_ms = 1_000_000
+
+    def mono(self) -> float:
+        return self.now_ms / 1000
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms

@@ -40,27 +40,13 @@ from broker.protocol.schema.write_txn_markers import (
 from broker.replicas.coordinators.enrolment import Enrolled, Place
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
-from tests.support.brokers.memory_env import WALL_MS, FakeEnv
+from tests.support.brokers.memory_env import SteppedEnv
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LISTENER = "PLAINTEXT"
 IDS = {name: bytes(14) + b"\xaa" + bytes([n]) for n, name in enumerate(("t", "u", "w", "v"))}
-
-
-class HandEnv(FakeEnv):
-    """Env whose clock only the test moves."""
-
-    def __init__(self, fs: MemoryFs) -> None:
-        super().__init__(None, fs=fs)  # type: ignore[arg-type]
-        self.now_ms = 1_000_000
-
-    def mono(self) -> float:
-        return self.now_ms / 1000
-
-    def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
 
 
 class TakingTransport:
@@ -151,7 +137,7 @@ class OneBroker:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
         self.fs = fs or MemoryFs()
-        self.env = HandEnv(self.fs)
+        self.env = SteppedEnv(fs=self.fs)
         self.image = ClusterImage()
         self.logs = LogManager(self.fs, "data", lambda topic: LogConfig(), rng=random.Random(1))
         if fs is not None:

@@ -95,8 +95,8 @@ class WholeEnv(FakeEnv):
     """One incarnation's Env."""
 
     def __init__(self, wire: Wire, name: str, incarnation: int, fs: MemoryFs) -> None:
-        super().__init__(wire, seed=incarnation * 100 + sum(name.encode()), fs=fs)
-        self.name, self.incarnation, self._wire = name, incarnation, wire
+        super().__init__(wire, seed=incarnation * 100 + sum(name.encode()), fs=fs, name=name)
+        self.incarnation, self._wire = incarnation, wire
         self._opened: list[MemoryTransport] = []
         self._listening: list[_Listener] = []
         self.cut = False
@@ -123,10 +123,6 @@ class WholeEnv(FakeEnv):
         for listener in self._listening:
             listener.close()
         self.cut_links()
-
-    def events(self, event: str) -> list[dict[str, Any]]:
-        """What was traced under that name."""
-        return [fields for name, fields in self.traces if name == event]
 
 
 class WholeNode:

@@ -33,6 +33,7 @@ from broker.protocol.schema.end_txn import EndTxnRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from broker.protocol.schema.list_transactions import ListTransactionsRequest
 from broker.replicas.coordinators.producer_ids import ProducerIds
+from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 
 
 def slot_of(version: int) -> Slot:
@@ -108,17 +109,7 @@ class Coordinator:
         ready(self.error, self.listed)
 
 
-class StillEnv:
-    """An Env whose time stands still but for time-outs."""
-
-    def wall_ms(self) -> int:
-        return NOW
-
-    def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)
-
-
-NOW = 1_000_000
+NOW = WALL_MS + SteppedEnv.now_ms
 
 
 def api_with(coordinator: Coordinator, *topics: str) -> TransactionApis:
@@ -127,7 +118,7 @@ def api_with(coordinator: Coordinator, *topics: str) -> TransactionApis:
         topic_id = bytes([n]) * 16
         image.topics_by_id[topic_id] = Topic(name, topic_id, {0: PartitionImage((1,), (1,), 1, 0, 0)})
         image.topic_ids[name] = topic_id
-    env: Any = StillEnv()
+    env: Any = SteppedEnv()
     given: Any = coordinator
     blocks: Any = Blocks()
     return TransactionApis(env, image, given, ProducerIds(blocks), 1000)

@@ -31,25 +31,18 @@ from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, V
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
-from tests.support.brokers.memory_env import FakeEnv, MemoryTransport
+from tests.support.brokers.memory_env import FakeEnv
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 
 DIRECTORY = f"data/{METADATA_TOPIC}-0"
 STATE = f"{DIRECTORY}/quorum-state"
 
 
-class Nobody:
-    """A network without anybody else."""
-
-    def connect(self, host: str, port: int) -> MemoryTransport:
-        raise ConnectionRefusedError(f"{host}:{port}")
-
-
 class SlowEnv(FakeEnv):
     """Blocking work is done when the test lets it."""
 
     def __init__(self, fs: MemoryFs) -> None:
-        super().__init__(Nobody(), fs=fs)
+        super().__init__(fs=fs)
         self.held = False
         self._released = trio.Event()
 
@@ -284,7 +277,7 @@ def storage(fs: MemoryFs) -> QuorumStorage:
 
 
 def storage_again(fs: MemoryFs, log: Log | None = None) -> QuorumStorage:
-    return QuorumStorage(FakeEnv(Nobody(), fs=fs), log or load_log(fs), QuorumSettings(1, (1, 2, 3)), "c")
+    return QuorumStorage(FakeEnv(fs=fs), log or load_log(fs), QuorumSettings(1, (1, 2, 3)), "c")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -15,9 +15,9 @@ from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot
 from broker.quorum.messages import SnapshotId
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState
-from tests.support.brokers.memory_env import WALL_MS, FakeEnv
+from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 from tests.support.disks.memory_fs import Crashed, MemoryFs
-from tests.unit.control.test_quorum_edge import DIRECTORY, Nobody, load_log
+from tests.unit.control.test_quorum_edge import DIRECTORY, load_log
 
 SETTINGS = QuorumSettings(1, (1, 2, 3))
 
@@ -38,15 +38,8 @@ def fresh() -> MemoryFs:
     return fs
 
 
-class StillEnv(FakeEnv):
-    """Time stands still."""
-
-    def wall_ms(self) -> int:
-        return WALL_MS
-
-
 def storage(fs: MemoryFs) -> QuorumStorage:
-    return QuorumStorage(StillEnv(Nobody(), fs=fs), load_log(fs), SETTINGS, "c")
+    return QuorumStorage(SteppedEnv(fs=fs), load_log(fs), SETTINGS, "c")
 
 
 def written(fs: MemoryFs, records: int = 20) -> QuorumStorage:

@@ -40,18 +40,8 @@ class Pieces:
         return taken
 
 
-class Clock:
-    """Just the part of Env that Frames uses."""
-
-    def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)
-
-    def mono(self) -> float:
-        return trio.current_time()
-
-
 def frames_over(pieces: list[bytes], memory: ReceiveMemory | None = None, max_frame: int = 100 << 20) -> Frames:
-    return Frames(Clock(), Pieces(pieces), memory or ReceiveMemory(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
+    return Frames(FakeEnv(), Pieces(pieces), memory or ReceiveMemory(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
 
 
 async def received(frames: Frames) -> list[bytes]:
@@ -113,7 +103,7 @@ async def test_at_most_twice_what_has_come_is_claimed(received: int) -> None:
 async def test_a_peer_that_this_node_has_chosen_gets_a_large_buffer_at_once() -> None:
     memory = ReceiveMemory(1 << 30)
     link: Any = Pieces([pack(">i", SMALL + 10) + bytes(10), bytes(SMALL)])
-    env: Any = Clock()
+    env: Any = FakeEnv()
     frames = Frames(env, link, memory, 100 << 20, grows_to=LARGE)
     assert [len(view) for view in await frames.burst()] == [SMALL + 10]
     assert memory.used == LARGE - SMALL
@@ -124,7 +114,7 @@ class Sender:
 
     def __init__(self, memory: ReceiveMemory, nursery: trio.Nursery, first: bytes = b"") -> None:
         self._there = Pipe(1 << 30)
-        self.frames = Frames(FakeEnv(None), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)  # type: ignore[arg-type]
+        self.frames = Frames(FakeEnv(), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)
         self.received: list[int] = []
         self.ended_s: float | None = None
         self.goes_on = trio.Event()

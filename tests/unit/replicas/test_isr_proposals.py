@@ -49,8 +49,7 @@ async def leading(
     """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
     room = OneBroker()
     controller: Any = of(*script)
-    unused: Any = None
-    env: Any = FakeEnv(unused)
+    env: Any = FakeEnv()
     env.mono = room.env.mono
     proposals = IsrProposals(env, controller)
     proposals.replicas = room.replicas

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -19,7 +17,6 @@ from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 
-NETWORK: Any = None
 """Nobody connects."""
 
 
@@ -29,7 +26,7 @@ def clock() -> MockClock:
 
 
 async def test_where_every_partition_has_acknowledged_since_nothing_is_waited_for(clock: MockClock) -> None:
-    assert await outlast(FakeEnv(NETWORK), {0: 30.0, 1: 31.0}, (0, 1), 30.0, 15)
+    assert await outlast(FakeEnv(), {0: 30.0, 1: 31.0}, (0, 1), 30.0, 15)
     assert trio.current_time() == 0
 
 
@@ -42,13 +39,13 @@ async def test_the_load_goes_on_until_the_last_partition_acknowledges(clock: Moc
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(come_back)
-        assert await outlast(FakeEnv(NETWORK), last_ack, (0, 1), 0.0, 15)
+        assert await outlast(FakeEnv(), last_ack, (0, 1), 0.0, 15)
     assert trio.current_time() == pytest.approx(6.1, abs=0.2)
 
 
 async def test_an_outage_that_stays_is_waited_for_long_enough_to_be_a_finding_of_the_load(clock: MockClock) -> None:
     healed = 0.5
-    assert not await outlast(FakeEnv(NETWORK), {0: 0.4}, (0,), healed, 15)
+    assert not await outlast(FakeEnv(), {0: 0.4}, (0,), healed, 15)
     ended_s = trio.current_time()
     h = HistoryBuilder()
     p = h.producer()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -12,7 +10,6 @@ from tests.support.brokers.memory_env import FakeEnv
 from workloads.live_readers import LiveReaders
 
 HERE, THERE = ("t", 0), ("t", 1)
-NETWORK: Any = None
 """Nobody connects."""
 
 
@@ -26,7 +23,7 @@ def readers() -> LiveReaders:
 
 
 async def test_readers_that_are_where_they_should_be_are_not_waited_for(readers: LiveReaders, clock: MockClock) -> None:
-    assert await readers.reach(FakeEnv(NETWORK), {HERE: 7, THERE: 5, ("t", 2): 9}, 15, 30) == []
+    assert await readers.reach(FakeEnv(), {HERE: 7, THERE: 5, ("t", 2): 9}, 15, 30) == []
     assert trio.current_time() == 0
 
 
@@ -37,12 +34,12 @@ async def test_a_reader_that_comes_there_is_waited_for_no_longer(readers: LiveRe
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poll)
-        assert await readers.reach(FakeEnv(NETWORK), {HERE: 8}, 15, 30) == []
+        assert await readers.reach(FakeEnv(), {HERE: 8}, 15, 30) == []
     assert 3 <= trio.current_time() < 3.3
 
 
 async def test_who_gets_nothing_is_behind_after_what_counts_as_stuck(readers: LiveReaders, clock: MockClock) -> None:
-    (behind,) = await readers.reach(FakeEnv(NETWORK), {HERE: 8}, 15, 30)
+    (behind,) = await readers.reach(FakeEnv(), {HERE: 8}, 15, 30)
     assert (behind.process, behind.client, behind.place) == (4, "squall", HERE)
     assert (behind.position, behind.goal) == (7, 8)
     assert behind.idle_s == pytest.approx(15, abs=0.2)
@@ -56,7 +53,7 @@ async def test_who_gets_on_has_the_whole_limit_and_is_not_idle_then(readers: Liv
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(crawl)
-        (behind,) = await readers.reach(FakeEnv(NETWORK), {HERE: 1000}, 15, 32)
+        (behind,) = await readers.reach(FakeEnv(), {HERE: 1000}, 15, 32)
         nursery.cancel_scope.cancel()
     assert behind.idle_s < 5.2
     assert trio.current_time() == pytest.approx(32, abs=0.2)
@@ -69,7 +66,7 @@ async def test_to_be_thrown_back_is_no_progress(readers: LiveReaders, clock: Moc
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fall)
-        (behind,) = await readers.reach(FakeEnv(NETWORK), {HERE: 8}, 15, 60)
+        (behind,) = await readers.reach(FakeEnv(), {HERE: 8}, 15, 60)
     assert behind.position == 3
     assert behind.idle_s == pytest.approx(15, abs=0.2)
 
@@ -77,7 +74,7 @@ async def test_to_be_thrown_back_is_no_progress(readers: LiveReaders, clock: Moc
 async def test_a_reader_that_was_never_given_its_partitions_is_behind(clock: MockClock) -> None:
     readers = LiveReaders(stay=True)
     readers.begins(5, "confluent", [HERE])
-    (behind,) = await readers.reach(FakeEnv(NETWORK), {HERE: 1}, 15, 30)
+    (behind,) = await readers.reach(FakeEnv(), {HERE: 1}, 15, 30)
     assert (behind.client, behind.position) == ("confluent", -1)
 
 
