@@ -21,7 +21,7 @@ from broker.replicas.coordinators.marker_sender import MarkerSender
 from broker.replicas.coordinators.producer_ids import ProducerIds
 from broker.replicas.coordinators.transaction_coordinator import TOPIC, TransactionCoordinator
 from tests.support.brokers.coordinator_log_room import CoordinatorLogRoom
-from tests.support.brokers.one_broker import IDS
+from tests.support.brokers.in_memory import IDS
 from tests.support.disks.memory_fs import MemoryFs
 
 IDS.setdefault(TOPIC, bytes(14) + b"\xaa\x7f")

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import trio
 
 from broker.replicas.hosted import Hosted
-from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 
-class CoordinatorLogRoom(OneBroker):
+class CoordinatorLogRoom(MemoryBroker):
     """Broker 1, which may lead partition 0 of a coordinator's log. Whoever derives from this has the coordinator."""
 
     TOPIC: ClassVar[str]

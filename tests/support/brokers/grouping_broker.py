@@ -14,7 +14,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.group_coordinator import TOPIC, GroupCoordinator
 from tests.support.brokers.coordinator_log_room import CoordinatorLogRoom
-from tests.support.brokers.one_broker import IDS
+from tests.support.brokers.in_memory import IDS
 from tests.support.disks.memory_fs import MemoryFs
 
 IDS.setdefault(TOPIC, bytes(14) + b"\xaa\x7e")

@@ -18,15 +18,15 @@ from broker.protocol.schema.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.support.brokers.one_broker import OneBroker, fetched, listed
+from tests.support.brokers.in_memory import MemoryBroker, fetched, listed
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 TOPIC = 2
 
 
-def room_with(records: int, *, isr: tuple[int, ...] = (1, 2, 3), replicas: tuple[int, ...] = (1, 2, 3)) -> OneBroker:
+def room_with(records: int, *, isr: tuple[int, ...] = (1, 2, 3), replicas: tuple[int, ...] = (1, 2, 3)) -> MemoryBroker:
     """Topic t, led here, with so many committed batches of one record."""
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(isr=isr, replicas=replicas)
     for _ in range(records):
         room.produce(room.client(), acks=1)
@@ -36,7 +36,7 @@ def room_with(records: int, *, isr: tuple[int, ...] = (1, 2, 3), replicas: tuple
 
 
 async def delete(
-    room: OneBroker, offset: int, *, name: str = "t", timeout_ms: int = 1000, conn: Connection | None = None
+    room: MemoryBroker, offset: int, *, name: str = "t", timeout_ms: int = 1000, conn: Connection | None = None
 ) -> DeleteRecordsPartitionResult:
     slot = room.slot(conn or room.client(), ApiKey.DELETE_RECORDS, 2)
     asked = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
@@ -59,7 +59,7 @@ async def test_a_lone_replica_deletes_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 async def test_nobody_deletes_what_a_coordinator_will_read(name: str) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(name, topic_id=bytes(15) + b"\x09", isr=(1,), replicas=(1,))
     assert "delete" in h.log.config.cleanup_policy, "as somebody has altered it"
     assert (await delete(room, -1, name=name)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -141,7 +141,7 @@ async def test_nobody_waits_for_a_client_that_hung_up() -> None:
 
 
 async def test_what_is_not_committed_cannot_be_deleted() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     room.produce(room.client(), acks=1)
     part = await delete(room, 1)
@@ -150,7 +150,7 @@ async def test_what_is_not_committed_cannot_be_deleted() -> None:
 
 
 async def test_only_the_leader_deletes_and_only_what_exists() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2)
     room.give("u", leader=2, replicas=(2, 3), isr=(2, 3))
     assert (await delete(room, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -176,7 +176,7 @@ async def test_deleting_what_is_gone_already_is_no_error_and_moves_nothing_back(
 async def test_deleted_records_stay_deleted_after_a_crash() -> None:
     room = room_with(4, isr=(1,), replicas=(1,))
     await delete(room, 3)
-    again = OneBroker(fs=room.fs.after_crash())
+    again = MemoryBroker(fs=room.fs.after_crash())
     h = again.give(isr=(1,), replicas=(1,), epoch=6, partition_epoch=11)
     assert (h.log.log_start_offset, h.log.log_end_offset, h.state.high_watermark) == (3, 4, 4)
 
@@ -192,7 +192,7 @@ async def test_what_is_deleted_is_out_of_range_and_not_found_by_time() -> None:
 
 
 async def test_the_segments_below_the_new_start_go_with_the_next_check() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.alter(TOPIC, "t", segment_bytes="100", retention_ms="-1")
     h = room.give(isr=(1,), replicas=(1,))
     for _ in range(4):
@@ -205,7 +205,7 @@ async def test_the_segments_below_the_new_start_go_with_the_next_check() -> None
 
 
 async def test_a_start_inside_of_a_batch_is_served_from_that_batch_on() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(isr=(1,), replicas=(1,))
     room.produce(room.client(), ("t", 0, room.batch(5)), acks=1)
     await delete(room, 3)

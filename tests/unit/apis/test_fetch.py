@@ -9,21 +9,21 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchOut
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from tests.support.brokers.one_broker import EPOCHS, IDS, OneBroker, answers, fetched, fetched_all
+from tests.support.brokers.in_memory import EPOCHS, IDS, MemoryBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1
 
 
-def room_with(records: int = 0, **properties: str) -> OneBroker:
+def room_with(records: int = 0, **properties: str) -> MemoryBroker:
     """Topic t, led here with followers 2 and 3, with so many batches of one record that nobody has fetched."""
-    room = OneBroker(**properties)
+    room = MemoryBroker(**properties)
     room.give()
     for _ in range(records):
         room.produce(room.client(), acks=1)
     return room
 
 
-def asked(room: OneBroker, offset: int = 0, **how: int) -> Connection:
+def asked(room: MemoryBroker, offset: int = 0, **how: int) -> Connection:
     conn = room.client()
     room.fetch(conn, ("t", offset), **how)  # type: ignore[arg-type]
     return conn
@@ -235,7 +235,7 @@ def test_a_new_leader_is_named_to_who_waits_here() -> None:
 
 
 def test_a_partition_that_is_only_elsewhere_is_not_unknown() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2, isr=(2,), replicas=(2,))
     part = fetched(asked(room))
     assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -246,7 +246,7 @@ def test_a_partition_that_is_only_elsewhere_is_not_unknown() -> None:
     ("version", "error"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
 )
 def test_an_unknown_topic_is_named_so_in_the_versions_own_way(version: int, error: ErrorCode) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     conn = room.client()
     room.fetch(conn, ("nobody", 0), version=version)
     assert fetched(conn, version).error == error
@@ -293,7 +293,7 @@ def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_nam
     assert (refused.error, refused.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
 
 
-def in_session(room: OneBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
+def in_session(room: MemoryBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
     """What follower 2 is answered at once in its session."""
     conn = room.client()
     room.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
@@ -406,7 +406,7 @@ def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_s
 @pytest.mark.parametrize("version", [4, 11, 14, 17])
 def test_who_names_a_replica_on_a_listener_for_clients_moves_no_high_watermark(version: int) -> None:
     """It had acks=all answered while no follower had anything."""
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.produce(room.client())
     part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)

@@ -7,10 +7,10 @@ import pytest
 from broker.apis.log_dirs import describe_log_dirs
 from broker.env import Space
 from broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from tests.support.brokers.one_broker import OneBroker
+from tests.support.brokers.in_memory import MemoryBroker
 
 
-def asked(room: OneBroker, topics: list[DescribableLogDirTopic] | None) -> dict[str, list[tuple[int, int, int]]]:
+def asked(room: MemoryBroker, topics: list[DescribableLogDirTopic] | None) -> dict[str, list[tuple[int, int, int]]]:
     [result] = describe_log_dirs(room.replicas, DescribeLogDirsRequest(topics=topics)).results
     assert result.error_code == 0
     assert result.log_dir == room.replicas.log_dir
@@ -21,7 +21,7 @@ def asked(room: OneBroker, topics: list[DescribableLogDirTopic] | None) -> dict[
 
 
 def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     assert asked(room, None) == {"t": [(0, 0, 0)]}
     room.produce(room.client(), acks=1)
@@ -31,7 +31,7 @@ def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
 
 
 def test_only_what_is_asked_for_and_hosted_here_is_told() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[0, 7])]) == {"t": [(0, 0, 0)]}
     assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[7])]) == {}
@@ -40,7 +40,7 @@ def test_only_what_is_asked_for_and_hosted_here_is_told() -> None:
 
 
 def test_the_volumes_size_is_told_or_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
 
     def told() -> tuple[int, int]:

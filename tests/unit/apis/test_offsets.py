@@ -21,7 +21,7 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.brokers.one_broker import OneBroker, listed
+from tests.support.brokers.in_memory import MemoryBroker, listed
 
 
 def slot_of(version: int) -> Slot:
@@ -29,15 +29,15 @@ def slot_of(version: int) -> Slot:
     return Slot(conn, 1, version, False)
 
 
-def epoch_end(room: OneBroker, asked: int, *, current: int = -1) -> Any:
+def epoch_end(room: MemoryBroker, asked: int, *, current: int = -1) -> Any:
     part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[part])])
     [topic] = OffsetApis(room.replicas, room.unpacking).offset_for_leader_epoch(request, slot_of(4)).topics
     return topic.partitions[0]
 
 
-def room_with(records: int, committed: int = 0) -> OneBroker:
-    room = OneBroker()
+def room_with(records: int, committed: int = 0) -> MemoryBroker:
+    room = MemoryBroker()
     room.give()
     for _ in range(records):
         room.produce(room.client(), acks=1)
@@ -80,9 +80,9 @@ def request_for(*timestamps: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
 
 
-def room_with_a_packed_batch() -> tuple[OneBroker, int]:
+def room_with_a_packed_batch() -> tuple[MemoryBroker, int]:
     """A room, and the time of the second of three records that are packed in one batch."""
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     now = room.env.wall_ms()
     packed = encode_batch([Record(n, now + n, None, b"v") for n in range(3)], codec=1)
@@ -100,7 +100,7 @@ def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on
         later = apis.list_offsets(request_for(timestamp), slot)
         assert isinstance(later, Later)
         assert later.holds
-        [part] = room.run_to_end(later.wait).topics[0].partitions
+        [part] = trio.run(later.wait).topics[0].partitions
         assert (part.error_code, part.offset) == (0, offset)
     for timestamp in (LATEST, EARLIEST):
         assert not isinstance(apis.list_offsets(request_for(timestamp), slot), Later)
@@ -154,7 +154,7 @@ def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isola
                 turns += 1
         return answers[0]
 
-    [part] = room.run_to_end(wait).topics[0].partitions
+    [part] = trio.run(wait).topics[0].partitions
     assert part.error_code == ErrorCode.NONE
     assert (part.offset >= 0) == (asked == MAX_TIMESTAMP)
     assert turns >= 2
@@ -166,7 +166,7 @@ def test_a_leader_that_is_replaced_while_it_searches_does_not_answer() -> None:
     later = OffsetApis(room.replicas, room.unpacking).list_offsets(request_for(second_ms), slot)
     assert isinstance(later, Later)
     room.give(leader=2, epoch=6, partition_epoch=11)
-    [part] = room.run_to_end(later.wait).topics[0].partitions
+    [part] = trio.run(later.wait).topics[0].partitions
     assert (part.error_code, part.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
@@ -195,7 +195,7 @@ def test_epochs_fence_questions_about_offsets(epoch: int, error: ErrorCode) -> N
 
 
 def test_what_is_led_elsewhere_or_nowhere_is_told_apart() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give("t", leader=2)
     room.give("u", leader=2, isr=(2,), replicas=(2,))
     assert listed(room, LATEST, name="t").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -215,7 +215,7 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
 
 @pytest.mark.parametrize(("replica_id", "may_ask"), [(0, False), (2, False), (-1, True), (-2, True)])
 def test_clients_are_not_told_what_only_followers_are(replica_id: int, may_ask: bool) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[part])])

@@ -12,22 +12,24 @@ from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.support.brokers.one_broker import IDS, OneBroker, answers, fetched, fetched_all
+from tests.support.brokers.in_memory import IDS, MemoryBroker, answers, fetched, fetched_all
 
 WIDE = 12
 FOREVER_MS = 2**31 - 1
 
 
 @pytest.fixture
-def room() -> OneBroker:
+def room() -> MemoryBroker:
     """Topic t, led here alone, so that what is appended is committed."""
-    made = OneBroker()
+    made = MemoryBroker()
     for index in range(WIDE):
         made.give(index=index, isr=(1,), replicas=(1,))
     return made
 
 
-def ask(room: OneBroker, places: Sequence[tuple[int, int]], conn: Connection | None = None, **how: Any) -> Connection:
+def ask(
+    room: MemoryBroker, places: Sequence[tuple[int, int]], conn: Connection | None = None, **how: Any
+) -> Connection:
     """A Fetch of t from (partition, offset)."""
     conn = conn or room.client()
     parts = [FetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=1 << 20) for n, offset in places]
@@ -40,35 +42,35 @@ def ask(room: OneBroker, places: Sequence[tuple[int, int]], conn: Connection | N
     return conn
 
 
-def ask_wide(room: OneBroker, conn: Connection | None = None, **how: Any) -> Connection:
+def ask_wide(room: MemoryBroker, conn: Connection | None = None, **how: Any) -> Connection:
     return ask(room, [(index, 0) for index in range(WIDE)], conn, **how)
 
 
-def append(room: OneBroker, index: int) -> int:
+def append(room: MemoryBroker, index: int) -> int:
     """Produce one record to a partition. The bytes of its batch."""
     records = room.batch()
     room.produce(room.client(), ("t", index, records))
     return len(records)
 
 
-def watchers(room: OneBroker) -> int:
+def watchers(room: MemoryBroker) -> int:
     return sum(len(h.consumers) for h in room.replicas.hosted())
 
 
-def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(room: OneBroker) -> None:
+def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(room: MemoryBroker) -> None:
     append(room, 0)
     conn = ask(room, [(0, 99), (1, 0), (0, 0)], max_wait_ms=0)
     [(_, parts)] = fetched_all(conn).topics
     assert [(part.index, part.error, len(part.records) > 0) for part in parts] == [(0, 0, True), (1, 0, False)]
 
 
-def test_a_partition_that_is_named_often_is_held_once(room: OneBroker) -> None:
+def test_a_partition_that_is_named_often_is_held_once(room: MemoryBroker) -> None:
     """31,000 times in a megabyte: each of them was a watcher, and was looked at for each record."""
     ask(room, [(0, 0)] * 3000)
     assert watchers(room) == 1
 
 
-def looks_of(room: OneBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def looks_of(room: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many partitions are looked at, from now on, each time that a fetch is."""
     looks: list[int] = []
     satisfied = FetchApi.satisfied
@@ -83,7 +85,7 @@ def looks_of(room: OneBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("how", [{"min_bytes": 1 << 19}, {"min_bytes": 1, "isolation_level": 1}])
 def test_a_record_costs_a_look_at_its_partition_and_at_no_other(
-    room: OneBroker, monkeypatch: pytest.MonkeyPatch, how: dict[str, int]
+    room: MemoryBroker, monkeypatch: pytest.MonkeyPatch, how: dict[str, int]
 ) -> None:
     conn = ask_wide(room, **how)
     looks = looks_of(room, monkeypatch)
@@ -92,7 +94,7 @@ def test_a_record_costs_a_look_at_its_partition_and_at_no_other(
     assert len(answers(conn)) == (how["min_bytes"] == 1)
 
 
-def test_bytes_of_several_partitions_together_are_enough(room: OneBroker) -> None:
+def test_bytes_of_several_partitions_together_are_enough(room: MemoryBroker) -> None:
     size = append(room, 0)
     conn = ask_wide(room, min_bytes=4 * size)
     append(room, 0)
@@ -104,14 +106,14 @@ def test_bytes_of_several_partitions_together_are_enough(room: OneBroker) -> Non
     assert watchers(room) == 0
 
 
-def test_a_fetch_of_many_partitions_is_answered_when_one_moves_away(room: OneBroker) -> None:
+def test_a_fetch_of_many_partitions_is_answered_when_one_moves_away(room: MemoryBroker) -> None:
     conn = ask_wide(room)
     room.give(index=4, leader=2, epoch=6, partition_epoch=11, isr=(1, 2), replicas=(1, 2))
     [(_, parts)] = fetched_all(conn).topics
     assert [part.index for part in parts if part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER] == [4]
 
 
-def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_there(room: OneBroker) -> None:
+def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_there(room: MemoryBroker) -> None:
     room.fetch_api._max_parked = 2 * WIDE
     size = append(room, 0)
     conn = room.client()
@@ -132,7 +134,7 @@ def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_th
     assert len(parts[0].records) == size
 
 
-def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(room: OneBroker) -> None:
+def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(room: MemoryBroker) -> None:
     """A consumer of more partitions than the limit would ask again and again."""
     room.fetch_api._max_parked = 1
     conn = ask_wide(room)
@@ -144,7 +146,7 @@ def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_cou
     assert not len(room.timers)
 
 
-def test_a_single_partition_that_has_records_meanwhile_is_counted_anew_at_each_look(room: OneBroker) -> None:
+def test_a_single_partition_that_has_records_meanwhile_is_counted_anew_at_each_look(room: MemoryBroker) -> None:
     size = append(room, 0)
     conn = ask(room, [(0, 0)], min_bytes=3 * size)
     append(room, 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.protocol.errors import ErrorCode
-from tests.support.brokers.one_broker import OneBroker, answers, produced
+from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 
 def test_acks_1_is_answered_without_the_followers() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn, acks=1)
@@ -18,7 +18,7 @@ def test_acks_1_is_answered_without_the_followers() -> None:
 
 
 def test_acks_0_is_appended_and_never_answered() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     room.produce(conn, acks=0)
@@ -29,7 +29,7 @@ def test_acks_0_is_appended_and_never_answered() -> None:
 
 
 def test_an_error_of_acks_0_is_told_by_closing_the_connection() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2)
     conn = room.client()
     room.produce(conn, acks=0)
@@ -37,7 +37,7 @@ def test_an_error_of_acks_0_is_told_by_closing_the_connection() -> None:
 
 
 def test_acks_all_waits_for_the_whole_isr() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn)
@@ -50,7 +50,7 @@ def test_acks_all_waits_for_the_whole_isr() -> None:
 
 
 def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
-    room = OneBroker(min_insync_replicas="2")
+    room = MemoryBroker(min_insync_replicas="2")
     h = room.give(isr=(1,))
     conn = room.client()
     room.produce(conn)
@@ -59,7 +59,7 @@ def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
 
 
 def test_acks_1_is_appended_below_min_isr() -> None:
-    room = OneBroker(min_insync_replicas="2")
+    room = MemoryBroker(min_insync_replicas="2")
     room.give(isr=(1,))
     conn = room.client()
     room.produce(conn, acks=1)
@@ -67,7 +67,7 @@ def test_acks_1_is_appended_below_min_isr() -> None:
 
 
 def test_what_is_committed_while_too_few_are_left_is_answered_not_enough_after_append() -> None:
-    room = OneBroker(min_insync_replicas="2")
+    room = MemoryBroker(min_insync_replicas="2")
     h = room.give(isr=(1, 2))
     conn = room.client()
     room.produce(conn)
@@ -79,7 +79,7 @@ def test_what_is_committed_while_too_few_are_left_is_answered_not_enough_after_a
 
 
 def test_a_time_out_is_told_and_the_records_stay() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     room.produce(conn, timeout_ms=300)
@@ -91,7 +91,7 @@ def test_a_time_out_is_told_and_the_records_stay() -> None:
 
 
 def test_a_time_out_says_nothing_of_the_partitions_that_were_replicated() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give("t")
     room.give("u")
     conn = room.client()
@@ -103,7 +103,7 @@ def test_a_time_out_says_nothing_of_the_partitions_that_were_replicated() -> Non
 
 
 def test_requests_that_timed_out_do_not_pile_up_while_the_high_watermark_stands_still() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     for _ in range(5):
@@ -114,7 +114,7 @@ def test_requests_that_timed_out_do_not_pile_up_while_the_high_watermark_stands_
 
 
 def test_who_hung_up_is_not_waited_for_whatever_time_out_was_asked_for() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     patient = room.client()
     room.produce(patient, timeout_ms=2**31 - 1)
@@ -132,7 +132,7 @@ def test_who_hung_up_is_not_waited_for_whatever_time_out_was_asked_for() -> None
 
 
 def test_what_was_settled_before_its_connection_ended_is_not_given_up_again() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.give("u")
     conn = room.client()
@@ -145,7 +145,7 @@ def test_what_was_settled_before_its_connection_ended_is_not_given_up_again() ->
 
 
 def test_a_late_acknowledgement_of_a_request_that_timed_out_changes_nothing() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     room.produce(conn, timeout_ms=5000)
@@ -159,7 +159,7 @@ def test_a_late_acknowledgement_of_a_request_that_timed_out_changes_nothing() ->
 
 
 def test_lost_leadership_is_told_to_who_waits_with_the_new_leader() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn)
@@ -170,7 +170,7 @@ def test_lost_leadership_is_told_to_who_waits_with_the_new_leader() -> None:
 
 
 def test_a_deleted_topics_producers_do_not_wait_in_vain() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn)
@@ -179,7 +179,7 @@ def test_a_deleted_topics_producers_do_not_wait_in_vain() -> None:
 
 
 def test_a_duplicate_is_acknowledged_with_its_first_offset_and_appended_once() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(isr=(1,), replicas=(1,))
     conn = room.client()
     for sequence in (0, 1):
@@ -192,7 +192,7 @@ def test_a_duplicate_is_acknowledged_with_its_first_offset_and_appended_once() -
 
 
 def test_a_duplicate_of_what_is_not_replicated_yet_waits_too() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn, ("t", 0, room.batch(pid=7, seq=0)))
@@ -205,7 +205,7 @@ def test_a_duplicate_of_what_is_not_replicated_yet_waits_too() -> None:
 
 @pytest.mark.parametrize("version", [9, 11, 13])
 def test_a_partition_that_is_led_elsewhere_is_not_unknown(version: int) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2, isr=(2, 3), replicas=(2, 3))
     conn = room.client()
     room.produce(conn, version=version)
@@ -225,7 +225,7 @@ def test_a_partition_that_is_led_elsewhere_is_not_unknown(version: int) -> None:
     ],
 )
 def test_what_does_not_exist_is_named_so(version: int, topic: str, index: int, error: ErrorCode) -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     conn = room.client()
     room.produce(conn, (topic, index, room.batch()), version=version)
@@ -233,7 +233,7 @@ def test_what_does_not_exist_is_named_so(version: int, topic: str, index: int, e
 
 
 def test_acks_that_mean_nothing_are_refused_and_nothing_is_appended() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     room.produce(conn, acks=2)
@@ -242,7 +242,7 @@ def test_acks_that_mean_nothing_are_refused_and_nothing_is_appended() -> None:
 
 
 def test_replies_keep_the_order_of_the_requests() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give("t")
     room.give("u", isr=(1,), replicas=(1,))
     conn = room.client()

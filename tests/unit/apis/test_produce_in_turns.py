@@ -14,23 +14,22 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.brokers.in_memory import IDS, LISTENER, MemoryBroker, answers, produced
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
-from tests.support.brokers.one_broker import IDS, LISTENER, OneBroker, answers, produced
-from tests.support.brokers.turns import run_turns
 
 WIDE = 20
 PID = 7
 
 
-def wide_room(*, replicas: tuple[int, ...] = (1, 2), **properties: str) -> OneBroker:
+def wide_room(*, replicas: tuple[int, ...] = (1, 2), **properties: str) -> MemoryBroker:
     """Topic t with `WIDE` partitions, to which nobody has appended in this leader epoch."""
-    room = OneBroker(**properties)
+    room = MemoryBroker(**properties)
     for index in range(WIDE):
         room.give(index=index, isr=replicas, replicas=replicas)
     return room
 
 
-def request(room: OneBroker, *, acks: int = 1, seq: int = 0, names: tuple[str, ...] = ("t",)) -> ProduceRequest:
+def request(room: MemoryBroker, *, acks: int = 1, seq: int = 0, names: tuple[str, ...] = ("t",)) -> ProduceRequest:
     """One batch for each partition, of an idempotent producer."""
     found = ProduceRequest(acks=acks, timeout_ms=1000)
     for name in names:
@@ -40,15 +39,15 @@ def request(room: OneBroker, *, acks: int = 1, seq: int = 0, names: tuple[str, .
     return found
 
 
-def send(room: OneBroker, conn: Connection, version: int = 11, **fields: Any) -> None:
+def send(room: MemoryBroker, conn: Connection, version: int = 11, **fields: Any) -> None:
     room.ask(conn, room.produce_api.handle, ApiKey.PRODUCE, request(room, **fields), version)
 
 
-def ends(room: OneBroker) -> list[int]:
+def ends(room: MemoryBroker) -> list[int]:
     return [h.log.log_end_offset for h in room.replicas.hosted()]
 
 
-def replicate_all(room: OneBroker) -> None:
+def replicate_all(room: MemoryBroker) -> None:
     for h in (h for h in room.replicas.hosted() if h.state.is_leader):
         room.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, room.env.now_ms))
     room.server.settle()
@@ -67,7 +66,7 @@ def test_first_batches_of_many_partitions_are_appended_in_turns_and_others_are_s
     assert 0 < sum(ends(room)) < WIDE // 2
     assert (answers(conn), conn.held is not None) == ([], True)
     seen: list[int] = []
-    run_turns(room, lambda: seen.append(sum(ends(room))))
+    room.run_turns(lambda: seen.append(sum(ends(room))))
     assert len({n for n in seen if n < WIDE}) > 2
     assert ends(room) == [1] * WIDE
     parts = produced(conn, version)
@@ -79,7 +78,7 @@ def test_a_topic_that_is_cut_by_a_turn_is_answered_in_one_piece() -> None:
     room = wide_room()
     conn = room.client()
     send(room, conn, names=("t", "u", "t"))
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     told = [(part.index, part.error_code) for part in produced(conn)]
     known = [(index, 0) for index in range(WIDE)]
     assert told == [*known, *((index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in range(WIDE)), *known]
@@ -88,7 +87,7 @@ def test_a_topic_that_is_cut_by_a_turn_is_answered_in_one_piece() -> None:
 def test_batches_after_the_first_of_an_epoch_need_no_turns() -> None:
     room = wide_room()
     send(room, room.client())
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     conn = room.client()
     send(room, conn, seq=1)
     assert not room.started
@@ -99,7 +98,7 @@ def test_with_acks_all_the_answer_waits_for_all_partitions_and_for_the_last_turn
     room = wide_room()
     conn = room.client()
     send(room, conn, acks=-1)
-    run_turns(room, lambda: replicate_all(room))
+    room.run_turns(lambda: replicate_all(room))
     replicate_all(room)
     assert errors(conn) == [0] * WIDE
     assert not len(room.timers)
@@ -109,7 +108,7 @@ def test_the_time_out_counts_from_the_last_append() -> None:
     room = wide_room()
     conn = room.client()
     send(room, conn, acks=-1)
-    run_turns(room, lambda: room.pass_ms(500))
+    room.run_turns(lambda: room.pass_ms(500))
     assert (answers(conn), ends(room)) == ([], [1] * WIDE)
     room.pass_ms(1_100)
     assert errors(conn) == [ErrorCode.REQUEST_TIMED_OUT] * WIDE
@@ -120,7 +119,7 @@ def test_acks_0_is_appended_in_turns_and_not_answered() -> None:
     room = wide_room()
     conn = room.client()
     send(room, conn, acks=0)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert (ends(room), answers(conn), conn.closed) == ([1] * WIDE, [], False)
     assert not conn.slots
 
@@ -130,7 +129,7 @@ def test_an_error_of_acks_0_closes_the_connection_after_the_last_turn() -> None:
     room.give(index=3, leader=2, epoch=6, partition_epoch=11)
     conn = room.client()
     send(room, conn, acks=0)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert conn.closed
     assert sum(ends(room)) == WIDE - 1
 
@@ -140,7 +139,7 @@ def test_leadership_that_is_lost_between_two_turns_is_seen() -> None:
     conn = room.client()
     send(room, conn)
     room.give(index=WIDE - 1, leader=2, epoch=6, partition_epoch=11)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     parts = produced(conn)
     assert [part.error_code for part in parts] == [0] * (WIDE - 1) + [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert parts[-1].current_leader.leader_id == 2
@@ -152,7 +151,7 @@ def test_leadership_that_is_lost_after_the_append_is_told_while_others_are_appen
     conn = room.client()
     send(room, conn, acks=-1)
     room.give(index=0, leader=2, epoch=6, partition_epoch=11)
-    run_turns(room, lambda: replicate_all(room))
+    room.run_turns(lambda: replicate_all(room))
     replicate_all(room)
     assert errors(conn) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] + [0] * (WIDE - 1)
 
@@ -167,7 +166,7 @@ def test_a_topic_that_is_deleted_between_two_turns_is_unknown_to_the_rest() -> N
     room.remove("t")
     room.run_started()  # logs are given up in turns, too
     room.started.append(append)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert errors(conn) == [0] * done + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (WIDE - done)
 
 
@@ -177,7 +176,7 @@ def test_an_isr_that_shrinks_between_two_turns_refuses_the_rest() -> None:
     send(room, conn, acks=-1)
     done = sum(ends(room))
     room.give(index=WIDE - 1, isr=(1,), replicas=(1, 2), partition_epoch=11)
-    run_turns(room, lambda: replicate_all(room))
+    room.run_turns(lambda: replicate_all(room))
     replicate_all(room)
     assert 0 < done < WIDE
     assert errors(conn) == [0] * (WIDE - 1) + [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -190,7 +189,7 @@ def test_what_was_received_is_appended_though_its_connection_ends(acks: int) -> 
     send(room, conn, acks=acks)
     conn.close()
     assert conn.held is not None, "the bytes are still in use"
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert ends(room) == [1] * WIDE
     assert conn.held is None
     assert not len(room.timers)
@@ -205,7 +204,7 @@ def test_two_such_requests_have_their_turns_one_after_the_other() -> None:
     for name in ("t", "u"):
         send(room, room.client(), names=(name,))
     seen = [sum(ends(room))]
-    run_turns(room, lambda: seen.append(sum(ends(room))))
+    room.run_turns(lambda: seen.append(sum(ends(room))))
     assert seen[-1] == 2 * WIDE
     assert max(after - before for before, after in zip(seen, seen[1:], strict=False)) <= 4
 
@@ -221,12 +220,12 @@ def test_a_transaction_that_waits_for_its_coordinator_is_then_appended_in_turns(
     room.run_started()
     assert 0 < sum(ends(room)) < WIDE
     assert conn.held is not None
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert errors(conn) == [0] * WIDE
     assert conn.held is None
 
 
-async def serve(room: OneBroker, *requests: ProduceRequest) -> None:
+async def serve(room: MemoryBroker, *requests: ProduceRequest) -> None:
     """A client sends these in one piece and ends, and is served to the end."""
     server: Any = room.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})

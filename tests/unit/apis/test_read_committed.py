@@ -5,13 +5,13 @@ from __future__ import annotations
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.protocol.timestamps import LATEST, MAX_TIMESTAMP
-from tests.support.brokers.one_broker import OneBroker, answers, fetched, listed, marked
+from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, marked
 
 PID = 7
 COMMITTED = 1
 
 
-class Room(OneBroker):
+class Room(MemoryBroker):
     """Topic t, led here; its followers have everything at once unless said otherwise."""
 
     def __init__(self, **properties: str) -> None:

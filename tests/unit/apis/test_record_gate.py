@@ -11,25 +11,25 @@ from broker.log.config import LogConfig
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import Record, encode_batch
-from tests.support.brokers.one_broker import OneBroker, answers, produced
+from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 CHECKED = LogConfig(squall_record_validation_enable=True)
 
 
-def room_that_checks(config: LogConfig = CHECKED) -> tuple[OneBroker, Any]:
-    room = OneBroker()
+def room_that_checks(config: LogConfig = CHECKED) -> tuple[MemoryBroker, Any]:
+    room = MemoryBroker()
     h = room.give()
     h.log.configure(config)
     return room, h.log
 
 
-def send(room: OneBroker, batch: bytes, version: int = 9) -> Connection:
+def send(room: MemoryBroker, batch: bytes, version: int = 9) -> Connection:
     conn = room.client()
     room.produce(conn, ("t", 0, batch), acks=1, version=version)
     return conn
 
 
-def packed(room: OneBroker, key: bytes | None = b"k", codec: int = 1, count: int = 3) -> bytes:
+def packed(room: MemoryBroker, key: bytes | None = b"k", codec: int = 1, count: int = 3) -> bytes:
     return encode_batch([Record(n, room.env.wall_ms(), key, b"v") for n in range(count)], codec=codec)
 
 

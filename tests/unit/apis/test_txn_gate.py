@@ -10,13 +10,13 @@ from broker.apis.txn_gate import error_for_producer
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.enrolment import Enrolled
-from tests.support.brokers.one_broker import OneBroker, answers, produced
+from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 PID = 7
 V1, V2 = 11, 12
 
 
-class Room(OneBroker):
+class Room(MemoryBroker):
     """Topic t, led here; its coordinators are played."""
 
     def __init__(self, **properties: str) -> None:

@@ -10,28 +10,27 @@ from broker.apis.describe_producers import describe_producers
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_records
 from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
-from tests.support.brokers.one_broker import OneBroker, answers, marked
-from tests.support.brokers.turns import run_turns
+from tests.support.brokers.in_memory import MemoryBroker, answers, marked
 
 PID = 7
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}
 """Nobody coordinates here."""
 
 
-def room_with_transaction(*, epoch: int = 3, **given: Any) -> OneBroker:
+def room_with_transaction(*, epoch: int = 3, **given: Any) -> MemoryBroker:
     """Topic t, led here, in which producer 7 has an open transaction of two records."""
-    room = OneBroker(**UNVERIFIED)
+    room = MemoryBroker(**UNVERIFIED)
     room.give(**given)
     room.produce(room.client(), ("t", 0, room.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
     return room
 
 
-def replicate(room: OneBroker, end: int) -> None:
+def replicate(room: MemoryBroker, end: int) -> None:
     for replica in (2, 3):
         room.follower_has(replica, end)
 
 
-def in_the_log(room: OneBroker) -> list[tuple[int, bool]]:
+def in_the_log(room: MemoryBroker) -> list[tuple[int, bool]]:
     """(producer epoch, is it a control batch) of every batch."""
     [h] = room.replicas.hosted()
     return [(header.producer_epoch, header.is_control) for header, _ in h.log.read_batches(0, h.log.log_end_offset)]
@@ -119,7 +118,7 @@ def test_a_marker_of_a_newer_coordinator_is_written_though_nothing_is_open_and_f
 
 
 def test_a_marker_for_a_producer_that_has_written_nothing_fences_it() -> None:
-    room = OneBroker(**UNVERIFIED)
+    room = MemoryBroker(**UNVERIFIED)
     room.give()
     room.end(room.client(), PID, 4)
     conn = room.client()
@@ -141,7 +140,7 @@ def test_each_partition_has_an_error_of_its_own() -> None:
 
 
 def test_below_min_isr_no_marker_is_written() -> None:
-    room = OneBroker(min_insync_replicas="2", **UNVERIFIED)
+    room = MemoryBroker(min_insync_replicas="2", **UNVERIFIED)
     room.give(isr=(1,))
     room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
     conn = room.client()
@@ -200,18 +199,18 @@ WIDE = 20
 """Partitions whose first markers take several turns."""
 
 
-def wide_room() -> tuple[OneBroker, list[tuple[str, int]]]:
-    room = OneBroker(**UNVERIFIED)
+def wide_room() -> tuple[MemoryBroker, list[tuple[str, int]]]:
+    room = MemoryBroker(**UNVERIFIED)
     for index in range(WIDE):
         room.give(index=index, isr=(1, 2), replicas=(1, 2))
     return room, [("t", index) for index in range(WIDE)]
 
 
-def ended(room: OneBroker) -> int:
+def ended(room: MemoryBroker) -> int:
     return sum(h.log.log_end_offset > 0 for h in room.replicas.hosted())
 
 
-def replicate_all(room: OneBroker) -> None:
+def replicate_all(room: MemoryBroker) -> None:
     for h in room.replicas.hosted():
         room.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, room.env.now_ms))
     room.server.settle()
@@ -231,7 +230,7 @@ def test_markers_of_many_partitions_are_appended_in_turns_and_answered_once_all_
         seen.append(ended(room))
         replicate_all(room)
 
-    run_turns(room, between)
+    room.run_turns(between)
     assert conn.held is None
     assert ended(room) == WIDE
     assert len(set(seen)) > 1, "others were served while some were still to come"
@@ -244,7 +243,7 @@ def test_markers_that_were_appended_in_turns_are_not_answered_before_they_are_co
     room, places = wide_room()
     conn = room.client()
     room.end(conn, PID, 3, *places)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     assert ended(room) == WIDE
     assert answers(conn) == []
     replicate_all(room)
@@ -258,7 +257,7 @@ def test_the_turns_end_with_the_connection_and_with_the_time_out() -> None:
         room.end(conn, PID, 3, *places)
         before = ended(room)
         over(room, conn)
-        run_turns(room, lambda: None)
+        room.run_turns(lambda: None)
         assert ended(room) == before
         assert conn.held is None
         assert not len(room.timers)
@@ -267,7 +266,7 @@ def test_the_turns_end_with_the_connection_and_with_the_time_out() -> None:
 def test_markers_after_the_first_of_an_epoch_cost_less() -> None:
     room, places = wide_room()
     room.end(room.client(), PID, 3, *places)
-    run_turns(room, lambda: None)
+    room.run_turns(lambda: None)
     room.end(room.client(), PID, 4, *places)
     assert not room.started
     assert all(h.log.log_end_offset == 2 for h in room.replicas.hosted())

@@ -9,7 +9,7 @@ import trio.testing
 
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection, Slot
-from tests.support.brokers.one_broker import TakingTransport, answers
+from tests.support.brokers.in_memory import TakingTransport, answers
 from tests.support.disks.memory_fs import MemoryFs
 
 

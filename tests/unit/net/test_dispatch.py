@@ -18,11 +18,11 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.brokers.in_memory import LISTENER, MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
-from tests.support.brokers.one_broker import LISTENER, OneBroker
 
 
-def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:
+def produce_frame(room: MemoryBroker, topic: str, acks: int) -> bytes:
     data = PartitionProduceData(index=0, records=room.batch())
     request = ProduceRequest(
         acks=acks, timeout_ms=100, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
@@ -30,7 +30,7 @@ def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:
     return encode_request(ApiKey.PRODUCE, 9, 1, "c", request.encode(9))
 
 
-async def serve(room: OneBroker, *frames: bytes) -> bool:
+async def serve(room: MemoryBroker, *frames: bytes) -> bool:
     """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
     server: Any = room.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
@@ -44,21 +44,21 @@ async def serve(room: OneBroker, *frames: bytes) -> bool:
 
 
 async def test_nothing_is_done_for_a_connection_that_was_closed_earlier_in_the_same_burst() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     assert await serve(room, produce_frame(room, "nobody", 0), produce_frame(room, "t", 1))
     assert h.log.log_end_offset == 0
 
 
 async def test_requests_of_one_burst_are_all_served_in_order() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     assert await serve(room, produce_frame(room, "t", 0), produce_frame(room, "t", 1))
     assert h.log.log_end_offset == 2
 
 
 async def test_an_api_that_is_not_served_ends_its_connection_only() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     assert await serve(room, encode_request(ApiKey.METADATA, 9, 1, "c", b"\0\0\0\0"))
     assert await serve(room, produce_frame(room, "t", 1))
@@ -66,7 +66,7 @@ async def test_an_api_that_is_not_served_ends_its_connection_only() -> None:
 
 
 async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     server: Any = room.server
     asked: list[int] = []
 
@@ -95,7 +95,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
 @pytest.mark.parametrize("is_closed", [False, True])
 async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_ended(is_closed: bool) -> None:
     """Four hundred clients that had gone cost as much as four hundred that read."""
-    room = OneBroker()
+    room = MemoryBroker()
     server: Any = room.server
     encoded: list[int] = []
     conn = room.client()
@@ -134,7 +134,7 @@ async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same
 
 
 async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_not_the_broker() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     server: Any = room.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
@@ -147,7 +147,7 @@ async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_
 
 
 async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leaves_at_once() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     server: Any = room.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
@@ -164,7 +164,7 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
 ANSWER = bytes(1000)
 
 
-async def plain_burst(room: OneBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
+async def plain_burst(room: MemoryBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
     """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
     server: Any = room.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
@@ -176,7 +176,7 @@ async def plain_burst(room: OneBroker, count: int, answer: Callable[[Slot], byte
 
 
 async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_what_is_answered() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     served: list[int] = []
 
     def answer(slot: Slot) -> bytes:
@@ -203,7 +203,7 @@ async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_wh
 
 
 async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -> None:
-    room = OneBroker(squall_connection_parked_max_requests="10")
+    room = MemoryBroker(squall_connection_parked_max_requests="10")
     asked: list[int] = []
     known = trio.Event()
 
@@ -228,7 +228,7 @@ async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -
 
 
 async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -> None:
-    room = OneBroker(squall_connection_parked_max_bytes="5000")
+    room = MemoryBroker(squall_connection_parked_max_bytes="5000")
     served: list[int] = []
 
     def answer(slot: Slot) -> bytes:
@@ -250,7 +250,7 @@ async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -
 
 
 async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
-    room = OneBroker(squall_connection_parked_max_bytes="5000")
+    room = MemoryBroker(squall_connection_parked_max_bytes="5000")
     served: list[int] = []
     known = trio.Event()
 

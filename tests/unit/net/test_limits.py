@@ -12,8 +12,8 @@ import trio.testing
 
 from broker.cluster.settings import with_altered
 from broker.env import LinkClosed
+from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
-from tests.support.brokers.one_broker import OneBroker
 
 INNER, OUTER = "INTERNAL", "CLIENT"
 TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
@@ -35,7 +35,7 @@ class Door:
 class House:
     """A broker's listeners."""
 
-    def __init__(self, room: OneBroker) -> None:
+    def __init__(self, room: MemoryBroker) -> None:
         self.room, self.doors = room, {INNER: Door(), OUTER: Door()}
 
     async def come(self, name: str, count: int = 1, host: str = "h") -> list[Pipe]:
@@ -54,7 +54,7 @@ class House:
 
 @asynccontextmanager
 async def house(**settings: str) -> AsyncIterator[House]:
-    room = OneBroker(listeners=TWO, **settings)
+    room = MemoryBroker(listeners=TWO, **settings)
     server: Any = room.server
     server.open_to_clients()
     made = House(room)
@@ -102,7 +102,7 @@ async def test_where_it_is_reached_a_quiet_connection_makes_room_and_one_in_use_
 
 
 async def test_on_the_only_listener_there_is_one_limit_for_all() -> None:
-    room = OneBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
+    room = MemoryBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
     server: Any = room.server
     made = House(room)
     async with trio.open_nursery() as nursery:
@@ -115,6 +115,6 @@ async def test_on_the_only_listener_there_is_one_limit_for_all() -> None:
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
 def test_a_limit_that_would_lock_everybody_out_has_no_effect_where_the_metadata_log_has_it(name: str) -> None:
     """Of an earlier version, which took it."""
-    config = OneBroker(listeners=TWO, max_connections="7").config
+    config = MemoryBroker(listeners=TWO, max_connections="7").config
     assert with_altered(config, {name: "0"}) is config
     assert with_altered(config, {name: "0", "num.network.threads": "5"}).num_network_threads == 5

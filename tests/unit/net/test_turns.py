@@ -16,8 +16,8 @@ from broker.net.turns import BUDGET_S, give_way
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
+from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
-from tests.support.brokers.one_broker import OneBroker
 
 INNER, OUTER = "INTERNAL", "CLIENT"
 TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
@@ -29,7 +29,7 @@ class Loop:
     """Connections whose requests take `cost_ms` each, and a task that looks once in each pass of the loop."""
 
     def __init__(self, nursery: trio.Nursery, cost_ms: int, listeners: str = TWO) -> None:
-        self.room = OneBroker(listeners=listeners)
+        self.room = MemoryBroker(listeners=listeners)
         self.server: Any = self.room.server
         self.server._nursery, self.nursery, self.cost_ms = nursery, nursery, cost_ms
         self.server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=self._answer)}, {})

@@ -9,13 +9,13 @@ import pytest
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
-from tests.support.brokers.one_broker import LISTENER, OneBroker, TakingTransport
+from tests.support.brokers.in_memory import LISTENER, MemoryBroker, TakingTransport
 from tests.support.disks.memory_fs import MemoryFs
 
 MIB = 1 << 20
 
 
-class Room(OneBroker):
+class Room(MemoryBroker):
     """Replies of any size to clients that read nothing, unless a test lets them."""
 
     def __init__(self, limit: int = 4 * MIB) -> None:

@@ -21,8 +21,8 @@ from broker.protocol.schema.list_offsets import (
 )
 from broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
+from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
-from tests.support.brokers.one_broker import IDS, OneBroker
 from tests.support.disks.batches import batch
 
 
@@ -89,7 +89,7 @@ class Follower:
     """Broker 1, which fetches from `Leader`."""
 
     def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
-        self.room = OneBroker(**properties)
+        self.room = MemoryBroker(**properties)
         self.leader = Leader()
         self.env = FakeEnv(self.leader)
         peers: Any = Peers(self.leader)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker.replicas.fetcher_session import FetcherSession, Following, PartKey
-from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.disks.batches import NEWEST, batch
 
 
-def followed(room: OneBroker, *names: str) -> list[tuple[PartKey, Following]]:
+def followed(room: MemoryBroker, *names: str) -> list[tuple[PartKey, Following]]:
     return [((IDS[name], 0), Following(room.give(name, leader=2))) for name in names]
 
 
@@ -17,7 +17,7 @@ def offsets(session: FetcherSession, wanted: list[tuple[PartKey, Following]]) ->
 
 
 def test_the_first_request_names_everything_and_the_next_ones_what_has_moved() -> None:
-    session, wanted = FetcherSession(100), followed(OneBroker(), "t", "u")
+    session, wanted = FetcherSession(100), followed(MemoryBroker(), "t", "u")
     assert offsets(session, wanted) == {IDS["t"]: 0, IDS["u"]: 0}
     session.answered(7)
     wanted[1][1].hosted.log.append_as_follower(memoryview(batch(2, leader_epoch=5)), NEWEST)
@@ -29,7 +29,7 @@ def test_the_first_request_names_everything_and_the_next_ones_what_has_moved() -
 
 
 def test_what_is_not_wanted_any_more_is_forgotten_once_and_named_when_it_is_again() -> None:
-    session, wanted = FetcherSession(100), followed(OneBroker(), "t", "u")
+    session, wanted = FetcherSession(100), followed(MemoryBroker(), "t", "u")
     session.name(wanted)
     session.answered(7)
     assert session.name(wanted[:1]).forgotten == [(IDS["u"], [0])]
@@ -40,7 +40,7 @@ def test_what_is_not_wanted_any_more_is_forgotten_once_and_named_when_it_is_agai
 
 
 def test_one_is_forgotten_though_another_takes_its_place() -> None:
-    session, wanted = FetcherSession(100), followed(OneBroker(), "t", "u")
+    session, wanted = FetcherSession(100), followed(MemoryBroker(), "t", "u")
     session.name(wanted[:1])
     session.answered(7)
     named = session.name(wanted[1:])
@@ -49,7 +49,7 @@ def test_one_is_forgotten_though_another_takes_its_place() -> None:
 
 
 def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
-    session, wanted = FetcherSession(100), followed(OneBroker(), "t")
+    session, wanted = FetcherSession(100), followed(MemoryBroker(), "t")
     for _ in range(2):
         assert offsets(session, wanted) == {IDS["t"]: 0}
         session.answered(0)
@@ -57,7 +57,7 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
 
 
 def test_a_session_that_is_begun_anew_replaces_the_old_one() -> None:
-    session, wanted = FetcherSession(100), followed(OneBroker(), "t")
+    session, wanted = FetcherSession(100), followed(MemoryBroker(), "t")
     session.name(wanted)
     session.answered(7)
     session.restart()

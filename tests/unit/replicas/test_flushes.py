@@ -14,13 +14,13 @@ import trio.testing
 from broker.apis.offsets import LATEST
 from broker.protocol.errors import ErrorCode
 from broker.replicas.hosted import Hosted
-from tests.support.brokers.one_broker import OneBroker, answers, fetched, listed, produced
+from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, produced
 from tests.support.disks.batches import NEWEST, batch
 
 ALONE: dict[str, Any] = {"isr": (1,), "replicas": (1,)}
 
 
-class Disk(OneBroker):
+class Disk(MemoryBroker):
     """A broker whose flushes end when the test says so."""
 
     def __init__(self, **properties: str) -> None:
@@ -327,20 +327,20 @@ async def test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_
         for _ in range(flush_messages):
             room.produce(room.client())
         assert (h.log.log_end_offset, h.log.recovery_point) == (flush_messages, 0)
-    after = OneBroker(fs=room.fs.after_crash(), **properties)
+    after = MemoryBroker(fs=room.fs.after_crash(), **properties)
     h = after.give(epoch=6, **ALONE)
     assert h.state.high_watermark == flush_messages
     assert h.log.recovery_point == flush_messages
     for seed in range(20):
-        left = OneBroker(fs=after.fs.after_crash(random.Random(seed)), **properties)
+        left = MemoryBroker(fs=after.fs.after_crash(random.Random(seed)), **properties)
         assert left.give(epoch=7, **ALONE).state.log_end_offset == flush_messages
 
 
 async def test_nothing_is_flushed_as_a_log_is_taken_up_where_nobody_asks_for_it() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(**ALONE)
     room.produce(room.client())
-    after = OneBroker(fs=room.fs.after_crash())
+    after = MemoryBroker(fs=room.fs.after_crash())
     flushed = after.fs.log.count("fsync")
     h = after.give(epoch=6, **ALONE)
     assert (h.state.log_end_offset, h.log.recovery_point) == (1, 0)

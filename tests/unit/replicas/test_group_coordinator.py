@@ -25,8 +25,8 @@ from broker.replicas.coordinators import group_coordinator
 from broker.replicas.coordinators.coordinator_log import error_for_clients
 from broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.grouping_broker import FETCH, JOIN, PID, T0, GroupingBroker, commit, in_transaction, told
-from tests.support.brokers.one_broker import answers as answered
-from tests.support.brokers.one_broker import marked, produced
+from tests.support.brokers.in_memory import answers as answered
+from tests.support.brokers.in_memory import marked, produced
 
 Clock = trio.testing.MockClock
 

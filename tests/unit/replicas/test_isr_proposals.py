@@ -15,8 +15,8 @@ from broker.protocol.errors import ErrorCode
 from broker.replicas import isr_proposals
 from broker.replicas.hosted import Hosted
 from broker.replicas.isr_proposals import IsrProposals
+from tests.support.brokers.in_memory import IDS, MemoryBroker, answers
 from tests.support.brokers.memory_env import FakeEnv
-from tests.support.brokers.one_broker import IDS, OneBroker, answers
 
 
 class Controller:
@@ -45,9 +45,9 @@ class Controller:
 @asynccontextmanager
 async def leading(
     *script: ErrorCode | str, of: type[Controller] = Controller
-) -> AsyncIterator[tuple[OneBroker, Controller, Hosted]]:
+) -> AsyncIterator[tuple[MemoryBroker, Controller, Hosted]]:
     """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
-    room = OneBroker()
+    room = MemoryBroker()
     controller: Any = of(*script)
     env: Any = FakeEnv()
     env.mono = room.env.mono

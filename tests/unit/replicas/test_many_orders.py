@@ -8,12 +8,12 @@ import trio
 
 from broker.cluster.image import ImageDelta, PartitionImage, Topic
 from broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, Turns
-from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 MANY = 3 * MADE_IN_A_TURN + 1
 
 
-def wide(room: OneBroker, count: int = MANY) -> bytes:
+def wide(room: MemoryBroker, count: int = MANY) -> bytes:
     """Metadata says that there is a topic with so many partitions, all at once."""
     topic = room.image.topics_by_id.setdefault(IDS["t"], Topic("t", IDS["t"]))
     room.image.topic_ids["t"] = topic.id
@@ -23,12 +23,12 @@ def wide(room: OneBroker, count: int = MANY) -> bytes:
     return topic.id
 
 
-def hosted(room: OneBroker) -> int:
+def hosted(room: MemoryBroker) -> int:
     return len(room.replicas.hosted())
 
 
 def test_others_have_their_turn_after_some() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     wide(room)
     assert hosted(room) == MADE_IN_A_TURN
     room.run_started()
@@ -54,14 +54,14 @@ def test_a_turn_ends_once_it_has_taken_long() -> None:
 
 
 def test_few_are_obeyed_at_once() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     wide(room, MADE_IN_A_TURN)
     assert hosted(room) == MADE_IN_A_TURN
     assert not room.started
 
 
 def test_who_asks_for_one_that_is_not_made_yet_is_to_ask_again() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     topic_id = wide(room)
     error, leader = room.replicas.absent(topic_id, MANY - 1, by_id=True)
     assert (error.name, leader) == ("NOT_LEADER_OR_FOLLOWER", (1, 5))
@@ -69,7 +69,7 @@ def test_who_asks_for_one_that_is_not_made_yet_is_to_ask_again() -> None:
 
 def test_later_orders_wait_for_the_earlier_ones() -> None:
     """A topic that is deleted before all of it was made is not made afterwards."""
-    room = OneBroker()
+    room = MemoryBroker()
     wide(room)
     room.remove("t")
     room.fence(2)
@@ -81,7 +81,7 @@ def test_later_orders_wait_for_the_earlier_ones() -> None:
 
 
 def test_what_comes_while_nothing_is_left_is_obeyed_at_once() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     wide(room)
     room.run_started()
     assert room.give("u") is not None

@@ -8,18 +8,18 @@ from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, Pa
 from broker.protocol.errors import ErrorCode
 from broker.replicas.hosted import Hosted
 from broker.replication.values import ProposeIsr, TruncateTo
-from tests.support.brokers.one_broker import EPOCHS, OneBroker, answers, produced
+from tests.support.brokers.in_memory import EPOCHS, MemoryBroker, answers, produced
 from tests.support.disks.batches import NEWEST, batch
 
 OTHER_ID = bytes(14) + b"\xbb\x01"
 
 
-def events(room: OneBroker) -> list[str]:
+def events(room: MemoryBroker) -> list[str]:
     return [event for event, _ in room.env.traces]
 
 
 def test_a_partition_of_this_broker_is_taken_up_with_a_log_of_its_own() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     assert h.state.is_leader
     assert room.fs.exists("data/t-0")
@@ -28,13 +28,13 @@ def test_a_partition_of_this_broker_is_taken_up_with_a_log_of_its_own() -> None:
 
 
 def test_a_partition_of_others_is_not_taken_up() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2, isr=(2, 3), replicas=(2, 3))
     assert not room.replicas.hosted()
 
 
 def test_a_follower_fetches_anew_in_each_leader_epoch_and_a_leader_not_at_all() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(leader=2, epoch=5)
     room.give(leader=3, epoch=6, partition_epoch=11)
     room.give(leader=3, epoch=6, partition_epoch=12)
@@ -44,7 +44,7 @@ def test_a_follower_fetches_anew_in_each_leader_epoch_and_a_leader_not_at_all() 
 
 
 def test_a_new_leader_notes_where_its_epoch_begins_though_nothing_is_written() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.produce(room.client(), acks=1)
     room.give(epoch=9, partition_epoch=11)
@@ -52,7 +52,7 @@ def test_a_new_leader_notes_where_its_epoch_begins_though_nothing_is_written() -
 
 
 def test_a_deleted_topic_leaves_neither_replica_nor_log() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     room.remove("t")
     assert not room.replicas.hosted()
@@ -61,7 +61,7 @@ def test_a_deleted_topic_leaves_neither_replica_nor_log() -> None:
 
 
 def test_a_replica_that_moved_away_is_dropped() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give()
     room.give(leader=2, epoch=6, partition_epoch=11, isr=(2, 3), replicas=(2, 3))
     assert not room.replicas.hosted()
@@ -69,7 +69,7 @@ def test_a_replica_that_moved_away_is_dropped() -> None:
 
 
 def test_a_topic_made_again_by_the_same_name_begins_empty() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.give(isr=(1,), replicas=(1,))
     room.produce(room.client())
     room.logs.high_watermarks.write(room.replicas.high_watermarks())
@@ -81,7 +81,7 @@ def test_a_topic_made_again_by_the_same_name_begins_empty() -> None:
 
 
 def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.alter(TOPIC_RESOURCE, "t", min_insync_replicas="2", max_message_bytes="5000")
     assert h.state.settings.min_insync_replicas == 2
@@ -90,7 +90,7 @@ def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
 
 def leads_alone_as_min_isr_changes(before: str, after: str) -> Hosted:
     """It has a record that nobody else has. One image says that it leads alone, and that min ISR is another."""
-    room = OneBroker()
+    room = MemoryBroker()
     room.alter(TOPIC_RESOURCE, "t", min_insync_replicas=before)
     h = room.give()
     room.produce(room.client(), acks=1)
@@ -113,13 +113,13 @@ def test_a_leader_commits_by_a_smaller_min_isr_once_it_is_in_force() -> None:
 
 
 def test_a_log_takes_its_topics_settings_when_it_is_taken_up() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     room.image.configs[TOPIC_RESOURCE, "t"] = {"max.message.bytes": "5000"}
     assert room.give().log.config.max_message_bytes == 5000
 
 
 def test_settings_altered_for_all_brokers_or_this_one_are_in_force_unless_the_topic_has_its_own() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     t, u = room.give("t"), room.give("u")
     room.alter(TOPIC_RESOURCE, "u", min_insync_replicas="1")
     room.alter(BROKER_RESOURCE, "", min_insync_replicas="2")
@@ -132,7 +132,7 @@ def test_settings_altered_for_all_brokers_or_this_one_are_in_force_unless_the_to
 
 
 def test_settings_of_a_whole_broker_that_are_altered_reach_its_logs() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     hosted = room.give()
     room.alter(BROKER_RESOURCE, "", producer_id_expiration_ms="5", transaction_partition_verification_enable="false")
     assert hosted.log.config.producer_id_expiration_ms == 5
@@ -143,14 +143,14 @@ def test_settings_of_a_whole_broker_that_are_altered_reach_its_logs() -> None:
 
 
 def test_what_was_altered_for_another_broker_is_not_in_force_here() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.alter(BROKER_RESOURCE, "2", min_insync_replicas="2")
     assert h.state.settings.min_insync_replicas == 1
 
 
 def test_retention_moves_the_start_that_the_state_machine_knows() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(isr=(1,), replicas=(1,))
     room.produce(room.client())
     h.log.roll()
@@ -161,7 +161,7 @@ def test_retention_moves_the_start_that_the_state_machine_knows() -> None:
 
 
 def test_retention_keeps_what_is_not_committed() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     room.produce(room.client(), acks=1)
     h.log.roll()
@@ -172,7 +172,7 @@ def test_retention_keeps_what_is_not_committed() -> None:
 
 
 def test_a_lagging_follower_is_proposed_to_leave_and_the_producer_waits_until_that_is_confirmed() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     conn = room.client()
     room.produce(conn, timeout_ms=100_000)
@@ -191,7 +191,7 @@ def test_a_lagging_follower_is_proposed_to_leave_and_the_producer_waits_until_th
 
 
 def test_an_isr_by_message_count_churns_and_the_traces_count_it() -> None:
-    room = OneBroker(replica_lag_max_messages="3")
+    room = MemoryBroker(replica_lag_max_messages="3")
     h = room.give()
 
     def controller_agrees() -> None:
@@ -218,7 +218,7 @@ def test_an_isr_by_message_count_churns_and_the_traces_count_it() -> None:
 
 
 def test_a_proposal_whose_fate_is_not_known_is_asked_again() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(isr=(1, 2))
     room.follower_has(3, 0)
     [proposal] = room.orders.proposed
@@ -229,7 +229,7 @@ def test_a_proposal_whose_fate_is_not_known_is_asked_again() -> None:
 
 
 def test_a_truncation_reaches_log_and_state_machine_and_is_traced() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give()
     for _ in range(3):
         room.produce(room.client(), acks=1)
@@ -243,7 +243,7 @@ def test_a_truncation_reaches_log_and_state_machine_and_is_traced() -> None:
 
 
 def test_a_truncation_into_the_batch_in_which_the_log_starts_takes_the_start_back_with_it() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(leader=2)
     h.log.append_as_follower(batch(5, base=0, leader_epoch=5), NEWEST)
     assert room.replicas.followed(h, 5, 3) is None
@@ -252,11 +252,11 @@ def test_a_truncation_into_the_batch_in_which_the_log_starts_takes_the_start_bac
     assert (h.log.log_start_offset, h.log.log_end_offset) == (0, 0)
     assert (h.state.log_start_offset, h.state.log_end_offset, h.state.high_watermark) == (0, 0, 0)
     room.logs.checkpoint_log_starts()
-    assert OneBroker(fs=room.fs.after_crash()).logs.logs["t", 0].log_end_offset == 0
+    assert MemoryBroker(fs=room.fs.after_crash()).logs.logs["t", 0].log_end_offset == 0
 
 
 def test_high_watermarks_are_kept_over_a_restart() -> None:
-    room = OneBroker()
+    room = MemoryBroker()
     h = room.give(isr=(1,), replicas=(1,))
     room.produce(room.client())
     assert h.state.high_watermark == 1

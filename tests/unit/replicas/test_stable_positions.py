@@ -13,7 +13,7 @@ from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators import group_coordinator
 from broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.grouping_broker import FETCH, T0, GroupingBroker, commit, told
-from tests.support.brokers.one_broker import answers as answered
+from tests.support.brokers.in_memory import answers as answered
 
 Clock = trio.testing.MockClock
 

@@ -21,7 +21,7 @@ from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators import transaction_coordinator
 from broker.replicas.coordinators.transaction_coordinator import TOPIC
 from tests.support.brokers.coordinating_broker import CoordinatingBroker
-from tests.support.brokers.one_broker import produced
+from tests.support.brokers.in_memory import produced
 
 Clock = trio.testing.MockClock
 PID = 10

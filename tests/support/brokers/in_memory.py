@@ -1,4 +1,8 @@
-"""The data plane of broker 1 with everything around it played by the test: metadata, clock, controller and peers."""
+"""One broker in memory: its data plane is real, and the test plays metadata, clock, controller, peers and clients.
+
+`coordinators.py` adds a coordinator to it. Whole nodes, with their listeners and a control plane, are in
+`memory_cluster.py`; a controller without a broker is in `controller_harness.py`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,13 @@ from tests.support.disks.memory_fs import MemoryFs
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LISTENER = "PLAINTEXT"
-IDS = {name: bytes(14) + b"\xaa" + bytes([n]) for n, name in enumerate(("t", "u", "w", "v"))}
+IDS = {
+    name: bytes(14) + b"\xaa" + bytes([n])
+    for n, name in enumerate(("t", "u", "w", "v", "__transaction_state", "__consumer_offsets"))
+}
+"""The ids of topics."""
+NO_ID = bytes(15) + b"\x77"
+"""The id of topics that do not exist."""
 
 
 class TakingTransport:
@@ -129,11 +139,11 @@ class PlayedCoordinators:
         return dict.fromkeys(places, self.answers.pop(0) if self.answers else ErrorCode.NONE)
 
 
-class OneBroker:
-    """Broker 1 of three."""
+class MemoryBroker:
+    """Broker 1 of three, hosting what `give` gives it. Nothing happens in it by itself."""
 
     def __init__(self, *, fs: MemoryFs | None = None, **properties: str) -> None:
-        """`fs`: what an earlier life has left."""
+        """`fs`: what an earlier life has left. `properties`: broker settings, with _ for each dot."""
         given = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
         self.fs = fs or MemoryFs()
@@ -178,9 +188,31 @@ class OneBroker:
         for function, args in tasks:
             trio.run(function, *args)
 
-    def run_to_end(self, wait: Callable[[], Any]) -> Any:
-        """What a task answers that has nobody to wait for."""
-        return trio.run(wait)
+    def run_turns(self, between: Callable[[], None]) -> int:
+        """Run the started tasks concurrently, with `between` called in each pass of the loop. How often that was."""
+        passes, (tasks, self.started[:]) = 0, (list(self.started), [])
+        busy = len(tasks)
+
+        async def run() -> None:
+            async def others() -> None:
+                nonlocal passes
+                while busy:
+                    await trio.lowlevel.checkpoint()
+                    passes += 1
+                    between()
+
+            async def one(function: Any, args: Any) -> None:
+                nonlocal busy
+                await function(*args)
+                busy -= 1
+
+            async with trio.open_nursery() as nursery:
+                for function, args in tasks:
+                    nursery.start_soon(one, function, args)
+                nursery.start_soon(others)
+
+        trio.run(run)
+        return passes
 
     # ------------------------------------------------------------------------------------------------ the controller
 
@@ -207,8 +239,7 @@ class OneBroker:
         before = topic.partitions.get(index)
         topic.partitions[index] = PartitionImage(replicas, isr, leader, epoch, partition_epoch)
         self.learn(ImageDelta(partitions={(topic_id, index): before}))
-        found = self.replicas.find(topic_id, index)
-        return found if found is not None else None  # type: ignore[return-value]
+        return self.replicas.find(topic_id, index)  # type: ignore[return-value]
 
     def remove(self, name: str) -> None:
         """Metadata says that a topic is gone."""
@@ -266,7 +297,7 @@ class OneBroker:
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)
         for name, index, records in parts or (("t", 0, self.batch()),):
             data = PartitionProduceData(index=index, records=records)
-            topic_id = IDS.get(name, bytes(15) + b"\x77")
+            topic_id = IDS.get(name, NO_ID)
             request.topic_data.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=[data]))
         self.ask(conn, self.produce_api.handle, ApiKey.PRODUCE, request, version)
 
@@ -328,7 +359,7 @@ class OneBroker:
                 log_start_offset=log_start,
                 partition_max_bytes=part_max_bytes,
             )
-            topic_id = IDS.get(name, bytes(15) + b"\x77")
+            topic_id = IDS.get(name, NO_ID)
             request.topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=[part]))
         request.forgotten_topics_data = [ForgottenTopic(topic_id=IDS[name], partitions=[0]) for name in forget]
         handler = self.fetch_api.handle if replica < 0 else self.fetch_api.handle_between_nodes
@@ -355,30 +386,32 @@ def answers(conn: Connection) -> list[tuple[int, bytes]]:
     return found
 
 
-def one_answer(conn: Connection) -> bytes:
-    """The rest of the only reply's frame."""
+def one_answer(conn: Connection, key: int, version: int) -> tuple[memoryview, int]:
+    """The frame of the only reply, behind its correlation id, and where the response begins in it."""
     [(_, rest)] = answers(conn)
-    return rest
+    return memoryview(rest), 1 if response_header_version(key, version) else 0
+
+
+def decoded(conn: Connection, key: int, version: int) -> Any:
+    """The only reply, a response of that API."""
+    return response_class(key).decode(*one_answer(conn, key, version), version)[0]
 
 
 def produced(conn: Connection, version: int = 11) -> list[Any]:
     """The partitions of the only reply, a Produce response."""
-    rest = memoryview(one_answer(conn))
-    at = 1 if response_header_version(ApiKey.PRODUCE, version) else 0
-    response, _ = response_class(ApiKey.PRODUCE).decode(rest, at, version)
-    return [part for topic in response.responses for part in topic.partition_responses]
+    responses = decoded(conn, ApiKey.PRODUCE, version).responses
+    return [part for topic in responses for part in topic.partition_responses]
 
 
 def marked(conn: Connection) -> list[int]:
     """The errors of the partitions of the only reply, a WriteTxnMarkers response."""
-    response, _ = response_class(ApiKey.WRITE_TXN_MARKERS).decode(memoryview(one_answer(conn)), 1, 2)
-    return [part.error_code for marker in response.markers for topic in marker.topics for part in topic.partitions]
+    markers = decoded(conn, ApiKey.WRITE_TXN_MARKERS, 2).markers
+    return [part.error_code for marker in markers for topic in marker.topics for part in topic.partitions]
 
 
 def fetched_all(conn: Connection, version: int = 17) -> FetchOut:
     """The only reply, a Fetch response."""
-    rest = memoryview(one_answer(conn))
-    return decode_fetch_response(rest, 1 if response_header_version(ApiKey.FETCH, version) else 0, version)
+    return decode_fetch_response(*one_answer(conn, ApiKey.FETCH, version), version)
 
 
 def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
@@ -388,7 +421,7 @@ def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
 
 
 def listed(
-    room: OneBroker,
+    broker: MemoryBroker,
     timestamp: int,
     *,
     replica: int = -1,
@@ -401,9 +434,9 @@ def listed(
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
     topic = ListOffsetsTopic(name=name, partitions=[part])
     request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=[topic])
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, version)
-    answer = OffsetApis(room.replicas, room.unpacking).list_offsets(request, slot)
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, version)
+    answer = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request, slot)
     if isinstance(answer, Later):
-        answer = room.run_to_end(answer.wait)
+        answer = trio.run(answer.wait)
     [found] = answer.topics
     return found.partitions[0]
