@@ -19,13 +19,13 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit, offset_fetch
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from tests.support.brokers.grouping_broker import GroupingBroker
+from tests.support.brokers.coordinators import GroupBroker
 
 Clock = trio.testing.MockClock
 MANY = 10 * PIECE
 
 
-class Room(GroupingBroker):
+class Room(GroupBroker):
     """Topic "t" has two partitions. Groups may have had positions of more, before there was a limit."""
 
     def __init__(self, nursery: trio.Nursery) -> None:

@@ -24,7 +24,7 @@ from broker.protocol.wire import LONGEST_STRING
 from broker.replicas.coordinators import group_coordinator
 from broker.replicas.coordinators.coordinator_log import error_for_clients
 from broker.replicas.coordinators.group_coordinator import TOPIC
-from tests.support.brokers.grouping_broker import FETCH, JOIN, PID, T0, GroupingBroker, commit, in_transaction, told
+from tests.support.brokers.coordinators import FETCH, JOIN, PID, T0, GroupBroker, commit, in_transaction, told
 from tests.support.brokers.in_memory import answers as answered
 from tests.support.brokers.in_memory import marked, produced
 
@@ -32,14 +32,14 @@ Clock = trio.testing.MockClock
 
 
 @pytest.fixture
-async def room(nursery: trio.Nursery) -> GroupingBroker:
+async def room(nursery: trio.Nursery) -> GroupBroker:
     """A broker that leads the log of groups in epoch 5."""
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     return room
 
 
-async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(room: GroupingBroker) -> None:
+async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(room: GroupBroker) -> None:
     answers = room.submit(commit(5))
     fetched = room.submit(FETCH)
     room.follower_has(2, 1, name=TOPIC)
@@ -50,7 +50,7 @@ async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(room: Gr
 
 
 async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None:
-    room = GroupingBroker(nursery, min_insync_replicas="3")
+    room = GroupBroker(nursery, min_insync_replicas="3")
     await room.lead()
     room.give(TOPIC, isr=(1,), partition_epoch=99)
     assert room.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
@@ -75,7 +75,7 @@ def test_clients_are_told_of_the_logs_errors_as_kafka_4_does(of_the_log: ErrorCo
 
 
 async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_next_one_is_not(
-    room: GroupingBroker,
+    room: GroupBroker,
 ) -> None:
     """Kafka 4 says UNKNOWN_SERVER_ERROR here; INVALID_COMMIT_OFFSET_SIZE is of the coordinators up to 3.x."""
     large = tuple((("t", n), Committed(5, metadata="m" * 4000)) for n in range(900))
@@ -88,7 +88,7 @@ async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_ne
 async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobody_else_does(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     instance = "i" * LONGEST_STRING  # itself it would fit
     [joined] = room.submit(replace(JOIN, instance_id=instance, fresh_id=f"{instance}-1"))
@@ -101,12 +101,12 @@ async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobo
     assert room.do(commit(5)) == Answer()
 
 
-async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: GroupingBroker) -> None:
+async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: GroupBroker) -> None:
     room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     assert room.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
-async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupingBroker) -> None:
+async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupBroker) -> None:
     joined = room.do(JOIN)
     assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
     waits = [
@@ -121,7 +121,7 @@ async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupingBr
     assert room.coordinator.inspect() == {}
 
 
-async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(room: GroupingBroker) -> None:
+async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(room: GroupBroker) -> None:
     room.do(commit(5))
     lost = room.submit(commit(6))
     room.give(TOPIC, epoch=6, partition_epoch=60)
@@ -134,7 +134,7 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
     assert room.coordinator.inspect()[0].log.epoch == 6
 
 
-async def test_the_next_epoch_goes_on_with_the_generation(room: GroupingBroker) -> None:
+async def test_the_next_epoch_goes_on_with_the_generation(room: GroupBroker) -> None:
     joined = room.do(JOIN)
     synced = room.do(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
     assert synced.assignment == b"all"
@@ -143,7 +143,7 @@ async def test_the_next_epoch_goes_on_with_the_generation(room: GroupingBroker) 
     assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
 
 
-async def test_clients_read_the_log_and_do_not_write_it(room: GroupingBroker) -> None:
+async def test_clients_read_the_log_and_do_not_write_it(room: GroupBroker) -> None:
     conn = room.client()
     room.produce(conn, (TOPIC, 0, room.batch(key=b"\0\1")))
     assert [p.error_code for p in produced(conn)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -155,7 +155,7 @@ async def test_clients_read_the_log_and_do_not_write_it(room: GroupingBroker) ->
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
-    room: GroupingBroker, committed: bool
+    room: GroupBroker, committed: bool
 ) -> None:
     room.do(commit(5))
     assert room.do(in_transaction(9)) == Answer()
@@ -172,7 +172,7 @@ async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
 
 
 async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_written_behind_it(
-    room: GroupingBroker,
+    room: GroupBroker,
 ) -> None:
     room.do(in_transaction(9))
     room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
@@ -186,7 +186,7 @@ async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_
 
 
 @pytest.mark.parametrize("ended", [None, True, False])
-async def test_the_next_coordinator_knows_what_is_pending(room: GroupingBroker, ended: bool | None) -> None:
+async def test_the_next_coordinator_knows_what_is_pending(room: GroupBroker, ended: bool | None) -> None:
     room.do(commit(5))
     room.do(in_transaction(9))
     if ended is not None:
@@ -197,7 +197,7 @@ async def test_the_next_coordinator_knows_what_is_pending(room: GroupingBroker, 
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupingBroker, is_read: bool) -> None:
+async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupBroker, is_read: bool) -> None:
     room.submit(in_transaction(9))
     room.give(TOPIC, epoch=6, partition_epoch=60)
     if is_read:
@@ -209,7 +209,7 @@ async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: G
     assert told(room.submit(FETCH)) == [9]
 
 
-async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(room: GroupingBroker) -> None:
+async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(room: GroupBroker) -> None:
     for first in (9, 11):
         assert room.do(in_transaction(first)) == Answer()
         assert room.do(in_transaction(first + 1)) == Answer()
@@ -217,7 +217,7 @@ async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(room:
         assert told([room.do(FETCH)]) == [first + 1]
 
 
-async def test_a_producer_that_was_fenced_commits_nothing(room: GroupingBroker) -> None:
+async def test_a_producer_that_was_fenced_commits_nothing(room: GroupBroker) -> None:
     room.end(room.client(), PID, 3, (TOPIC, 0), commit=False)
     room.replicate()
     assert room.do(in_transaction(9)).error == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -225,7 +225,7 @@ async def test_a_producer_that_was_fenced_commits_nothing(room: GroupingBroker) 
 
 
 async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_nothing(nursery: trio.Nursery) -> None:
-    room = GroupingBroker(nursery, transaction_partition_verification_enable="true")
+    room = GroupBroker(nursery, transaction_partition_verification_enable="true")
     await room.lead()
     assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
     question = room.coordinator.question("g", PID, 0, raises_epoch=False)
@@ -238,7 +238,7 @@ async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_noth
 async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use_after_it(
     nursery: trio.Nursery,
 ) -> None:
-    room = GroupingBroker(nursery, transaction_partition_verification_enable="true")
+    room = GroupBroker(nursery, transaction_partition_verification_enable="true")
     await room.lead()
     question = room.coordinator.question("g", PID, 0, raises_epoch=False)
     assert question is not None
@@ -251,7 +251,7 @@ async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broke
     autojump_clock: Clock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = GroupingBroker(nursery)
+        room = GroupBroker(nursery)
         session_of = room.coordinator._settings.own_session_ms
         assert session_of("g") is None
         room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="50000")
@@ -262,7 +262,7 @@ async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broke
         nursery.cancel_scope.cancel()
 
 
-async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(room: GroupingBroker) -> None:
+async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(room: GroupBroker) -> None:
     """Each tombstone has the group's name, of up to 32 KB: nobody could ever be rid of such a group."""
     name = "g" * 32_000
     for n in range(2):
@@ -282,7 +282,7 @@ def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
     return ConsumerBeat("g", member_id, epoch, **{**given, **also})
 
 
-async def test_targets_of_members_under_long_ids_are_written_in_several_batches(room: GroupingBroker) -> None:
+async def test_targets_of_members_under_long_ids_are_written_in_several_batches(room: GroupBroker) -> None:
     """Who joined a group in which forty members had ids of 32 KB got UNKNOWN_SERVER_ERROR for ever."""
     for index in range(90):
         room.give("t", leader=2, index=index)
@@ -303,7 +303,7 @@ async def test_offsets_of_many_groups_expire_in_turns(
 ) -> None:
     """Tens of thousands at once kept the broker from all else for seconds."""
     monkeypatch.setattr(group_coordinator, "EXPIRED_IN_A_TURN", 2)
-    room = GroupingBroker(nursery, offsets_retention_minutes="1")
+    room = GroupBroker(nursery, offsets_retention_minutes="1")
     await room.lead()
     for n in range(9):
         assert room.do(replace(commit(5), group_id=f"g{n}")) == Answer()

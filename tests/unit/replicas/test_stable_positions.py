@@ -12,13 +12,13 @@ from broker.coordinators.groups.values import Answer, Commit, Committed, FetchOf
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators import group_coordinator
 from broker.replicas.coordinators.group_coordinator import TOPIC
-from tests.support.brokers.grouping_broker import FETCH, T0, GroupingBroker, commit, told
+from tests.support.brokers.coordinators import FETCH, T0, GroupBroker, commit, told
 from tests.support.brokers.in_memory import answers as answered
 
 Clock = trio.testing.MockClock
 
 
-async def passes(room: GroupingBroker, ms: int) -> None:
+async def passes(room: GroupBroker, ms: int) -> None:
     room.env.now_ms += ms
     await trio.sleep(2 * group_coordinator.CONFIRMED_EVERY_S)
 
@@ -27,7 +27,7 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     """A swarm's seed: one that only its members still reached told positions of before its successor's."""
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     room.do(commit(5))
     assert told(room.submit(FETCH)) == [5]
@@ -63,7 +63,7 @@ async def test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follo
     nursery: trio.Nursery, autojump_clock: Clock, ms: int
 ) -> None:
     """A coordinator that stood still reads first what its followers sent before they had another leader."""
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     room.do(commit(5))
     room.replicate()
@@ -80,7 +80,7 @@ async def test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follo
 async def test_followers_whose_fetches_wait_are_answered_at_once_where_somebody_waits_for_them(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     room.fetch(conn := room.client(), (TOPIC, 0), replica=2, epoch=5)
     await passes(room, 1001)
@@ -96,7 +96,7 @@ async def test_followers_whose_fetches_wait_are_answered_at_once_where_somebody_
 async def test_who_waits_for_followers_is_sent_on_before_a_commit_would_time_out(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupingBroker(nursery, replica_fetch_wait_max_ms="6000")
+    room = GroupBroker(nursery, replica_fetch_wait_max_ms="6000")
     await room.lead()
     await passes(room, 6501)
     waits = room.submit(FETCH)
@@ -109,7 +109,7 @@ async def test_who_waits_for_followers_is_sent_on_before_a_commit_would_time_out
 async def test_positions_that_wait_for_followers_take_so_much_memory_and_no_more(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupingBroker(nursery, squall_groups_max_bytes="65536")
+    room = GroupBroker(nursery, squall_groups_max_bytes="65536")
     await room.lead()
     room.do(commit(5))
     room.replicate()
@@ -127,7 +127,7 @@ async def test_positions_that_wait_for_followers_take_so_much_memory_and_no_more
 async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_followers(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     await passes(room, 1001)
     waits = room.submit(FETCH)
@@ -141,7 +141,7 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
 ) -> None:
     """A request may ask for 50,000: none of them is looked at while the first one has to wait."""
     monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 2)
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     await passes(room, 1001)
     waits = [room.submit(replace(FETCH, group_id=f"g{n}")) for n in range(5)]
@@ -169,7 +169,7 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
 
 
 async def test_positions_are_told_as_with_kafka_where_that_is_asked_for(nursery: trio.Nursery) -> None:
-    room = GroupingBroker(nursery, squall_group_confirmed_positions="false")
+    room = GroupBroker(nursery, squall_group_confirmed_positions="false")
     await room.lead()
     room.do(commit(5))
     room.env.now_ms += 10_000
@@ -181,7 +181,7 @@ async def test_who_asks_for_all_positions_takes_a_turn_for_as_many_as_there_are(
 ) -> None:
     """Such a request has 120 bytes. Counted as one position each, 400 of them got the broker fenced."""
     monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 3)
-    room = GroupingBroker(nursery)
+    room = GroupBroker(nursery)
     await room.lead()
     room.do(Commit("g", -1, "", None, tuple((("t", index), Committed(5)) for index in range(3))))
     await passes(room, 1001)

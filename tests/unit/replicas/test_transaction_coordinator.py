@@ -20,7 +20,7 @@ from broker.coordinators.transactions.values import (
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators import transaction_coordinator
 from broker.replicas.coordinators.transaction_coordinator import TOPIC
-from tests.support.brokers.coordinating_broker import CoordinatingBroker
+from tests.support.brokers.coordinators import TransactionBroker
 from tests.support.brokers.in_memory import produced
 
 Clock = trio.testing.MockClock
@@ -37,9 +37,9 @@ async def settle() -> None:
 
 
 @pytest.fixture
-async def room(nursery: trio.Nursery) -> CoordinatingBroker:
+async def room(nursery: trio.Nursery) -> TransactionBroker:
     """A broker that leads the coordinator's log in epoch 5, and whose peers 1 and 2 lead t-0 and t-1."""
-    room = CoordinatingBroker(nursery)
+    room = TransactionBroker(nursery)
     room.give("t", leader=2, index=0)
     room.give("t", leader=3, index=1)
     await room.lead()
@@ -50,7 +50,7 @@ async def room(nursery: trio.Nursery) -> CoordinatingBroker:
 
 
 async def test_an_answer_leaves_once_its_record_is_below_the_high_watermark(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     answers = room.submit(INIT)
     await settle()
@@ -63,7 +63,7 @@ async def test_an_answer_leaves_once_its_record_is_below_the_high_watermark(
 
 
 async def test_what_is_said_of_an_id_waits_for_the_record_it_rests_on(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     first = room.submit(ADD)
@@ -81,7 +81,7 @@ async def test_what_is_said_of_an_id_waits_for_the_record_it_rests_on(
 async def test_below_min_isr_nothing_is_written_and_nothing_changes(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = CoordinatingBroker(nursery, min_insync_replicas="3")
+    room = TransactionBroker(nursery, min_insync_replicas="3")
     await room.lead()
     await room.do(INIT)
     room.give(TOPIC, isr=(1,), partition_epoch=99)
@@ -90,7 +90,7 @@ async def test_below_min_isr_nothing_is_written_and_nothing_changes(
 
 
 async def test_requests_of_one_id_take_effect_in_their_order_also_while_it_waits_for_a_producer_id(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     given: list[tuple[str, Answer]] = []
     for name, request in (("init", INIT), ("again", INIT), ("fenced", ADD)):
@@ -104,9 +104,7 @@ async def test_requests_of_one_id_take_effect_in_their_order_also_while_it_waits
     ]
 
 
-async def test_without_producer_ids_a_new_producer_is_sent_back(
-    room: CoordinatingBroker, autojump_clock: Clock
-) -> None:
+async def test_without_producer_ids_a_new_producer_is_sent_back(room: TransactionBroker, autojump_clock: Clock) -> None:
     room.blocks.silent = True
     assert (await room.do(INIT)).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     room.blocks.silent = False
@@ -117,15 +115,13 @@ async def test_without_producer_ids_a_new_producer_is_sent_back(
 
 
 async def test_only_the_leader_of_the_ids_partition_coordinates_it(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     assert room.submit(INIT) == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
-async def test_a_lost_leadership_is_told_to_everybody_who_waits(
-    room: CoordinatingBroker, autojump_clock: Clock
-) -> None:
+async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: TransactionBroker, autojump_clock: Clock) -> None:
     await room.do(INIT)
     waits = [room.submit(ADD), room.submit(Describe("x")), room.submit(InitProducer("new", 1))]
     room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
@@ -135,7 +131,7 @@ async def test_a_lost_leadership_is_told_to_everybody_who_waits(
 
 
 async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     lost = room.submit(ADD)
@@ -151,14 +147,14 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
     assert room.coordinator.inspect()[0].log.epoch == 6
 
 
-async def test_clients_read_the_log_and_do_not_write_it(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+async def test_clients_read_the_log_and_do_not_write_it(room: TransactionBroker, autojump_clock: Clock) -> None:
     conn = room.client()
     room.produce(conn, (TOPIC, 0, room.batch(key=b"\0\0\0\1x")))
     assert [p.error_code for p in produced(conn)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert room.log.log.log_end_offset == 0
 
 
-async def test_a_shard_equals_its_log(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+async def test_a_shard_equals_its_log(room: TransactionBroker, autojump_clock: Clock) -> None:
     for request in (INIT, ADD, COMMIT, InitProducer("y", 5)):
         await room.do(request)
     await trio.sleep(0.2)
@@ -171,7 +167,7 @@ async def test_a_shard_equals_its_log(room: CoordinatingBroker, autojump_clock: 
 
 
 async def test_markers_go_to_the_leaders_once_the_decision_is_committed(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     await room.do(ADD)
@@ -198,7 +194,7 @@ async def test_markers_go_to_the_leaders_once_the_decision_is_committed(
     ],
 )
 async def test_a_marker_is_sent_until_it_is_written_and_the_others_only_once(
-    room: CoordinatingBroker, error: ErrorCode | None, autojump_clock: Clock
+    room: TransactionBroker, error: ErrorCode | None, autojump_clock: Clock
 ) -> None:
     room.peers.errors[T1] = [error, error]
     await room.do(INIT)
@@ -212,7 +208,7 @@ async def test_a_marker_is_sent_until_it_is_written_and_the_others_only_once(
 
 
 async def test_a_new_leader_is_asked_at_once_although_the_old_one_owes_an_answer(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     await room.do(AddPartitions("x", PID, 0, (T1,)))
@@ -230,7 +226,7 @@ async def test_a_new_leader_is_asked_at_once_although_the_old_one_owes_an_answer
 
 
 async def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_one_is_not(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     await room.do(AddPartitions("x", PID, 0, (T1,)))
@@ -246,7 +242,7 @@ async def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_one_is_n
 
 
 async def test_each_broker_gets_one_request_at_a_time_with_all_it_owes(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     room.peers.held = trio.Event()
     producers = {}
@@ -265,7 +261,7 @@ async def test_each_broker_gets_one_request_at_a_time_with_all_it_owes(
 
 
 async def test_the_next_coordinator_completes_what_the_one_before_has_decided(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     await room.do(ADD)
@@ -283,7 +279,7 @@ async def test_the_next_coordinator_completes_what_the_one_before_has_decided(
 
 @pytest.mark.parametrize("error", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 async def test_a_fenced_coordinator_sends_its_markers_no_more(
-    room: CoordinatingBroker, error: ErrorCode, autojump_clock: Clock
+    room: TransactionBroker, error: ErrorCode, autojump_clock: Clock
 ) -> None:
     room.peers.errors[T0] = [error]
     await room.do(INIT)
@@ -297,7 +293,7 @@ async def test_a_fenced_coordinator_sends_its_markers_no_more(
 async def test_completion_is_tried_again_where_too_few_replicas_are_in_sync(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = CoordinatingBroker(nursery, min_insync_replicas="2")
+    room = TransactionBroker(nursery, min_insync_replicas="2")
     room.give("t", leader=2)
     await room.lead()
     await room.do(INIT)
@@ -318,7 +314,7 @@ async def test_completion_is_tried_again_where_too_few_replicas_are_in_sync(
 
 @pytest.mark.parametrize("early", [AddPartitions("x", PID, 0, (T1,)), INIT])
 async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
-    room: CoordinatingBroker, early: Request, autojump_clock: Clock
+    room: TransactionBroker, early: Request, autojump_clock: Clock
 ) -> None:
     await room.do(INIT)
     await room.do(ADD)
@@ -336,7 +332,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
     assert ended[0].error == (ErrorCode.NONE if isinstance(early, AddPartitions) else ErrorCode.PRODUCER_FENCED)
 
 
-async def test_who_waits_too_long_for_markers_is_sent_back(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+async def test_who_waits_too_long_for_markers_is_sent_back(room: TransactionBroker, autojump_clock: Clock) -> None:
     await room.do(INIT)
     await room.do(ADD)
     room.peers.held = trio.Event()
@@ -347,7 +343,7 @@ async def test_who_waits_too_long_for_markers_is_sent_back(room: CoordinatingBro
 
 
 async def test_what_is_open_too_long_is_aborted_and_its_producer_fenced(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await room.do(replace(INIT, timeout_ms=5000))
     await room.do(ADD)
@@ -367,7 +363,7 @@ async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
     """The record of the abort has the generation of the cluster's clients, and was four bytes larger: it was refused
     again and again, and nobody could read its partitions' committed records any more.
     """
-    room = CoordinatingBroker(nursery, message_max_bytes="350")
+    room = TransactionBroker(nursery, message_max_bytes="350")
     await room.lead()
     errors = []
     for length in range(150, 249):
@@ -386,7 +382,7 @@ async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
 
 
 async def test_many_that_are_open_too_long_are_aborted_in_turns(
-    room: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+    room: TransactionBroker, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
 ) -> None:
     """Tens of thousands at once kept the broker from all else for seconds."""
     monkeypatch.setattr(transaction_coordinator, "DUE_IN_A_TURN", 2)
@@ -406,7 +402,7 @@ async def test_many_that_are_open_too_long_are_aborted_in_turns(
     assert aborted == [2, 4, 5]
 
 
-async def test_an_id_that_nobody_uses_is_forgotten(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+async def test_an_id_that_nobody_uses_is_forgotten(room: TransactionBroker, autojump_clock: Clock) -> None:
     await room.do(INIT)
     room.env.now_ms += room.config.transactional_id_expiration_ms
     await trio.sleep(3601)
@@ -418,7 +414,7 @@ async def test_an_id_that_nobody_uses_is_forgotten(room: CoordinatingBroker, aut
 
 
 async def test_markers_of_many_partitions_are_asked_for_in_bounded_requests(
-    room: CoordinatingBroker, autojump_clock: Clock
+    room: TransactionBroker, autojump_clock: Clock
 ) -> None:
     for index in range(2, 1101):
         room.give("t", leader=2, index=index)
@@ -434,7 +430,7 @@ async def test_markers_of_many_partitions_are_asked_for_in_bounded_requests(
     assert room.states()[-1] == "COMPLETE_COMMIT"
 
 
-async def test_bounded_requests_serve_all_transactions(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+async def test_bounded_requests_serve_all_transactions(room: TransactionBroker, autojump_clock: Clock) -> None:
     for index in range(2, 701):
         room.give("t", leader=2, index=index)
     room.peers.held = trio.Event()
