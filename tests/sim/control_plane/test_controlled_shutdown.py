@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
 from workloads.client import admin
 
 PARTITIONS = 6
@@ -16,9 +16,9 @@ LONGEST_S = 1.0
 """Far below any time-out of a request, far above the few round trips that a new leader costs."""
 
 
-async def under_load(nursery: trio.Nursery, **settings: str) -> tuple[WholeCluster, list[Load]]:
+async def under_load(nursery: trio.Nursery, **settings: str) -> tuple[MemoryCluster, list[Load]]:
     """Three brokers, six partitions, and a producer that writes to each every 5 ms."""
-    cluster = WholeCluster(nursery, **settings)
+    cluster = MemoryCluster(nursery, **settings)
     await cluster.start()
     client = await cluster.client()
     new = admin.NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})
@@ -35,13 +35,13 @@ def begin_anew(loads: list[Load]) -> None:
         load.slowest_s = 0.0
 
 
-async def goes_on(cluster: WholeCluster, loads: list[Load]) -> None:
+async def goes_on(cluster: MemoryCluster, loads: list[Load]) -> None:
     """Until every partition has taken another 50 records."""
     counts = [len(load.acknowledged) for load in loads]
     await cluster.until(lambda: all(len(load.acknowledged) > n + 50 for load, n in zip(loads, counts, strict=True)))
 
 
-def check(cluster: WholeCluster, loads: list[Load]) -> None:
+def check(cluster: MemoryCluster, loads: list[Load]) -> None:
     """All that was acknowledged is there, once; nothing failed; nothing took long."""
     for load in loads:
         assert load.failed == []
@@ -111,7 +111,7 @@ async def test_the_leaderships_are_gone_before_the_broker_is(autojump_clock: Any
 @pytest.mark.parametrize("apart_s", [0.0, 0.05])
 async def test_where_all_stop_at_once_each_is_let_go(autojump_clock: Any, first: int, apart_s: float) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery)
+        cluster = MemoryCluster(nursery)
         await cluster.start()
         assert await surely(admin.create_topics, await cluster.client(), [admin.NewTopic(TOPIC, PARTITIONS, 3, {})])
         asked = trio.current_time()
@@ -126,7 +126,7 @@ async def test_where_all_stop_at_once_each_is_let_go(autojump_clock: Any, first:
 
 async def test_a_broker_that_stops_alone_waits_for_nobody(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery)
+        cluster = MemoryCluster(nursery)
         await cluster.start()
         for node_id in (1, 2):
             asked = trio.current_time()

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 
@@ -17,9 +17,9 @@ PLACE = (TOPIC, 0)
 
 async def with_topic(
     nursery: trio.Nursery, brokers: int = 3, replicas: int = 3, **settings: str
-) -> tuple[WholeCluster, Client]:
+) -> tuple[MemoryCluster, Client]:
     """A cluster with topic "t", one partition, min ISR 2."""
-    cluster = WholeCluster(nursery, brokers, **settings)
+    cluster = MemoryCluster(nursery, brokers, **settings)
     await cluster.start()
     client = await cluster.client()
     new = admin.NewTopic(TOPIC, 1, replicas, {"min.insync.replicas": "2"})
@@ -28,7 +28,7 @@ async def with_topic(
     return cluster, client
 
 
-def in_sync(cluster: WholeCluster, *brokers: int) -> bool:
+def in_sync(cluster: MemoryCluster, *brokers: int) -> bool:
     partition = cluster.partition(TOPIC)
     return partition is not None and set(partition.isr) == set(brokers)
 
@@ -138,7 +138,7 @@ async def test_a_broker_that_was_down_while_its_replica_was_taken_away_deletes_i
 
 async def test_the_quorum_is_described_by_whichever_broker_is_asked(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 4, voters=3)
+        cluster = MemoryCluster(nursery, 4, voters=3)
         await cluster.start()
         controller = cluster.controller()
         assert controller is not None
@@ -163,7 +163,7 @@ async def test_a_feature_is_finalized_at_another_level_for_the_whole_cluster(aut
         nursery.cancel_scope.cancel()
 
 
-def has_controller_after(cluster: WholeCluster, epoch: int) -> bool:
+def has_controller_after(cluster: MemoryCluster, epoch: int) -> bool:
     controller = cluster.controller()
     return controller is not None and kraft(controller).quorum.epoch > epoch
 

@@ -10,7 +10,7 @@ import trio
 
 from broker.cluster.image import RECOVERING
 from broker.protocol.ids import NO_NODE
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely, values_of
 from workloads.client import admin
 
 TOPIC = "t"
@@ -18,9 +18,9 @@ ELR, NO_ELR = "", "eligible.leader.replicas.version=0"
 """Features of a fresh cluster: as it begins by itself, and without."""
 
 
-async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[WholeCluster, Load, list[int]]:
+async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[MemoryCluster, Load, list[int]]:
     """Replicas c, then b stop cleanly; then a, alone in the ISR, loses power and comes back."""
-    cluster = WholeCluster(nursery, 6, voters=3, squall_bootstrap_features=features, min_insync_replicas="2")
+    cluster = MemoryCluster(nursery, 6, voters=3, squall_bootstrap_features=features, min_insync_replicas="2")
     await cluster.start()
     client = await cluster.client()
     await surely(admin.create_topics, client, [admin.NewTopic(TOPIC, 1, 3)])
@@ -41,7 +41,7 @@ async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[Whole
     return cluster, load, [a, b, c]
 
 
-def lost(cluster: WholeCluster, load: Load, leader: int) -> dict[bytes, int]:
+def lost(cluster: MemoryCluster, load: Load, leader: int) -> dict[bytes, int]:
     """What was acknowledged, and the leader does not have where it was said to be."""
     held = values_of(cluster.running()[leader].logs.logs[TOPIC, 0])
     return {value: offset for value, offset in load.acknowledged.items() if held.get(offset) != value}
@@ -86,7 +86,7 @@ async def test_where_all_eligible_ones_lost_their_cache_the_last_leader_leads_an
 
 async def test_a_broker_that_stopped_cleanly_is_known_by_the_epoch_in_its_marker(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 3)
+        cluster = MemoryCluster(nursery, 3)
         await cluster.start()
         epoch = cluster.image().brokers[2].epoch
         await cluster.stop(2)

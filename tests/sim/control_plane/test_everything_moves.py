@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
@@ -29,7 +29,7 @@ OFTEN = {
 class Campaign:
     """Four brokers, three of them voters; at most one of them is hurt at a time."""
 
-    def __init__(self, cluster: WholeCluster, seed: int) -> None:
+    def __init__(self, cluster: MemoryCluster, seed: int) -> None:
         self.cluster, self.rng = cluster, random.Random(repr((seed, "campaign")))
         self.story: list[str] = []
 
@@ -112,7 +112,7 @@ class Campaign:
 
 async def campaign(nursery: trio.Nursery, seed: int, acts: int) -> Campaign:
     features = random.Random(seed).choice(("eligible.leader.replicas.version=0", ""))
-    cluster = WholeCluster(nursery, 4, voters=3, squall_bootstrap_features=features)
+    cluster = MemoryCluster(nursery, 4, voters=3, squall_bootstrap_features=features)
     cluster.settings.update(OFTEN)
     await cluster.start()
     client, inside = await cluster.client(), await cluster.client(between_nodes=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely
 from workloads.client import admin
 
 TOPIC = "t"
@@ -21,7 +21,7 @@ async def failover(
     """Seconds from the kill to the election of another leader, and from there to the next acknowledgement; how many
     records failed.
     """
-    cluster = WholeCluster(nursery, **AS_KAFKA, **settings)
+    cluster = MemoryCluster(nursery, **AS_KAFKA, **settings)
     await cluster.start()
     client = await cluster.client()
     active = cluster.controller()

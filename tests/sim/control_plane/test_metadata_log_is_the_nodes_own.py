@@ -15,13 +15,13 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.hot import FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from tests.support.brokers.whole_nodes import CLIENT_PORT, INTERNAL_PORT, WholeCluster, WholeEnv, kraft
+from tests.support.brokers.memory_cluster import CLIENT_PORT, INTERNAL_PORT, MemoryCluster, NodeEnv, kraft
 from tests.support.disks.memory_fs import MemoryFs
 
 FIRST_WITH_REPLICA_STATE = 15
 
 
-async def metadata_fetched(cluster: WholeCluster, port: int, version: int, replica_id: int = 2) -> FetchPartOut:
+async def metadata_fetched(cluster: MemoryCluster, port: int, version: int, replica_id: int = 2) -> FetchPartOut:
     """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it. With
     -1 for its replica id it is a client that asks.
     """
@@ -35,7 +35,7 @@ async def metadata_fetched(cluster: WholeCluster, port: int, version: int, repli
         request.replica_id = replica_id
     else:
         request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=-1)
-    env: Any = WholeEnv(cluster.wire, "curious", 1, MemoryFs())
+    env: Any = NodeEnv(cluster.network, "curious", 1, MemoryFs())
     link = await env.connect("n1", port)
     link.send((encode_request(ApiKey.FETCH, version, 7, "curious", request.encode(version)),))
     frames = Frames(env, link, ReceiveMemory(1 << 30), 1 << 20)
@@ -55,7 +55,7 @@ async def test_to_a_client_the_metadata_log_is_a_topic_that_nobody_knows(
     version: int, error: ErrorCode, autojump_clock: Any
 ) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 1)
+        cluster = MemoryCluster(nursery, 1)
         await cluster.start()
         refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version, -1)
         assert (refused.error, bytes(refused.records or b"")) == (error, b"")
@@ -65,7 +65,7 @@ async def test_to_a_client_the_metadata_log_is_a_topic_that_nobody_knows(
 @pytest.mark.parametrize("version", [12, 17])
 async def test_a_client_that_says_it_is_a_voter_is_closed(version: int, autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 1)
+        cluster = MemoryCluster(nursery, 1)
         await cluster.start()
         with pytest.raises(LinkClosed):
             await metadata_fetched(cluster, CLIENT_PORT + 1, version)
@@ -74,7 +74,7 @@ async def test_a_client_that_says_it_is_a_voter_is_closed(version: int, autojump
 
 async def test_another_node_fetches_it(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 1)
+        cluster = MemoryCluster(nursery, 1)
         await cluster.start()
         answer = await metadata_fetched(cluster, INTERNAL_PORT + 1, 17)
         assert (answer.error, answer.current_leader) == (ErrorCode.NONE, (1, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client import admin
 from workloads.client.client import Client
@@ -19,23 +19,23 @@ OFTEN = {
 FOLDER = "data/__cluster_metadata-0"
 
 
-async def cluster_of(nursery: trio.Nursery, count: int = 3, **more: Any) -> tuple[WholeCluster, Client]:
-    cluster = WholeCluster(nursery, count, **more)
+async def cluster_of(nursery: trio.Nursery, count: int = 3, **more: Any) -> tuple[MemoryCluster, Client]:
+    cluster = MemoryCluster(nursery, count, **more)
     cluster.settings.update(OFTEN)
     await cluster.start()
     return cluster, await cluster.client()
 
 
-async def make_topics(cluster: WholeCluster, client: Client, first: int, count: int) -> None:
+async def make_topics(cluster: MemoryCluster, client: Client, first: int, count: int) -> None:
     for n in range(first, first + count):
         await surely(admin.create_topics, client, [admin.NewTopic(f"topic-{n}", 2, 2)])
 
 
-def log_start(cluster: WholeCluster, node_id: int) -> int:
+def log_start(cluster: MemoryCluster, node_id: int) -> int:
     return kraft(cluster.running()[node_id]).quorum._raft.log.start_offset
 
 
-def all_agree(cluster: WholeCluster) -> bool:
+def all_agree(cluster: MemoryCluster) -> bool:
     images = [node.feed.image for node in cluster.running().values()]
     return all(image.offset == images[0].offset and image == images[0] for image in images)
 
@@ -85,7 +85,7 @@ async def test_a_voter_that_was_away_too_long_fetches_a_snapshot(autojump_clock:
 
 async def test_an_observer_that_begins_late_fetches_a_snapshot_and_serves(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery, 4, voters=3)
+        cluster = MemoryCluster(nursery, 4, voters=3)
         cluster.settings.update(OFTEN)
         await cluster.start(1, 2, 3)
         client = await cluster.client()

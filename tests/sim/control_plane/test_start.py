@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, surely, values_of
+from tests.support.brokers.memory_cluster import Load, MemoryCluster, surely, values_of
 from workloads.client import admin
 
 
 @pytest.mark.parametrize("before_s", [0.3, 0.6, 0.9, 1.5])
 async def test_a_controller_that_is_found_is_asked_at_once(autojump_clock: Any, before_s: float) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery)
+        cluster = MemoryCluster(nursery)
         await cluster.start(1, ready=False)
         await trio.sleep(before_s)
         await cluster.start(2, 3, ready=False)
@@ -27,7 +27,7 @@ async def test_a_controller_that_is_found_is_asked_at_once(autojump_clock: Any, 
 
 async def test_a_whole_cluster_that_stopped_serves_again_with_all_it_held(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster = WholeCluster(nursery)
+        cluster = MemoryCluster(nursery)
         await cluster.start()
         client = await cluster.client()
         new = admin.NewTopic("t", 1, 3, {"min.insync.replicas": "2"})

@@ -16,14 +16,13 @@ from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsReq
 from broker.protocol.schema.heartbeat import HeartbeatRequest
 from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.brokers.transactional import GROUP, SMALL, Talk
-from tests.support.brokers.whole_nodes import WholeCluster
+from tests.support.brokers.memory_cluster import GROUP, SMALL, MemoryCluster, RetryingClient
 
 Clock = trio.testing.MockClock
 GROUPS = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "0"}
 
 
-class GroupTalk(Talk):
+class RetryingGroupClient(RetryingClient):
     """A group's conversation with its coordinator, wherever that is."""
 
     async def group_coordinator(self) -> int:
@@ -67,10 +66,10 @@ class GroupTalk(Talk):
         return ErrorCode(error_of(await self.group(ApiKey.TXN_OFFSET_COMMIT, version, request, error_of)))
 
 
-async def started(nursery: trio.Nursery) -> tuple[WholeCluster, GroupTalk]:
-    cluster = WholeCluster(nursery, 3, **SMALL, **GROUPS)
+async def started(nursery: trio.Nursery) -> tuple[MemoryCluster, RetryingGroupClient]:
+    cluster = MemoryCluster(nursery, 3, **SMALL, **GROUPS)
     await cluster.start()
-    talk = GroupTalk(cluster)
+    talk = RetryingGroupClient(cluster)
     await nursery.start(talk.run)
     controller = cluster.controller()
     assert controller is not None

@@ -18,8 +18,8 @@ from broker.apis.delete_records import DeleteRecordsApi
 from broker.net.later import Later
 from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.replicas.hosted import Hosted
+from tests.support.brokers.memory_cluster import INTERNAL_PORT, Load, MemoryCluster, surely, values_of
 from tests.support.brokers.memory_env import FakeEnv
-from tests.support.brokers.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client import admin
 from workloads.client.client import Client
@@ -35,7 +35,7 @@ class Room:
     """A cluster with topic "t", one partition, whose replicas are on brokers of our choice; the first one leads."""
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
-        self.cluster = WholeCluster(nursery, 6, voters=3, **settings)
+        self.cluster = MemoryCluster(nursery, 6, voters=3, **settings)
         self.nursery = nursery
         self.client: Client
 
@@ -120,7 +120,7 @@ async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledge
         await room.write(b"m2")
         last = room.hosted(6).state
         assert (last.log_end_offset, last.high_watermark) == (2, 1), "it has m2, and has not heard that it is committed"
-        room.cluster.wire.refused.add(INTERNAL_PORT + 5)
+        room.cluster.network.refused.add(INTERNAL_PORT + 5)
         await room.cluster.kill(4)
         await room.until_led_by(5)
         await room.cluster.until(lambda: last.leader_id == 5)

@@ -12,8 +12,8 @@ from broker.control.orders import become
 from broker.control.port import StopReplica
 from broker.protocol.errors import ErrorCode
 from broker.replicas.hosted import Hosted
+from tests.support.brokers.memory_cluster import MemoryCluster, NodeEnv, values_of
 from tests.support.brokers.scripted_control import CONFIRM, TOPIC, TOPIC_ID, ScriptedControl, ScriptedPlane
-from tests.support.brokers.whole_nodes import WholeCluster, WholeEnv, values_of
 from workloads.client.client import Client
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
@@ -28,7 +28,7 @@ class Stage:
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
         self.control = ScriptedControl()
-        self.cluster = WholeCluster(nursery, 3, make_control=self.control.make, **settings)
+        self.cluster = MemoryCluster(nursery, 3, make_control=self.control.make, **settings)
         self.nursery = nursery
         self.outcomes: list[Outcome] = []
 
@@ -60,7 +60,7 @@ class Stage:
     def values(self, broker_id: int) -> list[bytes]:
         return list(values_of(self.hosted(broker_id).log).values())
 
-    def env(self, broker_id: int) -> WholeEnv:
+    def env(self, broker_id: int) -> NodeEnv:
         return self.cluster.nodes[broker_id].env
 
     async def until(self, holds: Callable[[], bool]) -> None:

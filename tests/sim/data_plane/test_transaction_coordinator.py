@@ -14,14 +14,13 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_batch
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.replicas.coordinators.transaction_coordinator import HostedShard
-from tests.support.brokers.transactional import LOG, SMALL, Talk
-from tests.support.brokers.whole_nodes import WholeCluster
+from tests.support.brokers.memory_cluster import LOG, SMALL, MemoryCluster, RetryingClient
 
 
-async def started(nursery: trio.Nursery, count: int = 3, **settings: str) -> tuple[WholeCluster, Talk]:
-    cluster = WholeCluster(nursery, count, **SMALL, **settings)
+async def started(nursery: trio.Nursery, count: int = 3, **settings: str) -> tuple[MemoryCluster, RetryingClient]:
+    cluster = MemoryCluster(nursery, count, **SMALL, **settings)
     await cluster.start()
-    talk = Talk(cluster)
+    talk = RetryingClient(cluster)
     await nursery.start(talk.run)
     return cluster, talk
 
@@ -59,7 +58,7 @@ async def test_an_abort_of_v2_that_added_nothing_completes_and_bumps_the_epoch(
         nursery.cancel_scope.cancel()
 
 
-async def topic_of(cluster: WholeCluster, name: str, partitions: int) -> None:
+async def topic_of(cluster: MemoryCluster, name: str, partitions: int) -> None:
     controller = cluster.controller()
     assert controller is not None
     wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)
@@ -67,7 +66,7 @@ async def topic_of(cluster: WholeCluster, name: str, partitions: int) -> None:
     await cluster.until(lambda: cluster.partition(name) is not None)
 
 
-def markers(cluster: WholeCluster, name: str, index: int) -> list[tuple[int, bool, int]]:
+def markers(cluster: MemoryCluster, name: str, index: int) -> list[tuple[int, bool, int]]:
     """(producer epoch, commit, coordinator epoch) of each marker, as the partition's leader has them."""
     log = cluster.running()[cluster.partition(name, index).leader].logs.logs[name, index]
     found = []
@@ -79,7 +78,7 @@ def markers(cluster: WholeCluster, name: str, index: int) -> list[tuple[int, boo
     return found
 
 
-async def until_state(talk: Talk, name: str, state: str) -> None:
+async def until_state(talk: RetryingClient, name: str, state: str) -> None:
     with trio.fail_after(60):
         while await talk.state(name) != state:
             await trio.sleep(0.05)

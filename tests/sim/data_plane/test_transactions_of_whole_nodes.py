@@ -13,8 +13,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_records
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.brokers.transactional import SMALL, Talk
-from tests.support.brokers.whole_nodes import WholeCluster, surely
+from tests.support.brokers.memory_cluster import SMALL, MemoryCluster, RetryingClient, surely
 from tests.support.disks.batches import batch
 from tests.support.disks.small_log import assert_producers, producers_of, stable_offset, stored_batches
 from workloads.client import admin
@@ -34,8 +33,8 @@ class Room:
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
         self._nursery = nursery
-        self.cluster = WholeCluster(nursery, 3, **SMALL, **settings)
-        self.talk = Talk(self.cluster)
+        self.cluster = MemoryCluster(nursery, 3, **SMALL, **settings)
+        self.talk = RetryingClient(self.cluster)
 
     async def begin(self) -> Room:
         await self.cluster.start()

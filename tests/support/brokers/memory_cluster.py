@@ -1,6 +1,7 @@
-"""Whole nodes, everything between their sockets and their files real, over a network and disks in memory.
+"""A cluster of whole nodes in memory: all is real between their sockets and their files.
 
-Time is trio's: with `autojump_clock` a test of minutes takes as long as its work does.
+Time is trio's: with `autojump_clock` a test of minutes takes as long as its work does. For one broker whose data plane
+is enough, `in_memory.py` costs far less.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ import trio
 from broker.config import BrokerConfig
 from broker.control.kraft.plane import KraftPlane
 from broker.control.planes import control_plane
+from broker.coordinators.partitions import partition_of
 from broker.env import LinkClosed
+from broker.net.peers import PeerClient
 from broker.node import Node, broker_main
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_batch
+from broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from broker.protocol.schema.end_txn import EndTxnRequest
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client.client import Client
@@ -39,16 +49,21 @@ HASTE = {
     "num.partitions": "1",
     "leader.imbalance.check.interval.seconds": "100000",
 }
+LOG = "__transaction_state"
+RETRIABLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+GROUP, TRANSACTION = 0, 1
+"""Types of keys in FindCoordinator."""
+SMALL = {"transaction_state_log_num_partitions": "3", "transaction_state_log_min_isr": "2"}
+"""Settings of a cluster whose coordinator's log is created quickly."""
 
 
-class WireTransport(MemoryTransport):
-    """A link that also sends files."""
-
-    def send_file(self, file: Any, offset: int, length: int) -> int:
-        return self.send((file.pread(length, offset),))
-
-
-class Wire:
+class MemoryNetwork:
     """Listening ports and the links between them."""
 
     def __init__(self) -> None:
@@ -60,15 +75,15 @@ class Wire:
         if found is None or port in self.refused:
             raise ConnectionRefusedError(f"nobody listens on {port}")
         there, back = Pipe(CAPACITY), Pipe(CAPACITY)
-        found.put(WireTransport(f"{host}:1", there, back))
-        return WireTransport(f"{host}:{port}", back, there)
+        found.put(MemoryTransport(f"{host}:1", there, back))
+        return MemoryTransport(f"{host}:{port}", back, there)
 
 
 class _Listener:
-    def __init__(self, wire: Wire, port: int) -> None:
+    def __init__(self, network: MemoryNetwork, port: int) -> None:
         self.port = port
         self.links: list[MemoryTransport] = []
-        self._wire, self._waiting = wire, list[MemoryTransport]()
+        self._network, self._waiting = network, list[MemoryTransport]()
         self._came = trio.Event()
         self._closed = False
 
@@ -87,22 +102,22 @@ class _Listener:
 
     def close(self) -> None:
         self._closed = True
-        self._wire.listeners.pop(self.port, None)
+        self._network.listeners.pop(self.port, None)
         self._came.set()
 
 
-class WholeEnv(FakeEnv):
+class NodeEnv(FakeEnv):
     """One incarnation's Env."""
 
-    def __init__(self, wire: Wire, name: str, incarnation: int, fs: MemoryFs) -> None:
-        super().__init__(wire, seed=incarnation * 100 + sum(name.encode()), fs=fs, name=name)
-        self.incarnation, self._wire = incarnation, wire
+    def __init__(self, network: MemoryNetwork, name: str, incarnation: int, fs: MemoryFs) -> None:
+        super().__init__(network, seed=incarnation * 100 + sum(name.encode()), fs=fs, name=name)
+        self.incarnation, self._network = incarnation, network
         self._opened: list[MemoryTransport] = []
         self._listening: list[_Listener] = []
         self.cut = False
 
     async def listen(self, host: str, port: int) -> _Listener:
-        listener = self._wire.listeners[port] = _Listener(self._wire, port)
+        listener = self._network.listeners[port] = _Listener(self._network, port)
         self._listening.append(listener)
         return listener
 
@@ -125,21 +140,21 @@ class WholeEnv(FakeEnv):
         self.cut_links()
 
 
-class WholeNode:
+class MemoryNode:
     """One node: its disk for ever, its parts while it runs."""
 
-    def __init__(self, cluster: WholeCluster, node_id: int) -> None:
+    def __init__(self, cluster: MemoryCluster, node_id: int) -> None:
         self.id, self._cluster = node_id, cluster
         self.fs = MemoryFs()
         self.incarnation = 0
         self.node: Node | None = None
-        self.env: WholeEnv
+        self.env: NodeEnv
         self.stop_event = trio.Event()
         self.scope: trio.CancelScope | None = None
 
     async def life(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self.incarnation += 1
-        self.env = WholeEnv(self._cluster.wire, f"broker-{self.id}", self.incarnation, self.fs)
+        self.env = NodeEnv(self._cluster.network, f"broker-{self.id}", self.incarnation, self.fs)
         self.stop_event = trio.Event()
         with trio.CancelScope() as self.scope:
             task_status.started()
@@ -155,7 +170,7 @@ class WholeNode:
         self.node = node
 
 
-class WholeCluster:
+class MemoryCluster:
     """Nodes 1 to `count`, of which the first `voters` vote."""
 
     def __init__(
@@ -167,10 +182,10 @@ class WholeCluster:
         make_control: Make = control_plane,
         **settings: str,
     ) -> None:
-        self.nursery, self.wire, self.make_control = nursery, Wire(), make_control
+        self.nursery, self.network, self.make_control = nursery, MemoryNetwork(), make_control
         self.settings = {**HASTE, **{name.replace("_", "."): value for name, value in settings.items()}}
         self._voters = range(1, (count if voters is None else voters) + 1)
-        self.nodes = {node_id: WholeNode(self, node_id) for node_id in range(1, count + 1)}
+        self.nodes = {node_id: MemoryNode(self, node_id) for node_id in range(1, count + 1)}
 
     def config(self, node_id: int) -> BrokerConfig:
         quorum = ",".join(f"{voter}@n{voter}:{INTERNAL_PORT + voter}" for voter in self._voters)
@@ -210,13 +225,13 @@ class WholeCluster:
 
     def cut(self, node_id: int) -> None:
         """Nobody reaches this node, and it reaches no other."""
-        self.wire.refused |= {CLIENT_PORT + node_id, INTERNAL_PORT + node_id}
+        self.network.refused |= {CLIENT_PORT + node_id, INTERNAL_PORT + node_id}
         self.nodes[node_id].env.cut = True
         self.nodes[node_id].env.cut_links()
 
     def heal(self) -> None:
         """Everybody reaches everybody."""
-        self.wire.refused.clear()
+        self.network.refused.clear()
         for node in self.nodes.values():
             node.env.cut = False
 
@@ -251,17 +266,106 @@ class WholeCluster:
 
     async def client(self, *, between_nodes: bool = False) -> Client:
         """A running client, of the listener for clients or of the one for nodes."""
-        env: Any = WholeEnv(self.wire, "client", 1, MemoryFs())
+        env: Any = NodeEnv(self.network, "client", 1, MemoryFs())
         port = INTERNAL_PORT if between_nodes else CLIENT_PORT
         client = Client(env, [(f"n{node_id}", port + node_id) for node_id in self.nodes])
         await self.nursery.start(client.run)
         return client
 
 
+class RetryingClient:
+    """Asks the nodes of a cluster, and retries as clients do."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        env: Any = NodeEnv(cluster.network, "client", 1, MemoryFs())
+        self.env = env
+        self._peers = PeerClient(env, lambda node_id: (f"n{node_id}", INTERNAL_PORT + node_id), "talk")
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._peers.run(task_status=task_status)
+
+    async def ask(self, node_id: int, key: ApiKey, version: int, request: Any, timeout_ms: int = 3000) -> Any:
+        """One request to one node. OSError."""
+        return await self._peers.request(node_id, key, version, request, timeout_ms)
+
+    async def coordinator(self, of: str, key_type: int = TRANSACTION) -> int:
+        """The node that coordinates a transactional id, or with `GROUP` a group, found as clients find it."""
+        while True:
+            for node_id in self._cluster.running():
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[of])
+                try:
+                    response = await self.ask(node_id, ApiKey.FIND_COORDINATOR, 4, request)
+                except OSError:
+                    continue
+                [found] = response.coordinators
+                if not found.error_code:
+                    return int(found.node_id)
+            await self.env.sleep(0.05)
+
+    async def settled(
+        self, of: str, key: ApiKey, version: int, request: Any, error_of: Any, key_type: int = TRANSACTION
+    ) -> Any:
+        """Ask the coordinator until it answers something that is not to be retried."""
+        while True:
+            node_id = await self.coordinator(of, key_type)
+            try:
+                response = await self.ask(node_id, key, version, request)
+            except OSError:
+                await self.env.sleep(0.05)
+                continue
+            if error_of(response) not in RETRIABLE:
+                return response
+            await self.env.sleep(0.02)
+
+    async def init(self, name: str, *, timeout_ms: int = 60_000, version: int = 4) -> tuple[int, int]:
+        """InitProducerId: (producer id, epoch)."""
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+        found = await self.settled(name, ApiKey.INIT_PRODUCER_ID, version, request, lambda r: r.error_code)
+        assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
+        return found.producer_id, found.producer_epoch
+
+    async def add(self, name: str, producer: tuple[int, int], topic: str, *partitions: int) -> ErrorCode:
+        """AddPartitionsToTxn, version 3."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        )
+
+        def error_of(response: Any) -> int:
+            return int(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+        response = await self.settled(name, ApiKey.ADD_PARTITIONS_TO_TXN, 3, request, error_of)
+        return ErrorCode(error_of(response))
+
+    async def end(self, name: str, producer: tuple[int, int], commit: bool, *, version: int = 3) -> Any:
+        """EndTxn; its whole response."""
+        request = EndTxnRequest(
+            transactional_id=name, producer_id=producer[0], producer_epoch=producer[1], committed=commit
+        )
+        return await self.settled(name, ApiKey.END_TXN, version, request, lambda r: r.error_code)
+
+    async def state(self, name: str) -> str:
+        """The state of an id as DescribeTransactions calls it; an error's name if there is none."""
+        request = DescribeTransactionsRequest(transactional_ids=[name])
+        response = await self.settled(
+            name, ApiKey.DESCRIBE_TRANSACTIONS, 0, request, lambda r: r.transaction_states[0].error_code
+        )
+        [found] = response.transaction_states
+        return ErrorCode(found.error_code).name if found.error_code else str(found.transaction_state)
+
+    def log_of(self, name: str) -> int:
+        """The partition of the coordinator's log that an id belongs to."""
+        topic = self._cluster.image().topic(LOG)
+        return partition_of(name, len(topic.partitions))
+
+
 class Load:
     """Records sent one after another, each with its outcome: what a producer with acks=all was told."""
 
-    def __init__(self, cluster: WholeCluster, topic: str, index: int = 0, every_s: float = 0.01) -> None:
+    def __init__(self, cluster: MemoryCluster, topic: str, index: int = 0, every_s: float = 0.01) -> None:
         self.topic, self.index, self.every_s = topic, index, every_s
         self.acknowledged: dict[bytes, int] = {}
         self.failed: list[tuple[bytes, str]] = []
