@@ -30,7 +30,7 @@ from broker.protocol.schema.metadata_records import (
 )
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.lacks import without
@@ -137,7 +137,7 @@ def test_kafkas_dump_log_segments_decodes_groups_and_their_offsets(tmp_path: Pat
 
 
 def test_kafkas_dump_log_segments_decodes_the_metadata_log_and_its_snapshots(tmp_path: Path) -> None:
-    room = ControlRoom(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
+    room = ControllerHarness(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
     room.topic("t", [1, 2, 3], [2, 3, 1], min_insync_replicas="3")
     room.lose(3)
     written = [Write(record, WRITTEN.get(type(record), 0)) for _, record in room.log]

@@ -18,13 +18,13 @@ from broker.protocol.schema import create_partitions, delete_topics, elect_leade
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.protocol.schema.metadata_records import FeatureLevelRecord
-from tests.support.brokers.control_room import SESSION_MS, ControlRoom
+from tests.support.brokers.controller_harness import SESSION_MS, ControllerHarness
 
 BROKERS = st.integers(1, 5)
 TOPICS = st.sampled_from(["a", "b", "c"])
 
 
-class CheckedRoom(ControlRoom):
+class CheckedHarness(ControllerHarness):
     """Also checks that what is written can be read again, and keeps the partitions as each decision found them."""
 
     def commit(self, decision: Any) -> Any:
@@ -73,12 +73,12 @@ class Commands(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = CheckedRoom(brokers=0)
+        self.room = CheckedHarness(brokers=0)
         self.incarnations: dict[int, int] = {}
 
     @initialize(seed=st.integers(0, 1000))
     def start(self, seed: int) -> None:
-        self.room = CheckedRoom(brokers=0, seed=seed, min_insync_replicas="2")
+        self.room = CheckedHarness(brokers=0, seed=seed, min_insync_replicas="2")
         if self.elr:
             self.turn_on_elr()
         for broker_id in (1, 2, 3):

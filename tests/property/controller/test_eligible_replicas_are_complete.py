@@ -23,8 +23,8 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import alter_partition_reassignments as reassignments
 from broker.protocol.schema import incremental_alter_configs as configs_wire
-from tests.property.controller.test_any_sequence_of_commands import CheckedRoom
-from tests.support.brokers.control_room import SESSION_MS
+from tests.property.controller.test_any_sequence_of_commands import CheckedHarness
+from tests.support.brokers.controller_harness import SESSION_MS
 
 BROKERS = st.integers(1, 3)
 Place = tuple[bytes, int]
@@ -77,7 +77,7 @@ class Logs:
                 self.held[place, replica] = 0
 
 
-class ModelledRoom(CheckedRoom):
+class ModelledHarness(CheckedHarness):
     """Tells the model of every decision."""
 
     logs: Logs
@@ -100,7 +100,7 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = ModelledRoom(brokers=4, min_insync_replicas="2", squall_bootstrap_features=f"{ELR_FEATURE}=1")
+        self.room = ModelledHarness(brokers=4, min_insync_replicas="2", squall_bootstrap_features=f"{ELR_FEATURE}=1")
         self.logs = self.room.logs = Logs()
         self.topic_id = self.room.topic("t", [1, 2, 3], min_insync_replicas="2")
         self.incarnations = dict.fromkeys((1, 2, 3, 4), 1)

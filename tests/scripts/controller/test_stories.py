@@ -22,7 +22,7 @@ from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImag
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import elect_leaders
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 RULE = "----"
@@ -32,7 +32,7 @@ class Teller:
     """Plays commands and tells what each changed."""
 
     def __init__(self) -> None:
-        self.room = ControlRoom()
+        self.room = ControllerHarness()
         self.names: dict[bytes, str] = {}
 
     def play(self, line: str) -> str:
@@ -49,7 +49,7 @@ class Teller:
     # --------------------------------------------------------------------------------------------------- commands
 
     def do_brokers(self, count: str, **settings: str) -> None:
-        self.room = ControlRoom(brokers=int(count), **settings)
+        self.room = ControllerHarness(brokers=int(count), **settings)
 
     def do_topic(self, name: str, *replicas: str, **settings: str) -> None:
         self.room.topic(name, *[[int(broker) for broker in brokers.split(",")] for brokers in replicas], **settings)

@@ -28,7 +28,7 @@ from broker.protocol.schema.describe_topic_partitions import (
 from broker.protocol.schema.list_config_resources import ListConfigResourcesRequest
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
 from broker.protocol.wire import ZERO_UUID
-from tests.support.brokers.control_room import CLUSTER_ID, EPOCH, ControlRoom
+from tests.support.brokers.controller_harness import CLUSTER_ID, EPOCH, ControllerHarness
 
 CLIENT = "CLIENT"
 
@@ -47,7 +47,7 @@ class Cluster:
     """An image with topics "t" (two partitions) and "__consumer_offsets", and what answers from it."""
 
     def __init__(self, **properties: str) -> None:
-        self.room = ControlRoom(**properties)
+        self.room = ControllerHarness(**properties)
         self.topic_id = self.room.topic("t", [1, 2, 3], [2, 3, 1])
         self.context = AdminContext(self.room.image, self.room.config, CLUSTER_ID, 2)
         self.asked = Asked()

@@ -10,11 +10,11 @@ from broker.cluster.replay import replay
 from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
 from broker.protocol.schema import delete_topics, metadata_records
-from tests.support.brokers.control_room import EPOCH, ControlRoom
+from tests.support.brokers.controller_harness import EPOCH, ControllerHarness
 
 
-def busy_room() -> ControlRoom:
-    room = ControlRoom(
+def busy_harness() -> ControllerHarness:
+    room = ControllerHarness(
         brokers=4,
         racks={1: "r1"},
         min_insync_replicas="2",
@@ -32,7 +32,7 @@ def through_a_snapshot(image: ClusterImage) -> ClusterImage:
 
 
 def test_an_image_restored_from_its_snapshot_is_equal() -> None:
-    image = busy_room().image
+    image = busy_harness().image
     again = through_a_snapshot(image)
     assert again == image
     assert (again.offset, again.epoch) == (image.offset, EPOCH)
@@ -58,7 +58,7 @@ def unserved() -> list[Any]:
 
 
 def test_records_of_what_is_not_served_stay_in_snapshots_until_they_are_removed() -> None:
-    image, written = busy_room().image, unserved()
+    image, written = busy_harness().image, unserved()
     for record in written:
         replay(image, record, image.offset + 1, EPOCH)
     assert through_a_snapshot(image) == image
@@ -84,7 +84,7 @@ def test_records_of_what_is_not_served_stay_in_snapshots_until_they_are_removed(
 
 
 def test_a_broker_may_be_unfenced_where_its_registration_came_from_a_snapshot() -> None:
-    image = through_a_snapshot(busy_room().image)
+    image = through_a_snapshot(busy_harness().image)
     assert all(broker.registered_at == broker.epoch for broker in image.brokers.values())
 
 
@@ -99,7 +99,7 @@ def records(image: ClusterImage) -> list[Any]:
 
 
 def test_followers_of_an_image_are_told_what_a_snapshot_changed() -> None:
-    room, feed = busy_room(), ImageFeed()
+    room, feed = busy_harness(), ImageFeed()
     before = room.image.clone()
     held = feed.image
     feed.restored(records(before), before.offset, before.epoch)
@@ -122,7 +122,7 @@ def test_followers_of_an_image_are_told_what_a_snapshot_changed() -> None:
 
 
 def test_the_first_snapshot_is_everything() -> None:
-    image = busy_room().image
+    image = busy_harness().image
     new = difference(ClusterImage(), image)
     whole = everything(image)
     assert (new.brokers, new.partitions, new.created_topics) == (whole.brokers, whole.partitions, whole.created_topics)
@@ -130,5 +130,5 @@ def test_the_first_snapshot_is_everything() -> None:
 
 
 def test_nothing_changes_between_equal_images() -> None:
-    image = busy_room().image
+    image = busy_harness().image
     assert not difference(image, image.clone())

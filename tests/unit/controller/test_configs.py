@@ -14,20 +14,23 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
 from broker.protocol.schema.metadata_records import ConfigRecord
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 TOPIC_T = (TOPIC_RESOURCE, "t")
 EVERY_BROKER = (BROKER_RESOURCE, "")
 
 
-def prepared() -> ControlRoom:
-    room = ControlRoom()
+def prepared() -> ControllerHarness:
+    room = ControllerHarness()
     room.topic("t", [1, 2], retention_ms="1000")
     return room
 
 
 def alter(
-    room: ControlRoom, resource: tuple[int, str], *changes: tuple[str, int, str | None], validate_only: bool = False
+    room: ControllerHarness,
+    resource: tuple[int, str],
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
 ) -> ErrorCode:
     configs = [wire.AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in changes]
     asked = wire.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=configs)
@@ -37,7 +40,7 @@ def alter(
     return ErrorCode(response.error_code)
 
 
-def replace(room: ControlRoom, resource: tuple[int, str], **values: str) -> ErrorCode:
+def replace(room: ControllerHarness, resource: tuple[int, str], **values: str) -> ErrorCode:
     configs = [legacy_wire.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
     asked = legacy_wire.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=configs)
     (response,) = room.do(ApiKey.ALTER_CONFIGS, legacy_wire.AlterConfigsRequest(resources=[asked])).responses

@@ -20,11 +20,11 @@ from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
-from tests.support.brokers.little_world import LittleWorld, error_of, handled, start_three
+from tests.support.brokers.control_plane_harness import ControlPlaneHarness, error_of, handled, start_three
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[LittleWorld]:
+async def world() -> AsyncIterator[ControlPlaneHarness]:
     async with trio.open_nursery() as nursery:
         yield await start_three(nursery)
         nursery.cancel_scope.cancel()
@@ -37,12 +37,12 @@ def a_topic(name: str, *brokers: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic])
 
 
-async def create(world: LittleWorld, node_id: int, name: str, *brokers: int) -> ErrorCode:
+async def create(world: ControlPlaneHarness, node_id: int, name: str, *brokers: int) -> ErrorCode:
     response = await world.nodes[node_id].forwarder.forward(ApiKey.CREATE_TOPICS, 7, a_topic(name, *brokers))
     return error_of(response)
 
 
-def leader(world: LittleWorld, name: str, node_id: int = 2) -> int:
+def leader(world: ControlPlaneHarness, name: str, node_id: int = 2) -> int:
     topic = world.nodes[node_id].feed.image.topic(name)
     assert topic is not None
     return topic.partitions[0].leader
@@ -51,7 +51,7 @@ def leader(world: LittleWorld, name: str, node_id: int = 2) -> int:
 # --------------------------------------------------------------------------------------------------------- start
 
 
-async def test_a_fresh_cluster_is_up_in_a_moment(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_a_fresh_cluster_is_up_in_a_moment(world: ControlPlaneHarness, autojump_clock: MockClock) -> None:
     assert trio.current_time() < 0.5
     for node in world.nodes.values():
         image = node.feed.image
@@ -67,7 +67,7 @@ async def test_a_fresh_cluster_is_up_in_a_moment(world: LittleWorld, autojump_cl
         }
 
 
-async def test_every_step_is_traced(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_every_step_is_traced(world: ControlPlaneHarness, autojump_clock: MockClock) -> None:
     env = world.nodes[1].env
     assert [fields["epoch"] for fields in env.events("controller_active")] == [1]
     assert {fields["broker"] for fields in env.events("broker_unfenced")} == {1, 2, 3}
@@ -113,14 +113,14 @@ async def test_a_broker_of_another_cluster_gives_up(autojump_clock: MockClock) -
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
 async def test_any_broker_takes_what_the_controller_decides(
-    world: LittleWorld, node_id: int, autojump_clock: MockClock
+    world: ControlPlaneHarness, node_id: int, autojump_clock: MockClock
 ) -> None:
     assert await create(world, node_id, "t", 2, 3) == ErrorCode.NONE
     assert leader(world, "t", 1) == leader(world, "t", 3) == 2
 
 
 async def test_a_request_waits_for_a_controller_and_finds_the_new_one(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     world.kill(1)
     outcome: list[ErrorCode] = []
@@ -137,7 +137,7 @@ async def test_a_request_waits_for_a_controller_and_finds_the_new_one(
 
 
 async def test_an_attempt_is_given_up_when_another_controller_appears(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     """The old controller takes the request and never answers: the new one is asked long before the time is up."""
     world.commits = False
@@ -158,7 +158,7 @@ async def test_an_attempt_is_given_up_when_another_controller_appears(
 
 
 async def test_without_a_controller_time_runs_out_and_the_outcome_is_open(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     world.kill(1)
     response = await world.nodes[2].forwarder.forward(ApiKey.CREATE_TOPICS, 7, a_topic("t"), timeout_ms=500)
@@ -167,13 +167,15 @@ async def test_without_a_controller_time_runs_out_and_the_outcome_is_open(
         await world.nodes[2].forwarder.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, an_allocation(world, 2), 500)
 
 
-def an_allocation(world: LittleWorld, node_id: int) -> Any:
+def an_allocation(world: ControlPlaneHarness, node_id: int) -> Any:
     from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 
     return AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=world.nodes[node_id].lifecycle.broker_epoch)
 
 
-async def test_a_brokers_own_requests_reach_the_controller(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_a_brokers_own_requests_reach_the_controller(
+    world: ControlPlaneHarness, autojump_clock: MockClock
+) -> None:
     starts = []
     for node_id in (1, 2, 3):
         reply = await world.nodes[node_id].forwarder.ask(
@@ -187,7 +189,9 @@ def enveloped(api_key: int, version: int, body: bytes) -> EnvelopeRequest:
     return EnvelopeRequest(request_data=encode_request(api_key, version, 7, "me", body)[4:], client_host_address=b"")
 
 
-async def test_an_envelope_holds_only_what_brokers_forward(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_an_envelope_holds_only_what_brokers_forward(
+    world: ControlPlaneHarness, autojump_clock: MockClock
+) -> None:
     service = world.nodes[1].service
     metadata = enveloped(ApiKey.METADATA, 12, MetadataRequest(topics=None).encode(12))
     assert (await open_envelope(world.nodes[1].env, service, metadata)).error_code == ErrorCode.INVALID_REQUEST
@@ -204,7 +208,9 @@ async def test_an_envelope_holds_only_what_brokers_forward(world: LittleWorld, a
 # ----------------------------------------------------------------------------------------------------------- commits
 
 
-async def test_nothing_is_answered_before_it_is_committed(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_nothing_is_answered_before_it_is_committed(
+    world: ControlPlaneHarness, autojump_clock: MockClock
+) -> None:
     world.commits = False
     outcome: list[ErrorCode] = []
 
@@ -221,7 +227,7 @@ async def test_nothing_is_answered_before_it_is_committed(world: LittleWorld, au
 
 
 async def test_an_answer_that_rests_on_uncommitted_records_waits_for_them(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     world.commits = False
     outcome: list[ErrorCode] = []
@@ -238,7 +244,7 @@ async def test_an_answer_that_rests_on_uncommitted_records_waits_for_them(
     assert sorted(outcome) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
-def an_active_heartbeat(world: LittleWorld, node_id: int) -> BrokerHeartbeatRequest:
+def an_active_heartbeat(world: ControlPlaneHarness, node_id: int) -> BrokerHeartbeatRequest:
     node = world.nodes[node_id]
     return BrokerHeartbeatRequest(
         broker_id=node_id,
@@ -248,7 +254,7 @@ def an_active_heartbeat(world: LittleWorld, node_id: int) -> BrokerHeartbeatRequ
 
 
 async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once_it_is_committed(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     service = world.nodes[1].service
     at_once = service.handle(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
@@ -281,7 +287,7 @@ async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once
 
 
 async def test_what_was_not_committed_is_gone_with_its_controller(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     world.commits = False
     service = world.nodes[1].service
@@ -303,7 +309,7 @@ async def test_what_was_not_committed_is_gone_with_its_controller(
 
 
 async def test_a_node_that_is_not_the_controller_says_so_in_every_form(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     from broker.protocol.schema import (
         alter_configs,
@@ -351,7 +357,7 @@ async def test_a_node_that_is_not_the_controller_says_so_in_every_form(
 
 
 async def test_a_dead_brokers_leaderships_move_within_the_session_and_a_tenth(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     await create(world, 1, "t", 3, 2)
     world.kill(3)
@@ -366,7 +372,7 @@ async def test_a_dead_brokers_leaderships_move_within_the_session_and_a_tenth(
 
 
 async def test_a_broker_killed_and_started_again_serves_when_its_old_session_has_ended(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     world.kill(3)
     old = world.nodes[3].lifecycle.broker_epoch
@@ -376,7 +382,7 @@ async def test_a_broker_killed_and_started_again_serves_when_its_old_session_has
     assert node.env.events("registration_refused")[0] == {"error": "DUPLICATE_BROKER_REGISTRATION"}
 
 
-async def test_sessions_survive_a_change_of_controllers(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_sessions_survive_a_change_of_controllers(world: ControlPlaneHarness, autojump_clock: MockClock) -> None:
     world.kill(1)
     await trio.sleep(5)
     world.elect(2)
@@ -387,7 +393,7 @@ async def test_sessions_survive_a_change_of_controllers(world: LittleWorld, auto
 
 
 async def test_a_broker_that_was_cut_off_is_fenced_and_comes_back_by_itself(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     await create(world, 1, "t", 3)
     world.cut_off.add(3)
@@ -401,7 +407,7 @@ async def test_a_broker_that_was_cut_off_is_fenced_and_comes_back_by_itself(
 
 
 async def test_a_broker_whose_registration_was_taken_over_registers_again(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     old = world.nodes[3]
     world.cut_off.add(3)
@@ -421,7 +427,7 @@ async def test_a_broker_whose_registration_was_taken_over_registers_again(
 
 
 async def test_a_controlled_shutdown_takes_a_moment_and_moves_leaderships_first(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     await create(world, 1, "t", 3, 2)
     began = trio.current_time()
@@ -433,14 +439,16 @@ async def test_a_controlled_shutdown_takes_a_moment_and_moves_leaderships_first(
 
 
 async def test_a_controlled_shutdown_of_the_controller_itself_works(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     await create(world, 1, "t", 1, 2)
     assert await world.nodes[1].lifecycle.controlled_shutdown(20)
     assert leader(world, "t") == 2
 
 
-async def test_a_controlled_shutdown_that_nobody_answers_ends(world: LittleWorld, autojump_clock: MockClock) -> None:
+async def test_a_controlled_shutdown_that_nobody_answers_ends(
+    world: ControlPlaneHarness, autojump_clock: MockClock
+) -> None:
     world.cut_off.add(3)
     began = trio.current_time()
     assert not await world.nodes[3].lifecycle.controlled_shutdown(5)
@@ -448,7 +456,7 @@ async def test_a_controlled_shutdown_that_nobody_answers_ends(world: LittleWorld
 
 
 async def test_after_a_controlled_shutdown_the_next_life_is_taken_at_once(
-    world: LittleWorld, autojump_clock: MockClock
+    world: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
     assert await world.nodes[3].lifecycle.controlled_shutdown(20)
     epoch = world.nodes[3].lifecycle.broker_epoch

@@ -25,34 +25,34 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema import update_features as wire
 from broker.protocol.schema.metadata_records import FeatureLevelRecord, RegisterBrokerRecord, UserScramCredentialRecord
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 ELR_ON = {"squall.bootstrap.features": f"{ELR_FEATURE}=1"}
 MIN_ISR = "min.insync.replicas"
 
 
-def update(room: ControlRoom, *levels: tuple[str, int], kind: int = UPGRADE, **more: Any) -> ErrorCode:
+def update(room: ControllerHarness, *levels: tuple[str, int], kind: int = UPGRADE, **more: Any) -> ErrorCode:
     updates = [wire.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level in levels]
     reply = room.do(ApiKey.UPDATE_FEATURES, wire.UpdateFeaturesRequest(feature_updates=updates, **more))
     assert {result.error_code for result in reply.results} <= {reply.error_code}
     return ErrorCode(reply.error_code)
 
 
-def alter(room: ControlRoom, kind: int, name: str, value: str | None) -> ErrorCode:
+def alter(room: ControllerHarness, kind: int, name: str, value: str | None) -> ErrorCode:
     change = configs_wire.AlterableConfig(name=MIN_ISR, config_operation=0 if value else 1, value=value)
     asked = configs_wire.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
     reply = room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, configs_wire.IncrementalAlterConfigsRequest(resources=[asked]))
     return ErrorCode(reply.responses[0].error_code)
 
 
-def with_elr(**properties: str) -> ControlRoom:
-    return ControlRoom(**{**ELR_ON, **properties})
+def with_elr(**properties: str) -> ControllerHarness:
+    return ControllerHarness(**{**ELR_ON, **properties})
 
 
 def test_a_fresh_cluster_begins_with_eligible_leader_replicas_unless_told() -> None:
-    assert ELR_FEATURE not in ControlRoom().image.features, "it was told"
-    room = ControlRoom(min_insync_replicas="2", squall_bootstrap_features="")
+    assert ELR_FEATURE not in ControllerHarness().image.features, "it was told"
+    room = ControllerHarness(min_insync_replicas="2", squall_bootstrap_features="")
     assert room.image.features[ELR_FEATURE] == 1
     assert room.image.configs[CLUSTER_DEFAULT] == {MIN_ISR: "2"}, "all nodes must agree on min ISR"
 
@@ -66,7 +66,7 @@ def test_levels_of_a_fresh_cluster_that_cannot_be_are_refused(text: str) -> None
 
 
 def test_the_feature_is_switched_on_with_one_min_isr_for_the_whole_cluster() -> None:
-    room = ControlRoom(min_insync_replicas="2")
+    room = ControllerHarness(min_insync_replicas="2")
     assert alter(room, BROKER_RESOURCE, "2", "3") == ErrorCode.NONE
     assert update(room, (ELR_FEATURE, 1)) == ErrorCode.NONE
     assert room.image.features[ELR_FEATURE] == 1
@@ -77,7 +77,7 @@ def test_the_feature_is_switched_on_with_one_min_isr_for_the_whole_cluster() -> 
 
 
 def test_a_min_isr_that_was_altered_before_stays() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     alter(room, BROKER_RESOURCE, "", "3")
     update(room, (ELR_FEATURE, 1))
     assert room.image.configs == {CLUSTER_DEFAULT: {MIN_ISR: "3"}}
@@ -98,7 +98,7 @@ def test_a_min_isr_that_was_altered_before_stays() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_as_a_whole(levels: list[tuple[str, int]], kind: int, error: ErrorCode) -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert update(room, *levels, kind=kind) == error
     assert room.image.features == {"metadata.version": 29, "transaction.version": 2, "group.version": 1}
 
@@ -110,7 +110,7 @@ def test_a_lower_level_must_be_meant() -> None:
 
 
 def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.lose(3)
     others = {feature.name: (feature.low, feature.high) for feature in FEATURES if feature.name != ELR_FEATURE}
     room.register(3, incarnation=2, features=others)
@@ -125,7 +125,7 @@ def test_a_broker_that_does_not_support_a_finalized_level_may_not_register() -> 
 
 
 def test_asking_whether_it_would_be_possible_changes_nothing() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert update(room, (ELR_FEATURE, 1), validate_only=True) == ErrorCode.NONE
     assert ELR_FEATURE not in room.image.features
 
@@ -133,7 +133,7 @@ def test_asking_whether_it_would_be_possible_changes_nothing() -> None:
 # ------------------------------------------------------------------------------- min ISR while replicas are eligible
 
 
-def below_min_isr() -> ControlRoom:
+def below_min_isr() -> ControllerHarness:
     """Topics "t" and "u", ISR {1}, 2 and 3 eligible at least in part."""
     room = with_elr(min_insync_replicas="2")
     room.topic("t", [1, 2, 3])
@@ -200,7 +200,7 @@ def test_what_this_version_supports_is_no_trouble() -> None:
 
 
 def test_what_kafkas_tool_has_formatted_decides_what_a_fresh_cluster_begins_with() -> None:
-    room = ControlRoom(brokers=0)
+    room = ControllerHarness(brokers=0)
     fresh = Controller(ClusterImage(), room.settings, room.rng, 0, room.now_ms)
     user = UserScramCredentialRecord(name="u", mechanism=1)
     levels = {METADATA_VERSION: 30, "group.version": 1, ELR_FEATURE: 1}
@@ -214,7 +214,7 @@ def test_what_kafkas_tool_has_formatted_decides_what_a_fresh_cluster_begins_with
 
 
 def test_from_kafka_4_3_on_registrations_tell_of_cordoned_directories_and_new_replicas_stay_off_them() -> None:
-    room = ControlRoom(brokers=0, squall_bootstrap_features=f"{METADATA_VERSION}=30")
+    room = ControllerHarness(brokers=0, squall_bootstrap_features=f"{METADATA_VERSION}=30")
     room.join(1)
     room.join(2)
     assert {write.version for write in records_of(room.image) if isinstance(write.record, RegisterBrokerRecord)} == {4}

@@ -13,7 +13,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition as wire
 from broker.protocol.schema.metadata_records import PartitionChangeRecord
-from tests.support.brokers.control_room import ControlRoom, broker_state
+from tests.support.brokers.controller_harness import ControllerHarness, broker_state
 
 UNKNOWN = b"?" * 16
 
@@ -31,12 +31,12 @@ class Ask:
     topic_id: bytes | None = None
     stale_members: tuple[int, ...] = ()
     stale_sender: bool = False
-    room: ControlRoom = field(default_factory=lambda: prepared())
+    room: ControllerHarness = field(default_factory=lambda: prepared())
 
 
-def prepared() -> ControlRoom:
+def prepared() -> ControllerHarness:
     """Brokers 1 to 5; 4 is fenced, 5 is stopping."""
-    room = ControlRoom(brokers=5)
+    room = ControllerHarness(brokers=5)
     room.topic("t", [2, 1, 3, 4, 5])
     room.topic("v", [5, 1])
     room.lose(4)
@@ -133,7 +133,7 @@ def test_an_isr_that_is_empty_is_malformed() -> None:
 
 
 def test_success_bumps_the_partition_epoch_only() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     answer = room.alter("t", [1, 2])
     assert answer.error_code == ErrorCode.NONE
@@ -143,7 +143,7 @@ def test_success_bumps_the_partition_epoch_only() -> None:
 
 
 def test_an_unchanged_isr_is_accepted_and_writes_nothing() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     before = len(room.log)
     answer = room.alter("t", [1, 2, 3])
@@ -152,20 +152,20 @@ def test_an_unchanged_isr_is_accepted_and_writes_nothing() -> None:
 
 
 def test_a_retried_request_finds_its_epoch_taken() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     room.alter("t", [1, 2])
     assert room.alter("t", [1, 2], partition_epoch=-1).error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_an_unknown_broker_epoch_of_a_member_is_not_compared() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     assert room.alter("t", [1, 2], broker_epochs={2: -1}).error_code == ErrorCode.NONE
 
 
 def test_a_member_that_restarted_since_its_fetches_is_not_admitted() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     old = room.image.brokers[2].epoch
     room.lose(2)
@@ -175,7 +175,7 @@ def test_a_member_that_restarted_since_its_fetches_is_not_admitted() -> None:
 
 
 def test_the_isr_cannot_grow_before_the_leader_has_recovered() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2], unclean_leader_election_enable="true")
     room.lose(2)
     room.lose(1)
@@ -189,7 +189,7 @@ def test_the_isr_cannot_grow_before_the_leader_has_recovered() -> None:
 
 
 def test_a_partition_named_twice_in_a_request_is_altered_once() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     topic_id = room.topic("t", [1, 2, 3])
 
     def asked(*isr: int) -> wire.AlterPartitionRequestPartitionData:
@@ -208,7 +208,7 @@ def test_a_partition_named_twice_in_a_request_is_altered_once() -> None:
 
 
 def test_an_isr_that_completes_a_reassignment_may_cost_the_sender_its_leadership() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     topic_id = room.topic("t", [1, 2])
     moving = PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]

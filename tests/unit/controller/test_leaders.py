@@ -13,12 +13,14 @@ from broker.protocol.schema.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-def elect(room: ControlRoom, kind: int, *partitions: tuple[str, int], everything: bool = False) -> dict[str, ErrorCode]:
+def elect(
+    room: ControllerHarness, kind: int, *partitions: tuple[str, int], everything: bool = False
+) -> dict[str, ErrorCode]:
     asked = None if everything else [wire.TopicPartitions(topic=name, partitions=[i]) for name, i in partitions]
     reply = room.do(ApiKey.ELECT_LEADERS, wire.ElectLeadersRequest(election_type=kind, topic_partitions=asked))
     assert reply.error_code == 0
@@ -29,9 +31,9 @@ def elect(room: ControlRoom, kind: int, *partitions: tuple[str, int], everything
     }
 
 
-def moved_away() -> ControlRoom:
+def moved_away() -> ControllerHarness:
     """Topic "t" prefers 1, is led by 2; 1 is back in the ISR."""
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     room.beat(1, want_fence=True)
     room.beat(1)
@@ -48,16 +50,16 @@ def test_a_preferred_leader_takes_over_when_asked() -> None:
 
 
 def test_a_preferred_leader_outside_the_isr_is_not_available() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2, 3])
     room.lose(1)
     assert elect(room, PREFERRED, ("t", 0)) == {"t-0": ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert room.partition("t").leader == 2
 
 
-def leaderless() -> ControlRoom:
+def leaderless() -> ControllerHarness:
     """Topic "t" on 1 and 2 lost 2, then 1; 2 is back."""
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2])
     room.lose(2)
     room.lose(1, 2)
@@ -93,7 +95,9 @@ def test_asking_for_every_partition_answers_only_for_those_that_needed_it() -> N
 
 
 def test_an_unknown_kind_of_election_is_refused() -> None:
-    reply = ControlRoom().do(ApiKey.ELECT_LEADERS, wire.ElectLeadersRequest(election_type=5, topic_partitions=None))
+    reply = ControllerHarness().do(
+        ApiKey.ELECT_LEADERS, wire.ElectLeadersRequest(election_type=5, topic_partitions=None)
+    )
     assert reply.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -107,7 +111,7 @@ def test_the_clock_gives_preferred_leaders_their_partitions_back() -> None:
 
 
 def test_balancing_may_be_switched_off() -> None:
-    room = ControlRoom(auto_leader_rebalance_enable="false")
+    room = ControllerHarness(auto_leader_rebalance_enable="false")
     room.topic("t", [1, 2])
     room.beat(1, want_fence=True)
     room.beat(1)
@@ -125,7 +129,7 @@ def test_a_topic_that_comes_to_allow_unclean_elections_gets_a_leader_by_the_cloc
 
 
 def test_unclean_elections_by_the_brokers_setting_happen_at_once() -> None:
-    room = ControlRoom(unclean_leader_election_enable="true")
+    room = ControllerHarness(unclean_leader_election_enable="true")
     room.topic("t", [1, 2])
     room.topic("u", [1, 2], unclean_leader_election_enable="false")
     room.lose(2)
@@ -135,14 +139,14 @@ def test_unclean_elections_by_the_brokers_setting_happen_at_once() -> None:
     assert (room.partition("u").leader, room.partition("u").isr) == (NO_NODE, (1,))
 
 
-def allocate(room: ControlRoom, broker_id: int, epoch: int | None = None) -> tuple[ErrorCode, int, int]:
+def allocate(room: ControllerHarness, broker_id: int, epoch: int | None = None) -> tuple[ErrorCode, int, int]:
     given = room.image.brokers[broker_id].epoch if epoch is None else epoch
     reply = room.do(ApiKey.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=given))
     return ErrorCode(reply.error_code), reply.producer_id_start, reply.producer_id_len
 
 
 def test_blocks_of_producer_ids_never_overlap_also_over_a_change_of_controllers() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert allocate(room, 1) == (ErrorCode.NONE, 0, 1000)
     assert allocate(room, 2) == (ErrorCode.NONE, 1000, 1000)
     room.fail_over()
@@ -150,12 +154,12 @@ def test_blocks_of_producer_ids_never_overlap_also_over_a_change_of_controllers(
 
 
 def test_a_replaced_incarnation_gets_no_producer_ids() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert allocate(room, 1, epoch=0)[0] == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_fresh_cluster_is_bootstrapped_once() -> None:
-    room = ControlRoom(brokers=0)
+    room = ControllerHarness(brokers=0)
     assert room.image.features == {"metadata.version": 29, "transaction.version": 2, "group.version": 1}
     room.fail_over()
     assert not room.controller.bootstrap(room.now_ms).records

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 
-def placed(room: ControlRoom, partitions: int, factor: int) -> list[tuple[int, ...]]:
+def placed(room: ControllerHarness, partitions: int, factor: int) -> list[tuple[int, ...]]:
     room.create("t", partitions, factor)
     topic = room.image.topic("t")
     assert topic is not None
@@ -18,32 +18,32 @@ def placed(room: ControlRoom, partitions: int, factor: int) -> list[tuple[int, .
 
 @pytest.mark.parametrize("seed", range(8))
 def test_leaders_and_replicas_are_spread_evenly(seed: int) -> None:
-    replicas = placed(ControlRoom(brokers=5, seed=seed), 20, 3)
+    replicas = placed(ControllerHarness(brokers=5, seed=seed), 20, 3)
     assert set(Counter(brokers[0] for brokers in replicas).values()) == {4}
     assert set(Counter(broker for brokers in replicas for broker in brokers).values()) == {12}
 
 
 def test_where_placement_begins_is_random() -> None:
-    assert len({placed(ControlRoom(seed=seed), 1, 1)[0] for seed in range(20)}) == 3
+    assert len({placed(ControllerHarness(seed=seed), 1, 1)[0] for seed in range(20)}) == 3
 
 
 def test_the_partitions_of_one_leader_do_not_all_have_the_same_followers() -> None:
-    replicas = placed(ControlRoom(brokers=5), 20, 2)
+    replicas = placed(ControllerHarness(brokers=5), 20, 2)
     assert len({brokers[1] for brokers in replicas if brokers[0] == 1}) > 1
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_replicas_are_in_different_racks_while_there_are_any(seed: int) -> None:
     racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
-    for brokers in placed(ControlRoom(brokers=6, racks=racks, seed=seed), 12, 3):
+    for brokers in placed(ControllerHarness(brokers=6, racks=racks, seed=seed), 12, 3):
         assert {racks[broker] for broker in brokers} == {"a", "b", "c"}
 
 
 def test_fenced_brokers_are_used_last_and_never_lead() -> None:
-    room = ControlRoom(brokers=4)
+    room = ControllerHarness(brokers=4)
     room.lose(4)
     assert all(4 not in brokers for brokers in placed(room, 6, 3))
-    room = ControlRoom(brokers=4)
+    room = ControllerHarness(brokers=4)
     room.lose(3, 4)
     replicas = placed(room, 4, 3)
     assert all(brokers[0] in (1, 2) and {1, 2} < set(brokers) for brokers in replicas)
@@ -51,7 +51,7 @@ def test_fenced_brokers_are_used_last_and_never_lead() -> None:
 
 
 def test_a_stopping_broker_gets_no_replica() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("u", [1, 2])
     room.beat(1, stop=True)
     assert all(1 not in brokers for brokers in placed(room, 4, 2))

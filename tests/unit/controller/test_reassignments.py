@@ -8,11 +8,11 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import alter_partition_reassignments as wire
 from broker.protocol.schema import list_partition_reassignments as list_wire
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 
 def move(
-    room: ControlRoom, name: str, replicas: list[int] | None, *, index: int = 0, may_change_factor: bool = True
+    room: ControllerHarness, name: str, replicas: list[int] | None, *, index: int = 0, may_change_factor: bool = True
 ) -> tuple[ErrorCode, str | None]:
     target = wire.ReassignablePartition(partition_index=index, replicas=replicas)
     request = wire.AlterPartitionReassignmentsRequest(
@@ -24,7 +24,7 @@ def move(
     return ErrorCode(result.error_code), result.error_message
 
 
-def on_its_way(room: ControlRoom, *names: str) -> dict[str, tuple[list[int], list[int], list[int]]]:
+def on_its_way(room: ControllerHarness, *names: str) -> dict[str, tuple[list[int], list[int], list[int]]]:
     topics = [list_wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 7]) for name in names]
     request = list_wire.ListPartitionReassignmentsRequest(topics=topics if names else None)
     reply = room.do(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
@@ -39,8 +39,8 @@ def on_its_way(room: ControlRoom, *names: str) -> dict[str, tuple[list[int], lis
     }
 
 
-def prepared() -> ControlRoom:
-    room = ControlRoom(brokers=5)
+def prepared() -> ControllerHarness:
+    room = ControllerHarness(brokers=5)
     room.topic("t", [1, 2, 3])
     return room
 
@@ -119,9 +119,9 @@ def test_a_reassignment_may_be_cancelled() -> None:
     assert move(room, "t", None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def only_new_replicas_left(**configs: str) -> ControlRoom:
+def only_new_replicas_left(**configs: str) -> ControllerHarness:
     """The ISR is {4}, which is on its way in; the original replicas are alive again."""
-    room = ControlRoom(brokers=5)
+    room = ControllerHarness(brokers=5)
     room.topic("t", [1, 2], **configs)
     move(room, "t", [4, 5])
     room.alter("t", [1, 2, 4])
@@ -173,7 +173,7 @@ def test_a_partition_named_twice_is_moved_once() -> None:
 
 def test_a_partition_that_two_entries_name_is_moved_once() -> None:
     """Both were decided from the same state: replicas 1 and 2, of which 3 was added, and 2 and 1 were to go."""
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [2, 1])
     room.topic("u", [2, 1])
     topics = [

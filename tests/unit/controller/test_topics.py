@@ -14,7 +14,7 @@ from broker.protocol.schema import create_partitions as partitions_wire
 from broker.protocol.schema import create_topics as create_wire
 from broker.protocol.schema import delete_topics as delete_wire
 from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 
 
 def assigned(**replicas: list[int]) -> list[create_wire.CreatableReplicaAssignment]:
@@ -33,7 +33,7 @@ def outcome(result: Any) -> tuple[ErrorCode, str | None]:
 
 
 def test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     result = room.create("t", 3, 2)
     assert outcome(result) == (ErrorCode.NONE, None)
     assert (result.num_partitions, result.replication_factor) == (3, 2)
@@ -47,7 +47,7 @@ def test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero() -> None:
 
 
 def test_records_come_as_topic_then_settings_then_partitions() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     at = len(room.log)
     room.create("t", 2, 1, configs={"retention_ms": "5"})
     assert [type(record) for _, record in room.log[at:]] == [
@@ -59,13 +59,13 @@ def test_records_come_as_topic_then_settings_then_partitions() -> None:
 
 
 def test_minus_one_takes_the_defaults_of_the_controller() -> None:
-    room = ControlRoom(num_partitions="4", default_replication_factor="3")
+    room = ControllerHarness(num_partitions="4", default_replication_factor="3")
     result = room.create("t")
     assert (result.num_partitions, result.replication_factor) == (4, 3)
 
 
 def test_the_settings_of_a_new_topic_are_kept_and_told() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     result = room.create("t", 1, 1, configs={"min_insync_replicas": "2"})
     assert room.image.configs[TOPIC_RESOURCE, "t"] == {"min.insync.replicas": "2"}
     told = {entry.name: (entry.value, entry.config_source) for entry in result.configs or []}
@@ -74,7 +74,7 @@ def test_the_settings_of_a_new_topic_are_kept_and_told() -> None:
 
 
 def test_validate_only_answers_the_same_and_makes_nothing() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     before = len(room.log)
     result = room.create("t", 2, 2, validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
@@ -83,7 +83,7 @@ def test_validate_only_answers_the_same_and_makes_nothing() -> None:
 
 
 def test_topic_ids_are_random_uuids() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     ids = [room.topic(f"t{n}", [1]) for n in range(3)]
     assert len(set(ids)) == 3
     assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
@@ -102,32 +102,32 @@ NAME_FAULTS = [
 @pytest.mark.parametrize(("name", "fault"), NAME_FAULTS)
 def test_a_name_that_is_not_allowed_is_refused(name: str, fault: str) -> None:
     expected = (ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-    assert outcome(ControlRoom().create(name, 1, 1)) == expected
+    assert outcome(ControllerHarness().create(name, 1, 1)) == expected
 
 
 def test_the_longest_name_is_allowed() -> None:
-    assert ControlRoom().create("x" * 249, 1, 1).error_code == ErrorCode.NONE
+    assert ControllerHarness().create("x" * 249, 1, 1).error_code == ErrorCode.NONE
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("a.b", [1])
     assert outcome(room.create("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
 
 
 def test_a_name_that_differs_only_in_dots_and_underscores_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("a.b", [1])
     expected = (ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b")
     assert outcome(room.create("a_b", 1, 1)) == expected
 
 
 def test_nobody_makes_the_metadata_topic() -> None:
-    assert ControlRoom().create("__cluster_metadata", 1, 1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert ControllerHarness().create("__cluster_metadata", 1, 1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_topic_named_twice_in_a_request_is_not_made() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     topics = [create_wire.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aba"]
     results = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
     assert [(result.name, *outcome(result)) for result in results] == [
@@ -137,14 +137,14 @@ def test_a_topic_named_twice_in_a_request_is_not_made() -> None:
 
 
 def test_one_request_cannot_make_any_number_of_partitions() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert room.create("t", 10_001, 1).error_code == ErrorCode.POLICY_VIOLATION
     assert room.create("t", 1_000_000_000, 1).error_code == ErrorCode.POLICY_VIOLATION
 
 
 def test_the_default_number_of_partitions_counts_in_a_request_too() -> None:
     """With -1 a request could make any number."""
-    room = ControlRoom(num_partitions="100")
+    room = ControllerHarness(num_partitions="100")
     topics = [create_wire.CreatableTopic(name=f"t{n}", num_partitions=-1, replication_factor=1) for n in range(101)]
     made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics))
     assert {topic.error_code for topic in made.topics} == {ErrorCode.POLICY_VIOLATION}
@@ -153,7 +153,7 @@ def test_the_default_number_of_partitions_counts_in_a_request_too() -> None:
 
 
 def test_an_answer_tells_the_settings_of_some_topics_and_an_error_in_place_of_the_others() -> None:
-    room = ControlRoom(squall_request_max_elements="1000", squall_broker_max_replicas="1000")
+    room = ControllerHarness(squall_request_max_elements="1000", squall_broker_max_replicas="1000")
     setting = create_wire.CreatableTopicConfig(name="retention.ms", value="5")
     topics = [
         create_wire.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1, configs=[setting][: n % 2])
@@ -173,7 +173,7 @@ def test_an_answer_tells_the_settings_of_some_topics_and_an_error_in_place_of_th
 
 def test_very_many_names_are_decided_with_few_steps_each() -> None:
     """The names of 3,000 topics were gone through for each new one, and all settings were put together for each."""
-    room = ControlRoom(squall_broker_max_replicas="100000")
+    room = ControllerHarness(squall_broker_max_replicas="100000")
     there = [create_wire.CreatableTopic(name=f"a_{n}", num_partitions=1, replication_factor=1) for n in range(3000)]
     room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=there))
     topics = [create_wire.CreatableTopic(name=f"b_{n}", num_partitions=-1, replication_factor=1) for n in range(5000)]
@@ -196,13 +196,13 @@ def test_very_many_names_are_decided_with_few_steps_each() -> None:
 @pytest.mark.parametrize("factor", [0, -2])
 def test_a_replication_factor_that_cannot_be_is_refused(factor: int) -> None:
     message = "Replication factor must be larger than 0, or -1 to use the default value."
-    assert outcome(ControlRoom().create("t", 1, factor)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    assert outcome(ControllerHarness().create("t", 1, factor)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 @pytest.mark.parametrize("count", [0, -2])
 def test_a_number_of_partitions_that_cannot_be_is_refused(count: int) -> None:
     message = "Number of partitions was set to an invalid non-positive value."
-    assert outcome(ControlRoom().create("t", count, 1)) == (ErrorCode.INVALID_PARTITIONS, message)
+    assert outcome(ControllerHarness().create("t", count, 1)) == (ErrorCode.INVALID_PARTITIONS, message)
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:
@@ -210,11 +210,11 @@ def test_more_replicas_than_brokers_are_refused() -> None:
         "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because "
         "only 3 broker(s) are registered."
     )
-    assert outcome(ControlRoom().create("t", 1, 4)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    assert outcome(ControllerHarness().create("t", 1, 4)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def test_without_a_live_broker_no_topic_is_made() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.lose(1, 2, 3)
     message = "Unable to replicate the partition 2 time(s): All brokers are currently fenced."
     assert outcome(room.create("t", 1, 2)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -222,7 +222,7 @@ def test_without_a_live_broker_no_topic_is_made() -> None:
 
 def test_a_setting_without_a_value_is_refused() -> None:
     message = "Null value not supported for topic configs: retention.ms"
-    assert outcome(ControlRoom().create("t", 1, 1, configs={"retention_ms": None})) == (
+    assert outcome(ControllerHarness().create("t", 1, 1, configs={"retention_ms": None})) == (
         ErrorCode.INVALID_CONFIG,
         message,
     )
@@ -230,7 +230,7 @@ def test_a_setting_without_a_value_is_refused() -> None:
 
 @pytest.mark.parametrize("configs", [{"retention_ms": "soon"}, {"no_such": "1"}, {"min_insync_replicas": "0"}])
 def test_a_setting_that_cannot_be_is_refused(configs: dict[str, str]) -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     assert room.create("t", 1, 1, configs=configs).error_code == ErrorCode.INVALID_CONFIG
     assert room.image.topic_ids == {}
 
@@ -239,13 +239,13 @@ def test_a_setting_that_cannot_be_is_refused(configs: dict[str, str]) -> None:
 
 
 def test_a_manual_assignment_is_followed() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [3, 1], [2, 3])
     assert [room.partition("t", index).replicas for index in range(2)] == [(3, 1), (2, 3)]
 
 
 def test_a_fenced_replica_is_assigned_but_neither_leads_nor_is_in_the_isr() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.lose(3)
     room.topic("t", [3, 1])
     assert (room.partition("t").replicas, room.partition("t").leader, room.partition("t").isr) == ((3, 1), 1, (1,))
@@ -268,18 +268,18 @@ MANUAL_FAULTS: list[tuple[dict[str, list[int]], str]] = [
 
 @pytest.mark.parametrize(("replicas", "message"), MANUAL_FAULTS)
 def test_a_manual_assignment_that_cannot_be_is_refused(replicas: dict[str, list[int]], message: str) -> None:
-    result = ControlRoom().create("t", assignments=assigned(**replicas))
+    result = ControllerHarness().create("t", assignments=assigned(**replicas))
     assert outcome(result) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def test_a_partition_assigned_twice_is_refused() -> None:
-    result = ControlRoom().create("t", assignments=assigned(p0=[1]) + assigned(p0=[2]))
+    result = ControllerHarness().create("t", assignments=assigned(p0=[1]) + assigned(p0=[2]))
     message = "Found multiple manual partition assignments for partition 0"
     assert outcome(result) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def test_a_manual_assignment_of_dead_brokers_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.lose(1, 2)
     message = (
         "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
@@ -291,7 +291,7 @@ def test_a_manual_assignment_of_dead_brokers_is_refused() -> None:
 
 
 def test_a_manual_assignment_excludes_counts() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     factor = room.create("t", -1, 1, assignments=assigned(p0=[1]))
     assert outcome(factor) == (
         ErrorCode.INVALID_REQUEST,
@@ -308,7 +308,7 @@ def test_a_manual_assignment_excludes_counts() -> None:
 
 
 def grow(
-    room: ControlRoom, name: str, count: int, *replicas: list[int], validate_only: bool = False
+    room: ControllerHarness, name: str, count: int, *replicas: list[int], validate_only: bool = False
 ) -> tuple[ErrorCode, str | None]:
     assignments = [partitions_wire.CreatePartitionsAssignment(broker_ids=brokers) for brokers in replicas]
     topic = partitions_wire.CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
@@ -318,7 +318,7 @@ def grow(
 
 
 def test_partitions_are_added_behind_the_present_ones() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2])
     assert grow(room, "t", 3) == (ErrorCode.NONE, None)
     topic = room.image.topic("t")
@@ -328,14 +328,14 @@ def test_partitions_are_added_behind_the_present_ones() -> None:
 
 
 def test_added_partitions_may_be_assigned_by_hand() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2])
     assert grow(room, "t", 2, [3, 1]) == (ErrorCode.NONE, None)
     assert room.partition("t", 1).replicas == (3, 1)
 
 
 def test_growth_may_be_tried() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1])
     before = len(room.log)
     assert grow(room, "t", 2, validate_only=True) == (ErrorCode.NONE, None)
@@ -343,7 +343,7 @@ def test_growth_may_be_tried() -> None:
 
 
 def test_growth_that_cannot_be_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1, 2], [2, 3])
     unknown = "This server does not host this topic-partition."
     assert grow(room, "u", 2) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
@@ -358,7 +358,7 @@ def test_growth_that_cannot_be_is_refused() -> None:
 
 def test_a_topic_grows_by_what_brokers_can_make_directories_for() -> None:
     """Where a cluster is so large, its brokers ended for good: the name was too long for their file systems."""
-    room = ControlRoom(squall_broker_max_replicas="1000000")
+    room = ControllerHarness(squall_broker_max_replicas="1000000")
     name = "n" * 249
     room.topic(name, [1])
     topic = room.image.topics_by_id[room.image.topic_ids[name]]
@@ -369,7 +369,7 @@ def test_a_topic_grows_by_what_brokers_can_make_directories_for() -> None:
 
 def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -> None:
     """To place them took 18 ms for each topic, before the first was refused for its brokers' sake."""
-    room = ControlRoom(squall_broker_max_replicas="20000")
+    room = ControllerHarness(squall_broker_max_replicas="20000")
     room.topic("t", [1])
     room.topic("u", [2])
     room.topic("v", [3])
@@ -388,14 +388,14 @@ def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -
 
 
 def test_growth_onto_dead_brokers_is_refused() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1])
     room.lose(3)
     assert grow(room, "t", 2, [3])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_topic_named_twice_does_not_grow() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1])
     topics = [partitions_wire.CreatePartitionsTopic(name="t", count=count, assignments=None) for count in (2, 3)]
     (result,) = room.do(ApiKey.CREATE_PARTITIONS, partitions_wire.CreatePartitionsRequest(topics=topics)).results
@@ -405,7 +405,9 @@ def test_a_topic_named_twice_does_not_grow() -> None:
 # ------------------------------------------------------------------------------------------------------- DeleteTopics
 
 
-def delete(room: ControlRoom, *topics: str | bytes | tuple[str | None, bytes]) -> list[tuple[ErrorCode, str | None]]:
+def delete(
+    room: ControllerHarness, *topics: str | bytes | tuple[str | None, bytes]
+) -> list[tuple[ErrorCode, str | None]]:
     states = []
     for topic in topics:
         if isinstance(topic, tuple):
@@ -419,7 +421,7 @@ def delete(room: ControlRoom, *topics: str | bytes | tuple[str | None, bytes]) -
 
 
 def test_a_topic_is_removed_by_name_and_by_id() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1])
     topic_id = room.topic("u", [1])
     assert delete(room, "t", topic_id) == [(ErrorCode.NONE, None)] * 2
@@ -427,7 +429,7 @@ def test_a_topic_is_removed_by_name_and_by_id() -> None:
 
 
 def test_the_answer_names_the_topic_and_its_id() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     topic_id = room.topic("t", [1])
     request = delete_wire.DeleteTopicsRequest(topics=[delete_wire.DeleteTopicState(name=None, topic_id=topic_id)])
     (result,) = room.do(ApiKey.DELETE_TOPICS, request).responses
@@ -435,7 +437,7 @@ def test_the_answer_names_the_topic_and_its_id() -> None:
 
 
 def test_old_clients_remove_topics_by_name() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     room.topic("t", [1])
     request = delete_wire.DeleteTopicsRequest(topic_names=["t", "u"])
     results = room.do(ApiKey.DELETE_TOPICS, request).responses
@@ -443,13 +445,13 @@ def test_old_clients_remove_topics_by_name() -> None:
 
 
 def test_unknown_topics_are_not_removed() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     errors = [code for code, _ in delete(room, "t", b"x" * 16)]
     assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_a_topic_is_named_once_and_one_way() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     topic_id = room.topic("t", [1])
     refused = ErrorCode.INVALID_REQUEST
     assert delete(room, "t", "t") == [(refused, "Duplicate topic name.")] * 2
@@ -462,14 +464,14 @@ def test_a_topic_is_named_once_and_one_way() -> None:
 
 
 def test_removal_may_be_switched_off() -> None:
-    room = ControlRoom(delete_topic_enable="false")
+    room = ControllerHarness(delete_topic_enable="false")
     room.topic("t", [1])
     assert delete(room, "t") == [(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")]
     assert "t" in room.image.topic_ids
 
 
 def test_a_topic_made_again_has_another_id() -> None:
-    room = ControlRoom()
+    room = ControllerHarness()
     first = room.topic("t", [1])
     delete(room, "t")
     assert room.topic("t", [1]) != first

@@ -1,4 +1,8 @@
-"""Nodes whose control plane is real and whose quorum and network are played, on trio's clock."""
+"""Nodes whose control plane is real and whose quorum and network are played, on trio's clock.
+
+There is no data plane in it. In `memory_cluster.py` the quorum elects its leaders and commits by itself; here the test
+says who leads and when the log commits.
+"""
 
 from __future__ import annotations
 
@@ -24,54 +28,54 @@ from broker.protocol.schema.describe_quorum import (
 )
 from tests.support.brokers.memory_env import FakeEnv
 
-CLUSTER_ID = "little-world"
+CLUSTER_ID = "control-plane-harness"
 
 
 class PlayedQuorum:
     """One log for all nodes. It commits at once, or when it is told to; the test says who leads."""
 
-    def __init__(self, world: LittleWorld, node_id: int) -> None:
-        self.world, self.node_id = world, node_id
+    def __init__(self, harness: ControlPlaneHarness, node_id: int) -> None:
+        self.harness, self.node_id = harness, node_id
 
     @property
     def is_leader(self) -> bool:
-        return self.world.leader == self.node_id
+        return self.harness.leader == self.node_id
 
     @property
     def leader_id(self) -> int:
-        return self.world.leader if self.node_id not in self.world.cut_off else -1
+        return self.harness.leader if self.node_id not in self.harness.cut_off else -1
 
     @property
     def end_offset(self) -> int:
-        return len(self.world.log)
+        return len(self.harness.log)
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
         if not self.is_leader:
             raise LeadershipLost
         for record, version in records:
-            self.world.log.append((self.world.epoch, encode_metadata_record(record, version)))
-        if self.world.commits:
-            self.world.commit()
-        return len(self.world.log) - 1
+            self.harness.log.append((self.harness.epoch, encode_metadata_record(record, version)))
+        if self.harness.commits:
+            self.harness.commit()
+        return len(self.harness.log) - 1
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
         while True:
-            if not self.is_leader or self.world.epoch != epoch:
+            if not self.is_leader or self.harness.epoch != epoch:
                 raise LeadershipLost
-            if self.world.committed > offset:
+            if self.harness.committed > offset:
                 return
-            await self.world.moved.wait()
+            await self.harness.moved.wait()
 
     async def describe_quorum(self, request: Any) -> Any:
-        part = DescribeQuorumResponsePartitionData(leader_id=self.node_id, leader_epoch=self.world.epoch)
+        part = DescribeQuorumResponsePartitionData(leader_id=self.node_id, leader_epoch=self.harness.epoch)
         return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
 
 
 class PlayedPeers:
     """Requests between nodes, through their wire form."""
 
-    def __init__(self, world: LittleWorld, node_id: int) -> None:
-        self.world, self.node_id = world, node_id
+    def __init__(self, harness: ControlPlaneHarness, node_id: int) -> None:
+        self.harness, self.node_id = harness, node_id
 
     async def request(
         self,
@@ -89,15 +93,15 @@ class PlayedPeers:
         raise OSError("no answer in the time that was left")
 
     async def _answer(self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        self.world.requests.append((self.node_id, node_id, ApiKey(api_key)))
-        if node_id in self.world.cut_off or self.node_id in self.world.cut_off:
+        self.harness.requests.append((self.node_id, node_id, ApiKey(api_key)))
+        if node_id in self.harness.cut_off or self.node_id in self.harness.cut_off:
             await trio.sleep(timeout_ms / 1000)
             raise OSError("no answer")
         await trio.sleep(0.001)
         request, _ = request_class(api_key).decode(memoryview(message.encode(version)), 0, version)
-        service = self.world.nodes[node_id].service
+        service = self.harness.nodes[node_id].service
         if api_key == ApiKey.ENVELOPE:
-            response = await open_envelope(self.world.nodes[node_id].env, service, request)
+            response = await open_envelope(self.harness.nodes[node_id].env, service, request)
         else:
             response = await handled(service, api_key, request)
         return response_class(api_key).decode(memoryview(response.encode(version)), 0, version)[0]
@@ -109,20 +113,20 @@ async def handled(service: ControllerService, api_key: int, request: Any) -> Any
     return await answer.wait() if isinstance(answer, Later) else answer
 
 
-class LittleNode:
+class ControlPlaneNode:
     """One node's control plane."""
 
-    def __init__(self, world: LittleWorld, node_id: int, incarnation: int, previous_epoch: int) -> None:
-        self.id, self.world = node_id, world
+    def __init__(self, harness: ControlPlaneHarness, node_id: int, incarnation: int, previous_epoch: int) -> None:
+        self.id, self.harness = node_id, harness
         self.env: Any = FakeEnv(seed=100 * incarnation + node_id, name=f"node-{node_id}")
         voters = ",".join(f"{voter}@h{voter}:1" for voter in (1, 2, 3))
         self.config = BrokerConfig.from_properties(
-            {"node.id": str(node_id), "controller.quorum.voters": voters, **world.properties}
+            {"node.id": str(node_id), "controller.quorum.voters": voters, **harness.properties}
         )
-        self.quorum = PlayedQuorum(world, node_id)
+        self.quorum = PlayedQuorum(harness, node_id)
         self.feed = ImageFeed()
         self.service = ControllerService(self.env, self.config, CLUSTER_ID, self.quorum, self.feed)
-        peers: Any = PlayedPeers(world, node_id)
+        peers: Any = PlayedPeers(harness, node_id)
         self.forwarder = Forwarder(self.env, self.config, peers, self.service, lambda: self.quorum.leader_id)
         self.lifecycle = BrokerLifecycle(
             self.env,
@@ -145,7 +149,7 @@ class LittleNode:
                 self.lifecycle.ready()
 
 
-class LittleWorld:
+class ControlPlaneHarness:
     """Nodes 1 to 3 (as far as they were started), one log, one leader."""
 
     def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
@@ -156,15 +160,15 @@ class LittleWorld:
         self.commits = True
         self.moved = trio.Event()
         self.leader, self.epoch = -1, 0
-        self.nodes: dict[int, LittleNode] = {}
+        self.nodes: dict[int, ControlPlaneNode] = {}
         self.incarnations: dict[int, int] = {}
         self.cut_off: set[int] = set()
         self.requests: list[tuple[int, int, ApiKey]] = []
 
-    def start(self, node_id: int, *, previous_epoch: int = -1) -> LittleNode:
+    def start(self, node_id: int, *, previous_epoch: int = -1) -> ControlPlaneNode:
         """A node from scratch: it replays the log before anything else."""
         self.incarnations[node_id] = self.incarnations.get(node_id, 0) + 1
-        node = self.nodes[node_id] = LittleNode(self, node_id, self.incarnations[node_id], previous_epoch)
+        node = self.nodes[node_id] = ControlPlaneNode(self, node_id, self.incarnations[node_id], previous_epoch)
         self.cut_off.discard(node_id)
         self._replay(node, 0)
         self.nursery.start_soon(node.run)
@@ -203,7 +207,7 @@ class LittleWorld:
         self.cut_off.discard(node_id)
         self._replay(self.nodes[node_id], self.nodes[node_id].feed.image.offset + 1)
 
-    def _replay(self, node: LittleNode, at: int) -> None:
+    def _replay(self, node: ControlPlaneNode, at: int) -> None:
         entries = [(offset, self.log[offset]) for offset in range(at, self.committed)]
         node.feed.committed([(at, entry[0], decode_metadata_record(entry[1])) for at, entry in entries if entry])
 
@@ -213,14 +217,14 @@ class LittleWorld:
             await self.nodes[node_id].lifecycle.unfenced.wait()
 
 
-async def start_three(nursery: trio.Nursery, **properties: str) -> LittleWorld:
+async def start_three(nursery: trio.Nursery, **properties: str) -> ControlPlaneHarness:
     """Three nodes, the first of them the controller, all brokers serving."""
-    world = LittleWorld(nursery, **properties)
+    harness = ControlPlaneHarness(nursery, **properties)
     for node_id in (1, 2, 3):
-        world.start(node_id)
-    world.elect(1)
-    await world.settle(1, 2, 3)
-    return world
+        harness.start(node_id)
+    harness.elect(1)
+    await harness.settle(1, 2, 3)
+    return harness
 
 
 def error_of(response: Any) -> ErrorCode:

@@ -1,4 +1,7 @@
-"""A controller with everything around it played by the test: the log, the clock and the brokers."""
+"""A controller with everything around it played by the test: the log, the clock and the brokers.
+
+There is no broker in it, and nothing is asynchronous: a controller decides, and the harness applies what it decided.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ EPOCH = 7
 WITHOUT_ELR = {"squall.bootstrap.features": f"{ELR_FEATURE}=0"}
 
 
-class ControlRoom:
+class ControllerHarness:
     """Brokers 1 to `brokers`, registered and unfenced, and a controller that has just become active; without eligible
     leader replicas unless `properties` ask for them."""
 

@@ -7,13 +7,13 @@ import pytest
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_topics as create_wire
-from tests.support.brokers.control_room import ControlRoom
+from tests.support.brokers.controller_harness import ControllerHarness
 from tests.unit.controller.test_reassignments import move
 from tests.unit.controller.test_topics import assigned, grow, outcome
 
 
-def small() -> ControlRoom:
-    return ControlRoom(squall_broker_max_replicas="4")
+def small() -> ControllerHarness:
+    return ControllerHarness(squall_broker_max_replicas="4")
 
 
 def refused(broker: int, there: int, more: int) -> tuple[ErrorCode, str]:
