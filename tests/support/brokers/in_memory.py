@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import trio
@@ -44,7 +45,7 @@ from broker.protocol.schema.write_txn_markers import (
 from broker.replicas.coordinators.enrolment import Enrolled, Place
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
-from tests.support.brokers.memory_env import SteppedEnv
+from tests.support.brokers.memory_env import MemoryTransport, Pipe, SteppedEnv
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 
@@ -269,6 +270,13 @@ class MemoryBroker:
         """A new connection."""
         link: Any = TakingTransport()
         return Connection(link, LISTENER, self.server._mark_dirty, self.start_soon)
+
+    def accept(self, peer: str = "client:1", listener: str = LISTENER) -> tuple[Pipe, Pipe, Callable[[], Any]]:
+        """A connection in memory: what its client sends and gets, and the task that serves it."""
+        there, back = Pipe(1 << 30), Pipe(1 << 30)
+        self.server._per_address[peer] = 1
+        link: Any = MemoryTransport(peer, there, back)
+        return there, back, partial(self.server._serve, link, listener, peer)
 
     def slot(self, conn: Connection, key: int, version: int) -> Slot:
         """The place of a new request's reply."""

@@ -14,8 +14,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.brokers.in_memory import IDS, LISTENER, MemoryBroker, answers, produced
-from tests.support.brokers.memory_env import MemoryTransport, Pipe
+from tests.support.brokers.in_memory import IDS, MemoryBroker, answers, produced
 
 WIDE = 20
 PID = 7
@@ -229,11 +228,10 @@ async def serve(room: MemoryBroker, *requests: ProduceRequest) -> None:
     """A client sends these in one piece and ends, and is served to the end."""
     server: Any = room.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
-    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    there, _, serve_it = room.accept()
     for number, one in enumerate(requests):
         there.data += encode_request(ApiKey.PRODUCE, 9, number, "c", one.encode(9))
     there.ended = True
-    server._per_address["client"] = 1
     async with trio.open_nursery() as nursery:
 
         async def start() -> None:
@@ -245,7 +243,7 @@ async def serve(room: MemoryBroker, *requests: ProduceRequest) -> None:
 
         nursery.start_soon(start)
         with trio.fail_after(5):
-            await server._serve(MemoryTransport("client:1", there, back), LISTENER, "client")
+            await serve_it()
         nursery.cancel_scope.cancel()
 
 

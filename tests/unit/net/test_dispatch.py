@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -34,12 +33,11 @@ async def serve(room: MemoryBroker, *frames: bytes) -> bool:
     """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
     server: Any = room.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
-    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    there, _, serve_it = room.accept()
     there.data += b"".join(frames)
     there.ended = True
-    server._per_address["client"] = 1
     with trio.fail_after(5):
-        await server._serve(MemoryTransport("client:1", there, back), LISTENER, "client")
+        await serve_it()
     return not server._connections and not server._per_address
 
 
@@ -77,13 +75,12 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
         asked.append(slot.correlation_id)
         return Later(wait) if slot.correlation_id == 1 else b"now"
 
-    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    there, back, serve_it = room.accept()
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=handler)}, {})
-    server._per_address["client"] = 1
     for number in (1, 2):
         there.data += encode_request(ApiKey.METADATA, 9, number, "c", MetadataRequest(topics=[]).encode(9))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(server._serve, MemoryTransport("client:1", there, back), LISTENER, "client")
+        nursery.start_soon(serve_it)
         await trio.testing.wait_all_tasks_blocked()
         assert (asked, bytes(back.data)) == ([1, 2], b""), "the first answer is due before the second one"
         for function, args in room.started:
@@ -167,12 +164,11 @@ ANSWER = bytes(1000)
 async def plain_burst(room: MemoryBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
     """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
     server: Any = room.server
-    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    there, back, serve_it = room.accept()
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: answer(slot))}, {})
-    server._per_address["client"] = 1
     for number in range(count):
         there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))
-    return back, partial(server._serve, MemoryTransport("client:1", there, back), LISTENER, "client")
+    return back, serve_it
 
 
 async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_what_is_answered() -> None:

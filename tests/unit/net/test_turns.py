@@ -17,7 +17,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.in_memory import MemoryBroker
-from tests.support.brokers.memory_env import MemoryTransport, Pipe
+from tests.support.brokers.memory_env import Pipe
 
 INNER, OUTER = "INTERNAL", "CLIENT"
 TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
@@ -59,12 +59,11 @@ class Loop:
 
     def come(self, who: str, requests: int = 1, listener: str = OUTER) -> None:
         """A connection that sends so many requests at once, and is served from the loop's next pass on."""
-        there, back = Pipe(1 << 20), Pipe(1 << 20)
+        there, _, serve_it = self.room.accept(who, listener)
         for number in range(requests):
             there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))
-        self.server._per_address[who] = 1
         self.links[who] = there
-        self.nursery.start_soon(self.server._serve, MemoryTransport(who, there, back), listener, who)
+        self.nursery.start_soon(serve_it)
 
     def send(self, who: str) -> None:
         """One more request of a connection."""
