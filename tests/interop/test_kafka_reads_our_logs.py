@@ -137,15 +137,15 @@ def test_kafkas_dump_log_segments_decodes_groups_and_their_offsets(tmp_path: Pat
 
 
 def test_kafkas_dump_log_segments_decodes_the_metadata_log_and_its_snapshots(tmp_path: Path) -> None:
-    room = ControllerHarness(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
-    room.topic("t", [1, 2, 3], [2, 3, 1], min_insync_replicas="3")
-    room.lose(3)
-    written = [Write(record, WRITTEN.get(type(record), 0)) for _, record in room.log]
+    harness = ControllerHarness(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
+    harness.topic("t", [1, 2, 3], [2, 3, 1], min_insync_replicas="3")
+    harness.lose(3)
+    written = [Write(record, WRITTEN.get(type(record), 0)) for _, record in harness.log]
     values = [encode_metadata_record(record, version) for record, version in written]
     entries = encode_batch([Record(number, 1_000, None, value) for number, value in enumerate(values)], leader_epoch=7)
     (tmp_path / f"{0:020}.log").write_bytes(entries)
-    held = records_of(room.image)
-    snapshot = tmp_path / f"{room.image.offset + 1:020}-{7:010}.checkpoint"
+    held = records_of(harness.image)
+    snapshot = tmp_path / f"{harness.image.offset + 1:020}-{7:010}.checkpoint"
     snapshot.write_bytes(encode_snapshot(held, 7, 1_000))
     said = dumped("--cluster-metadata-decoder", "--files", f"{tmp_path / f'{0:020}.log'},{snapshot}")
     told = [json.loads(line.partition(" payload: ")[2]) for line in said if " payload: {" in line]

@@ -32,7 +32,7 @@ class Teller:
     """Plays commands and tells what each changed."""
 
     def __init__(self) -> None:
-        self.room = ControllerHarness()
+        self.harness = ControllerHarness()
         self.names: dict[bytes, str] = {}
 
     def play(self, line: str) -> str:
@@ -42,23 +42,23 @@ class Teller:
         words = [word for word in words if "=" not in word]
         command: Callable[..., str | None] = getattr(self, f"do_{verb}")
         said = command(*words, **settings)
-        self.names.update({topic.id: topic.name for topic in self.room.image.topics_by_id.values()})
-        told = [*([said] if said else []), *self.tell(self.room.image, self.room.image.take_delta())]
+        self.names.update({topic.id: topic.name for topic in self.harness.image.topics_by_id.values()})
+        told = [*([said] if said else []), *self.tell(self.harness.image, self.harness.image.take_delta())]
         return "\n".join(told) or "nothing"
 
     # --------------------------------------------------------------------------------------------------- commands
 
     def do_brokers(self, count: str, **settings: str) -> None:
-        self.room = ControllerHarness(brokers=int(count), **settings)
+        self.harness = ControllerHarness(brokers=int(count), **settings)
 
     def do_topic(self, name: str, *replicas: str, **settings: str) -> None:
-        self.room.topic(name, *[[int(broker) for broker in brokers.split(",")] for brokers in replicas], **settings)
+        self.harness.topic(name, *[[int(broker) for broker in brokers.split(",")] for brokers in replicas], **settings)
 
     def do_lose(self, *brokers: str) -> None:
-        self.room.lose(*map(int, brokers))
+        self.harness.lose(*map(int, brokers))
 
     def do_wait(self, ms: str) -> None:
-        self.room.tick(int(ms))
+        self.harness.tick(int(ms))
 
     def do_beat(self, *brokers: str) -> str:
         return ", ".join(self.answer(broker, stop=False) for broker in brokers)
@@ -67,30 +67,30 @@ class Teller:
         return self.answer(broker, stop=True)
 
     def answer(self, broker: str, *, stop: bool) -> str:
-        reply = self.room.beat(int(broker), stop=stop)
+        reply = self.harness.beat(int(broker), stop=stop)
         if reply.error_code:
             return f"{broker}: {ErrorCode(reply.error_code).name}"
         words = ["fenced" if reply.is_fenced else "unfenced"]
         return f"{broker}: {' '.join(words + (['may stop'] if reply.should_shut_down else []))}"
 
     def do_register(self, broker: str, incarnation: str) -> str | None:
-        error, _ = self.room.register(int(broker), int(incarnation))
+        error, _ = self.harness.register(int(broker), int(incarnation))
         return error.name if error else None
 
     def do_failover(self) -> None:
-        self.room.fail_over()
-        self.room.image.take_delta()
+        self.harness.fail_over()
+        self.harness.image.take_delta()
 
     def do_isr(self, partition: str, members: str) -> str:
         name, _, index = partition.rpartition("-")
-        answer = self.room.alter(name, [int(member) for member in members.split(",")], index=int(index))
+        answer = self.harness.alter(name, [int(member) for member in members.split(",")], index=int(index))
         return ErrorCode(answer.error_code).name
 
     def do_elect(self, kind: str, partition: str) -> str:
         name, _, index = partition.rpartition("-")
         asked = [elect_leaders.TopicPartitions(topic=name, partitions=[int(index)])]
         request = elect_leaders.ElectLeadersRequest(election_type=int(kind == "unclean"), topic_partitions=asked)
-        reply = self.room.do(ApiKey.ELECT_LEADERS, request)
+        reply = self.harness.do(ApiKey.ELECT_LEADERS, request)
         return ErrorCode(reply.replica_election_results[0].partition_result[0].error_code).name
 
     # ---------------------------------------------------------------------------------------------------- telling

@@ -25,7 +25,7 @@ Clock = trio.testing.MockClock
 MANY = 10 * PIECE
 
 
-class Room(GroupBroker):
+class OffsetsBroker(GroupBroker):
     """Topic "t" has two partitions. Groups may have had positions of more, before there was a limit."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -55,11 +55,11 @@ class Room(GroupBroker):
 
 
 @pytest.fixture
-async def room(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Room:
-    room = Room(nursery)
-    await room.lead()
-    monkeypatch.setattr(room.env, "cpu", room.cpu, raising=False)
-    return room
+async def broker(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> OffsetsBroker:
+    broker = OffsetsBroker(nursery)
+    await broker.lead()
+    monkeypatch.setattr(broker.env, "cpu", broker.cpu, raising=False)
+    return broker
 
 
 def asked(*groups: str, stable: bool = False) -> offset_fetch.OffsetFetchRequest:
@@ -77,25 +77,25 @@ def told(answer: Any) -> dict[str, list[int]]:
     }
 
 
-async def test_a_partition_that_does_not_exist_has_no_position(room: Room) -> None:
+async def test_a_partition_that_does_not_exist_has_no_position(broker: OffsetsBroker) -> None:
     """As with Kafka. Without that, one group could have any number of them for eight bytes each."""
     parts = [offset_commit.OffsetCommitRequestPartition(index, 7) for index in (1, 2, -1)]
     topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=parts)]
-    later = room.apis.offset_commit(offset_commit.OffsetCommitRequest("g", topics=topics), room.asks(8))
-    room.replicate()
+    later = broker.apis.offset_commit(offset_commit.OffsetCommitRequest("g", topics=topics), broker.asks(8))
+    broker.replicate()
     answer = await later.wait()
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.NONE, unknown, unknown]
-    assert told(room.apis.offset_fetch(asked("g"), room.asks())) == {"g": [7]}
+    assert told(broker.apis.offset_fetch(asked("g"), broker.asks())) == {"g": [7]}
 
 
-async def test_few_positions_are_told_at_once(room: Room) -> None:
-    room.has("g", FEW)
-    assert told(room.apis.offset_fetch(asked("g", "h"), room.asks())) == {"g": [*range(FEW)], "h": []}
-    assert not room.encoded
+async def test_few_positions_are_told_at_once(broker: OffsetsBroker) -> None:
+    broker.has("g", FEW)
+    assert told(broker.apis.offset_fetch(asked("g", "h"), broker.asks())) == {"g": [*range(FEW)], "h": []}
+    assert not broker.encoded
 
 
-async def test_text_weighs_too(room: Room) -> None:
+async def test_text_weighs_too(broker: OffsetsBroker) -> None:
     """200 positions with metadata of 4,096 characters each are an answer of 3 MB."""
     places = [("t", index) for index in range(3)]
     for size, weighs_much in (
@@ -104,21 +104,21 @@ async def test_text_weighs_too(room: Room) -> None:
     ):
         metadata = "x" * size
         committed = tuple((place, Committed(7, metadata=metadata)) for place in places)
-        room.do(Commit("g", -1, "", None, committed))
-        assert isinstance(room.apis.offset_fetch(asked("g"), room.asks()), Later) == weighs_much
+        broker.do(Commit("g", -1, "", None, committed))
+        assert isinstance(broker.apis.offset_fetch(asked("g"), broker.asks()), Later) == weighs_much
         named = offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1, 2, 9])
         some = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[named])])
-        assert isinstance(room.apis.offset_fetch(some, room.asks()), Later) == weighs_much
+        assert isinstance(broker.apis.offset_fetch(some, broker.asks()), Later) == weighs_much
 
 
 @pytest.mark.parametrize("groups", [{"g": MANY}, {"a": FEW, "b": 1, "c": 1}])
 @pytest.mark.parametrize("stable", [False, True])
 async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewhere(
-    groups: dict[str, int], stable: bool, room: Room, autojump_clock: Clock
+    groups: dict[str, int], stable: bool, broker: OffsetsBroker, autojump_clock: Clock
 ) -> None:
     for name, count in groups.items():
-        room.has(name, count)
-    room.replicate()
+        broker.has(name, count)
+    broker.replicate()
     turns = 0
 
     async def bystander() -> None:
@@ -127,33 +127,33 @@ async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewher
             turns += 1
             await trio.lowlevel.checkpoint()
 
-    later = room.apis.offset_fetch(asked(*groups, stable=stable), room.asks())
+    later = broker.apis.offset_fetch(asked(*groups, stable=stable), broker.asks())
     assert isinstance(later, Later)
     assert later.holds, "it takes effect on its way"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander)
         if stable:
-            nursery.start_soon(room.follow)
+            nursery.start_soon(broker.follow)
         answer = await later.wait()
         nursery.cancel_scope.cancel()
     assert isinstance(answer, bytes)
     assert told(answer) == {name: [*range(count)] for name, count in groups.items()}
-    assert room.encoded == 1
+    assert broker.encoded == 1
     assert turns >= max(len(groups), sum(groups.values()) // PIECE)
 
 
 async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nobody(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    broker: OffsetsBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes memory until it is sent; four hundred requests of 120 bytes took all that there was of the loop."""
-    room.has("g", MANY)
-    slots = [room.asks() for _ in range(4)]
+    broker.has("g", MANY)
+    slots = [broker.asks() for _ in range(4)]
     making = most = 0
 
     async def one(slot: Slot) -> Any:
-        return await room.apis.offset_fetch(asked("g"), slot).wait()
+        return await broker.apis.offset_fetch(asked("g"), slot).wait()
 
-    submit = room.coordinator.submit
+    submit = broker.coordinator.submit
 
     def counted(request: Any, *given: Any) -> None:
         nonlocal making, most
@@ -167,8 +167,8 @@ async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nob
         making -= 1
         return function(*args)
 
-    monkeypatch.setattr(room.coordinator, "submit", counted)
-    monkeypatch.setattr(room.env, "cpu", cpu)
+    monkeypatch.setattr(broker.coordinator, "submit", counted)
+    monkeypatch.setattr(broker.env, "cpu", cpu)
     found: dict[int, Any] = {}
 
     async def keep(number: int) -> None:
@@ -185,16 +185,16 @@ async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nob
 
 
 async def test_who_asks_a_coordinator_that_nobody_follows_is_refused_however_much_there_is_to_tell(
-    room: Room, autojump_clock: Clock
+    broker: OffsetsBroker, autojump_clock: Clock
 ) -> None:
-    room.has("g", MANY)
-    room.env.now_ms += 1000
-    later = room.apis.offset_fetch(asked("g", stable=True), room.asks())
+    broker.has("g", MANY)
+    broker.env.now_ms += 1000
+    later = broker.apis.offset_fetch(asked("g", stable=True), broker.asks())
 
     async def pass_time() -> None:
         while True:
             await trio.sleep(0.01)
-            room.env.now_ms += 10
+            broker.env.now_ms += 10
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pass_time)
@@ -202,14 +202,14 @@ async def test_who_asks_a_coordinator_that_nobody_follows_is_refused_however_muc
             answer = await later.wait()
         nursery.cancel_scope.cancel()
     assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
-    assert not room.encoded
+    assert not broker.encoded
 
 
 @pytest.mark.parametrize("count", [3, MANY])
-async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, room: Room) -> None:
-    room.has("g", count)
+async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, broker: OffsetsBroker) -> None:
+    broker.has("g", count)
     request = offset_fetch.OffsetFetchRequest("g", topics=None)
-    answer = room.apis.offset_fetch(request, room.asks(7))
+    answer = broker.apis.offset_fetch(request, broker.asks(7))
     if isinstance(answer, Later):
         answer, _ = offset_fetch.OffsetFetchResponse.decode(memoryview(await answer.wait()), 0, 7)
     assert [part.committed_offset for part in answer.topics[0].partitions] == [*range(count)]
@@ -217,17 +217,17 @@ async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, ro
 
 @pytest.mark.parametrize("api", ["OffsetFetch", "DescribeGroups"])
 async def test_who_waits_for_a_log_that_does_not_commit_keeps_nobody_else_in_the_lane_waiting(
-    api: str, room: Room, autojump_clock: Clock
+    api: str, broker: OffsetsBroker, autojump_clock: Clock
 ) -> None:
-    room.has("g", MANY)
-    room.has("h", MANY)
-    room.submit(Commit("g", -1, "", None, ((("t", 0), Committed(7)),)))
-    groups = GroupApis(room.env, room.coordinator, room.config, room.much)
+    broker.has("g", MANY)
+    broker.has("h", MANY)
+    broker.submit(Commit("g", -1, "", None, ((("t", 0), Committed(7)),)))
+    groups = GroupApis(broker.env, broker.coordinator, broker.config, broker.much)
 
     def ask(name: str) -> Any:
         if api == "OffsetFetch":
-            return room.apis.offset_fetch(asked(name), room.asks())
-        return groups.describe_groups(DescribeGroupsRequest(groups=[name]), room.asks(5))
+            return broker.apis.offset_fetch(asked(name), broker.asks())
+        return groups.describe_groups(DescribeGroupsRequest(groups=[name]), broker.asks(5))
 
     answers: list[str] = []
 
@@ -242,6 +242,6 @@ async def test_who_waits_for_a_log_that_does_not_commit_keeps_nobody_else_in_the
         nursery.start_soon(keep, "h")
         await trio.sleep(1)
         assert answers == ["h"]
-        room.replicate()
+        broker.replicate()
         await trio.sleep(1)
         assert answers == ["h", "g"]

@@ -47,9 +47,9 @@ class Cluster:
     """An image with topics "t" (two partitions) and "__consumer_offsets", and what answers from it."""
 
     def __init__(self, **properties: str) -> None:
-        self.room = ControllerHarness(**properties)
-        self.topic_id = self.room.topic("t", [1, 2, 3], [2, 3, 1])
-        self.context = AdminContext(self.room.image, self.room.config, CLUSTER_ID, 2)
+        self.harness = ControllerHarness(**properties)
+        self.topic_id = self.harness.topic("t", [1, 2, 3], [2, 3, 1])
+        self.context = AdminContext(self.harness.image, self.harness.config, CLUSTER_ID, 2)
         self.asked = Asked()
         creator: Any = self.asked
         self.handler = MetadataHandler(self.context, creator)
@@ -106,7 +106,7 @@ def test_features_are_told_with_the_offset_that_finalized_them() -> None:
         ]
         levels = [(f.name, f.max_version_level) for f in response.finalized_features]
         assert levels == [("metadata.version", 29), ("transaction.version", 2), ("group.version", 1)]
-        assert response.finalized_features_epoch == cluster.room.image.features_offset == 2
+        assert response.finalized_features_epoch == cluster.harness.image.features_offset == 2
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 3 + "!"])
@@ -188,8 +188,8 @@ def test_a_topic_asked_for_twice_is_told_once() -> None:
 
 def test_a_partition_without_a_leader_says_so_and_keeps_its_epoch() -> None:
     cluster = Cluster()
-    cluster.room.topic("u", [3])
-    cluster.room.lose(3)
+    cluster.harness.topic("u", [3])
+    cluster.harness.lose(3)
     response = cluster.ask("u")
     (partition,) = response.topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
@@ -208,7 +208,7 @@ def test_a_listener_that_a_leader_lacks_is_told_from_version_6_on() -> None:
 
 def test_version_0_leaves_out_replicas_that_are_not_there_and_says_so() -> None:
     cluster = Cluster()
-    cluster.room.lose(3)
+    cluster.harness.lose(3)
     partition = cluster.ask("t", version=0).topics[0].partitions[0]
     assert (partition.error_code, partition.replica_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1, 2])
     assert cluster.ask("t", version=1).topics[0].partitions[0].replica_nodes == [1, 2, 3]
@@ -216,13 +216,13 @@ def test_version_0_leaves_out_replicas_that_are_not_there_and_says_so() -> None:
 
 def test_without_a_known_controller_any_live_broker_is_told() -> None:
     cluster = Cluster()
-    cluster.room.lose(1, 2)
+    cluster.harness.lose(1, 2)
     assert cluster.ask("t").controller_id == 3
 
 
 def test_internal_topics_are_marked() -> None:
     cluster = Cluster()
-    cluster.room.topic("__consumer_offsets", [1])
+    cluster.harness.topic("__consumer_offsets", [1])
     assert cluster.ask("__consumer_offsets").topics[0].is_internal
     assert not cluster.ask("t").topics[0].is_internal
 
@@ -261,22 +261,22 @@ def test_a_name_that_no_topic_can_have_is_refused_and_not_made() -> None:
 
 def test_an_answer_is_kept_until_the_image_changes_in_what_it_says() -> None:
     cluster = Cluster()
-    image = cluster.room.image
+    image = cluster.harness.image
     request = metadata_wire.MetadataRequest(topics=None)
     first = cluster.handler.encode(request, 13, CLIENT)
     replay(image, NoOpRecord(), image.offset + 1, EPOCH)
     replay(image, ProducerIdsRecord(next_producer_id=1000), image.offset + 1, EPOCH)
     assert cluster.handler.encode(request, 13, CLIENT) is first
     assert cluster.handler.encode(request, 12, CLIENT) != first
-    cluster.room.controller.next_offset = image.offset + 1
-    cluster.room.lose(3)
+    cluster.harness.controller.next_offset = image.offset + 1
+    cluster.harness.lose(3)
     assert cluster.handler.encode(request, 13, CLIENT) != first
 
 
 def test_the_answers_kept_are_bounded() -> None:
     cluster = Cluster()
     for index in range(600):
-        cluster.room.topic(f"t{index}", [1])
+        cluster.harness.topic(f"t{index}", [1])
     for index in range(600):
         cluster.ask(f"t{index}")
     assert len(cluster.handler._cached) <= 256
@@ -293,7 +293,7 @@ def described(cluster: Cluster, version: int = 2, **fields: Any) -> DescribeClus
 @pytest.mark.parametrize("version", range(3))
 def test_a_cluster_is_described_by_its_live_brokers(version: int) -> None:
     cluster = Cluster()
-    cluster.room.lose(3)
+    cluster.harness.lose(3)
     response = described(cluster, version)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, CLUSTER_ID, 2)
     assert [broker.broker_id for broker in response.brokers] == [1, 2]
@@ -301,7 +301,7 @@ def test_a_cluster_is_described_by_its_live_brokers(version: int) -> None:
 
 def test_fenced_brokers_are_told_when_asked_for() -> None:
     cluster = Cluster()
-    cluster.room.lose(3)
+    cluster.harness.lose(3)
     response = described(cluster, include_fenced_brokers=True)
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [(1, False), (2, False), (3, True)]
 
@@ -330,7 +330,7 @@ def entries(
 
 def set_config(cluster: Cluster, kind: int, name: str, key: str, value: str) -> None:
     record = ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
-    replay(cluster.room.image, record, cluster.room.image.offset + 1, EPOCH)
+    replay(cluster.harness.image, record, cluster.harness.image.offset + 1, EPOCH)
 
 
 @pytest.mark.parametrize("version", range(1, 5))

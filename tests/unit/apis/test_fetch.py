@@ -14,80 +14,80 @@ from tests.support.brokers.in_memory import EPOCHS, IDS, MemoryBroker, answers, 
 FOREVER_MS = 2**31 - 1
 
 
-def room_with(records: int = 0, **properties: str) -> MemoryBroker:
+def broker_with(records: int = 0, **properties: str) -> MemoryBroker:
     """Topic t, led here with followers 2 and 3, with so many batches of one record that nobody has fetched."""
-    room = MemoryBroker(**properties)
-    room.give()
+    broker = MemoryBroker(**properties)
+    broker.give()
     for _ in range(records):
-        room.produce(room.client(), acks=1)
-    return room
+        broker.produce(broker.client(), acks=1)
+    return broker
 
 
-def asked(room: MemoryBroker, offset: int = 0, **how: int) -> Connection:
-    conn = room.client()
-    room.fetch(conn, ("t", offset), **how)  # type: ignore[arg-type]
+def asked(broker: MemoryBroker, offset: int = 0, **how: int) -> Connection:
+    conn = broker.client()
+    broker.fetch(conn, ("t", offset), **how)  # type: ignore[arg-type]
     return conn
 
 
 def test_a_follower_reads_to_the_logs_end_and_a_consumer_to_the_high_watermark() -> None:
-    room = room_with(3)
+    broker = broker_with(3)
     for replica in (2, 3):
-        room.follower_has(replica, 1)
-    consumer = fetched(asked(room, max_wait_ms=0))
-    follower = fetched(asked(room, replica=2, epoch=5, max_wait_ms=0))
+        broker.follower_has(replica, 1)
+    consumer = fetched(asked(broker, max_wait_ms=0))
+    follower = fetched(asked(broker, replica=2, epoch=5, max_wait_ms=0))
     assert consumer.high_watermark == follower.high_watermark == 1
     assert len(follower.records) == 3 * len(consumer.records)
 
 
 def test_a_followers_long_poll_is_answered_by_an_append() -> None:
-    room = room_with()
-    conn = asked(room, replica=2, epoch=5)
+    broker = broker_with()
+    conn = asked(broker, replica=2, epoch=5)
     assert answers(conn) == []
-    room.produce(room.client())
+    broker.produce(broker.client())
     assert fetched(conn).records
 
 
 def test_a_consumers_long_poll_is_answered_by_the_high_watermark_and_not_by_the_append() -> None:
-    room = room_with()
-    conn = asked(room)
-    room.produce(room.client())
-    room.follower_has(2, 1)
+    broker = broker_with()
+    conn = asked(broker)
+    broker.produce(broker.client())
+    broker.follower_has(2, 1)
     assert answers(conn) == []
-    room.follower_has(3, 1)
+    broker.follower_has(3, 1)
     assert fetched(conn).records
 
 
 def test_a_long_poll_ends_empty_when_its_time_is_over() -> None:
-    room = room_with()
-    conn = asked(room, max_wait_ms=300)
-    room.pass_ms(200)
+    broker = broker_with()
+    conn = asked(broker, max_wait_ms=300)
+    broker.pass_ms(200)
     assert answers(conn) == []
-    room.pass_ms(200)
+    broker.pass_ms(200)
     part = fetched(conn)
     assert (part.error, len(part.records)) == (0, 0)
-    [h] = room.replicas.hosted()
+    [h] = broker.replicas.hosted()
     assert not h.consumers
-    assert not len(room.timers)
+    assert not len(broker.timers)
 
 
 def test_a_parked_fetch_is_forgotten_when_its_connection_ends() -> None:
-    room = room_with()
-    [h] = room.replicas.hosted()
-    consumer = asked(room, max_wait_ms=FOREVER_MS)
-    follower = asked(room, replica=2, epoch=5, max_wait_ms=FOREVER_MS)
-    assert len(room.timers) == 2
+    broker = broker_with()
+    [h] = broker.replicas.hosted()
+    consumer = asked(broker, max_wait_ms=FOREVER_MS)
+    follower = asked(broker, replica=2, epoch=5, max_wait_ms=FOREVER_MS)
+    assert len(broker.timers) == 2
     consumer.close()
     follower.close()
-    assert not len(room.timers)
+    assert not len(broker.timers)
     assert not h.consumers
     assert not h.followers
 
 
 def test_a_connection_that_has_read_is_remembered_only_until_it_ends() -> None:
-    room = room_with(1)
-    [h] = room.replicas.hosted()
-    conn = asked(room, replica=2, epoch=5)
-    room.fetch(conn, ("t", 0), replica=2, epoch=5)
+    broker = broker_with(1)
+    [h] = broker.replicas.hosted()
+    conn = asked(broker, replica=2, epoch=5)
+    broker.fetch(conn, ("t", 0), replica=2, epoch=5)
     assert list(h.readers) == [conn]
     assert len(conn.on_close) == 1
     conn.close()
@@ -95,10 +95,10 @@ def test_a_connection_that_has_read_is_remembered_only_until_it_ends() -> None:
 
 
 def test_a_truncation_cuts_those_who_may_still_be_sent_the_old_bytes() -> None:
-    room = room_with(2)
-    [h] = room.replicas.hosted()
-    reader = asked(room, replica=2, epoch=5)
-    idle = asked(room, offset=2, replica=3, epoch=5)
+    broker = broker_with(2)
+    [h] = broker.replicas.hosted()
+    reader = asked(broker, replica=2, epoch=5)
+    idle = asked(broker, offset=2, replica=3, epoch=5)
     h.cut_readers()
     assert reader.closed
     assert reader.link.aborted, "what the kernel still holds of the old bytes goes with it"  # type: ignore[attr-defined]
@@ -111,25 +111,25 @@ def test_a_truncation_cuts_those_who_may_still_be_sent_the_old_bytes() -> None:
     ("epoch", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, ErrorCode.NONE)]
 )
 def test_epochs_are_fenced_both_ways_for_consumers_and_followers(replica: int, epoch: int, error: ErrorCode) -> None:
-    room = room_with()
-    part = fetched(asked(room, replica=replica, epoch=epoch, max_wait_ms=500 if error else 0))
+    broker = broker_with()
+    part = fetched(asked(broker, replica=replica, epoch=epoch, max_wait_ms=500 if error else 0))
     assert part.error == error
 
 
 def test_a_fenced_followers_fetch_acknowledges_nothing() -> None:
-    room = room_with(1)
-    [h] = room.replicas.hosted()
+    broker = broker_with(1)
+    [h] = broker.replicas.hosted()
     for replica in (2, 3):
-        asked(room, 1, replica=replica, epoch=4)
+        asked(broker, 1, replica=replica, epoch=4)
     assert h.state.high_watermark == 0
 
 
 def test_a_diverging_fetch_is_told_where_and_acknowledges_nothing() -> None:
-    room = room_with(1)
-    room.give(epoch=8, partition_epoch=11)
-    room.produce(room.client(), acks=1)
-    [h] = room.replicas.hosted()
-    part = fetched(asked(room, 2, replica=2, epoch=8, last_epoch=7))
+    broker = broker_with(1)
+    broker.give(epoch=8, partition_epoch=11)
+    broker.produce(broker.client(), acks=1)
+    [h] = broker.replicas.hosted()
+    part = fetched(asked(broker, 2, replica=2, epoch=8, last_epoch=7))
     assert part.error == 0
     assert tuple(part.diverging or ()) == (5, 1)
     assert not part.records
@@ -137,96 +137,96 @@ def test_a_diverging_fetch_is_told_where_and_acknowledges_nothing() -> None:
 
 
 def test_a_fetch_that_diverges_at_the_very_end_of_the_log_does_not_wait() -> None:
-    room = room_with(2)
-    room.give(epoch=8, partition_epoch=11)
-    conn = asked(room, 2, replica=2, epoch=8, last_epoch=7)
+    broker = broker_with(2)
+    broker.give(epoch=8, partition_epoch=11)
+    conn = asked(broker, 2, replica=2, epoch=8, last_epoch=7)
     assert tuple(fetched(conn).diverging or ()) == (5, 2)
 
 
 def test_an_epoch_that_the_leader_does_not_know_is_out_of_range() -> None:
-    room = room_with(1)
-    assert fetched(asked(room, 1, replica=2, epoch=5, last_epoch=6)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    broker = broker_with(1)
+    assert fetched(asked(broker, 1, replica=2, epoch=5, last_epoch=6)).error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("replica", [-1, 2])
 def test_an_offset_beyond_the_log_is_out_of_range_at_once_and_acknowledges_nothing(replica: int) -> None:
-    room = room_with(1)
-    [h] = room.replicas.hosted()
-    assert fetched(asked(room, 9, replica=replica, epoch=5)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    broker = broker_with(1)
+    [h] = broker.replicas.hosted()
+    assert fetched(asked(broker, 9, replica=replica, epoch=5)).error == ErrorCode.OFFSET_OUT_OF_RANGE
     assert h.state.followers[2].log_end_offset == -1
 
 
 def test_an_offset_before_the_log_is_out_of_range() -> None:
-    room = room_with(2)
+    broker = broker_with(2)
     for replica in (2, 3):
-        room.follower_has(replica, 2)
-    [h] = room.replicas.hosted()
+        broker.follower_has(replica, 2)
+    [h] = broker.replicas.hosted()
     h.log.increment_log_start(1)
-    assert fetched(asked(room, 0)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(asked(broker, 0)).error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_stranger_is_refused_and_counts_for_nothing() -> None:
-    room = room_with(1)
-    assert fetched(asked(room, 1, replica=4, epoch=5)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+    broker = broker_with(1)
+    assert fetched(asked(broker, 1, replica=4, epoch=5)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_an_earlier_incarnation_is_refused() -> None:
-    room = room_with(1)
-    room.follower_has(2, 0)
-    part = fetched(asked(room, 1, replica=2, epoch=5, broker_epoch=50))
+    broker = broker_with(1)
+    broker.follower_has(2, 0)
+    part = fetched(asked(broker, 1, replica=2, epoch=5, broker_epoch=50))
     assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    [h] = room.replicas.hosted()
+    [h] = broker.replicas.hosted()
     assert h.state.followers[2].log_end_offset == 0
 
 
 def test_the_first_batch_is_sent_whatever_the_limits_and_the_rest_is_not() -> None:
-    room = room_with(3)
-    room.give("u")
-    room.produce(room.client(), ("u", 0, room.batch()), acks=1)
-    conn = room.client()
-    room.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, max_bytes=1)
+    broker = broker_with(3)
+    broker.give("u")
+    broker.produce(broker.client(), ("u", 0, broker.batch()), acks=1)
+    conn = broker.client()
+    broker.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, max_bytes=1)
     [(_, [first]), (_, [second])] = fetched_all(conn).topics
-    one = len(room.batch())
+    one = len(broker.batch())
     assert len(first.records) == one
     assert len(second.records) == 0
 
 
 def test_a_partitions_own_limit_holds_behind_the_first_batch() -> None:
-    room = room_with(3)
-    one = len(room.batch())
-    part = fetched(asked(room, replica=2, epoch=5, part_max_bytes=2 * one + 5))
+    broker = broker_with(3)
+    one = len(broker.batch())
+    part = fetched(asked(broker, replica=2, epoch=5, part_max_bytes=2 * one + 5))
     assert len(part.records) == 2 * one
 
 
 def test_a_fetch_waits_until_min_bytes_are_there() -> None:
-    room = room_with(1)
-    one = len(room.batch())
-    conn = asked(room, replica=2, epoch=5, min_bytes=2 * one)
+    broker = broker_with(1)
+    one = len(broker.batch())
+    conn = asked(broker, replica=2, epoch=5, min_bytes=2 * one)
     assert answers(conn) == []
-    room.produce(room.client(), acks=1)
+    broker.produce(broker.client(), acks=1)
     assert len(fetched(conn).records) == 2 * one
 
 
 def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
-    room = room_with(2)
-    one = len(room.batch())
-    conn = asked(room, replica=2, epoch=5, min_bytes=100 * one, max_bytes=one)
+    broker = broker_with(2)
+    one = len(broker.batch())
+    conn = asked(broker, replica=2, epoch=5, min_bytes=100 * one, max_bytes=one)
     assert len(fetched(conn).records) == one
 
 
 def test_the_end_of_an_older_segment_is_sent_though_it_is_less_than_min_bytes() -> None:
-    room = room_with(1)
-    [h] = room.replicas.hosted()
+    broker = broker_with(1)
+    [h] = broker.replicas.hosted()
     h.log.roll()
-    room.produce(room.client(), acks=1)
-    one = len(room.batch())
-    assert len(fetched(asked(room, replica=2, epoch=5, min_bytes=2 * one)).records) == one
+    broker.produce(broker.client(), acks=1)
+    one = len(broker.batch())
+    assert len(fetched(asked(broker, replica=2, epoch=5, min_bytes=2 * one)).records) == one
 
 
 def test_a_new_leader_is_named_to_who_waits_here() -> None:
-    room = room_with()
-    conn = asked(room, epoch=5)
-    room.give(leader=2, epoch=6, partition_epoch=11)
+    broker = broker_with()
+    conn = asked(broker, epoch=5)
+    broker.give(leader=2, epoch=6, partition_epoch=11)
     answer = fetched_all(conn)
     [(_, [part])] = answer.topics
     assert part.error == ErrorCode.FENCED_LEADER_EPOCH
@@ -235,9 +235,9 @@ def test_a_new_leader_is_named_to_who_waits_here() -> None:
 
 
 def test_a_partition_that_is_only_elsewhere_is_not_unknown() -> None:
-    room = MemoryBroker()
-    room.give(leader=2, isr=(2,), replicas=(2,))
-    part = fetched(asked(room))
+    broker = MemoryBroker()
+    broker.give(leader=2, isr=(2,), replicas=(2,))
+    part = fetched(asked(broker))
     assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert tuple(part.current_leader or ()) == (2, 5)
 
@@ -246,113 +246,113 @@ def test_a_partition_that_is_only_elsewhere_is_not_unknown() -> None:
     ("version", "error"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
 )
 def test_an_unknown_topic_is_named_so_in_the_versions_own_way(version: int, error: ErrorCode) -> None:
-    room = MemoryBroker()
-    conn = room.client()
-    room.fetch(conn, ("nobody", 0), version=version)
+    broker = MemoryBroker()
+    conn = broker.client()
+    broker.fetch(conn, ("nobody", 0), version=version)
     assert fetched(conn, version).error == error
 
 
 def test_a_deleted_topic_ends_its_long_polls() -> None:
-    room = room_with()
-    conn = asked(room)
-    room.remove("t")
+    broker = broker_with()
+    conn = asked(broker)
+    broker.remove("t")
     assert fetched(conn).error
 
 
 def test_a_session_tells_only_what_changed() -> None:
-    room = room_with(1)
-    room.give("u")
-    conn = room.client()
-    room.fetch(conn, ("t", 1), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    broker = broker_with(1)
+    broker.give("u")
+    conn = broker.client()
+    broker.fetch(conn, ("t", 1), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
     first = fetched_all(conn)
     assert first.session_id > 0
     assert len(first.topics) == 2
-    room.produce(room.client(), acks=1)
-    room.fetch(conn, replica=2, epoch=5, session=(first.session_id, 1), max_wait_ms=0)
+    broker.produce(broker.client(), acks=1)
+    broker.fetch(conn, replica=2, epoch=5, session=(first.session_id, 1), max_wait_ms=0)
     second = fetched_all(conn)
     [(_, [part])] = second.topics
     assert part.records
-    room.fetch(conn, ("t", 2), replica=2, epoch=5, session=(first.session_id, 2), max_wait_ms=0)
+    broker.fetch(conn, ("t", 2), replica=2, epoch=5, session=(first.session_id, 2), max_wait_ms=0)
     assert fetched_all(conn).topics == []
 
 
 def test_a_fetch_of_an_unknown_session_is_told_so() -> None:
-    room = room_with()
-    conn = room.client()
-    room.fetch(conn, session=(77, 3))
+    broker = broker_with()
+    conn = broker.client()
+    broker.fetch(conn, session=(77, 3))
     assert fetched_all(conn).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_named() -> None:
-    room = room_with(1)
-    conn = room.client()
-    room.fetch(conn, ("t", 0), max_wait_ms=0, session=(0, 0))
+    broker = broker_with(1)
+    conn = broker.client()
+    broker.fetch(conn, ("t", 0), max_wait_ms=0, session=(0, 0))
     session = fetched_all(conn).session_id
-    room.fetch(conn, ("t", 0), session=(session, 1), version=12)
+    broker.fetch(conn, ("t", 0), session=(session, 1), version=12)
     refused = fetched_all(conn, 12)
     assert (refused.error, refused.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
 
 
-def in_session(room: MemoryBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
+def in_session(broker: MemoryBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
     """What follower 2 is answered at once in its session."""
-    conn = room.client()
-    room.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
+    conn = broker.client()
+    broker.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
     return fetched_all(conn)
 
 
 def test_in_a_session_a_follower_names_only_what_moved_and_is_told_only_what_moved() -> None:
-    room = room_with(1)
-    room.give("u")
-    first = in_session(room, (0, 0), ("t", 0), ("u", 0))
+    broker = broker_with(1)
+    broker.give("u")
+    first = in_session(broker, (0, 0), ("t", 0), ("u", 0))
     assert len(first.topics) == 2
-    assert in_session(room, (first.session_id, 1), ("t", 1)) == first._replace(topics=[])
-    conn = room.client()
-    room.fetch(conn, replica=2, session=(first.session_id, 2))
+    assert in_session(broker, (first.session_id, 1), ("t", 1)) == first._replace(topics=[])
+    conn = broker.client()
+    broker.fetch(conn, replica=2, session=(first.session_id, 2))
     assert answers(conn) == []
-    room.produce(room.client(), ("u", 0, room.batch()))
+    broker.produce(broker.client(), ("u", 0, broker.batch()))
     [(key, [part])] = fetched_all(conn).topics
     assert (key, part.error) == (IDS["u"], 0)
     assert part.records
 
 
 def test_in_a_session_the_high_watermark_is_told_of_a_partition_that_is_not_named() -> None:
-    room = room_with(1)
-    first = in_session(room, (0, 0), ("t", 0))
-    in_session(room, (first.session_id, 1), ("t", 1))
-    room.follower_has(3, 1)
-    told = in_session(room, (first.session_id, 2))
+    broker = broker_with(1)
+    first = in_session(broker, (0, 0), ("t", 0))
+    in_session(broker, (first.session_id, 1), ("t", 1))
+    broker.follower_has(3, 1)
+    told = in_session(broker, (first.session_id, 2))
     [(_, [part])] = told.topics
     assert part.high_watermark == 1
-    again = in_session(room, (first.session_id, 3))
+    again = in_session(broker, (first.session_id, 3))
     assert again.topics == []
 
 
 def test_fetches_that_name_nothing_keep_a_follower_in_the_isr() -> None:
-    room = room_with()
-    first = in_session(room, (0, 0), ("t", 0))
-    h = room.replicas.by_name[b"t"][0]
+    broker = broker_with()
+    first = in_session(broker, (0, 0), ("t", 0))
+    h = broker.replicas.by_name[b"t"][0]
     for n in range(1, 8):
-        room.pass_ms(300)
-        in_session(room, (first.session_id, n))
+        broker.pass_ms(300)
+        in_session(broker, (first.session_id, n))
     begun_ms = h.state.followers[3].last_caught_up_ms
     assert h.state.followers[2].last_caught_up_ms >= begun_ms + 7 * 300
 
 
 def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> None:
     """Its follower has no epoch to name, which parts from nothing."""
-    room = room_with()
-    room.give("u")
-    conn = room.client()
-    room.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    broker = broker_with()
+    broker.give("u")
+    conn = broker.client()
+    broker.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
     first = fetched_all(conn)
-    followers = [room.replicas.by_name[name][0].state.followers[2] for name in (b"t", b"u")]
+    followers = [broker.replicas.by_name[name][0].state.followers[2] for name in (b"t", b"u")]
     counted_ms = [replica.last_fetch_ms for replica in followers]
-    room.pass_ms(20)
-    conn = room.client()
-    room.fetch(conn, replica=2, session=(first.session_id, 1))
+    broker.pass_ms(20)
+    conn = broker.client()
+    broker.fetch(conn, replica=2, session=(first.session_id, 1))
     assert answers(conn) == []
     assert [replica.last_fetch_ms for replica in followers] == counted_ms, "neither was looked at"
-    room.produce(room.client(), ("u", 0, room.batch()))
+    broker.produce(broker.client(), ("u", 0, broker.batch()))
     [(key, [part])] = fetched_all(conn).topics
     assert key == IDS["u"]
     assert part.records
@@ -360,17 +360,17 @@ def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> Non
 
 def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions() -> None:
     """Positions wait for that. What stands still is else counted every 100 ms."""
-    room = room_with(1)
-    conn = room.client()
-    room.fetch(conn, ("t", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    broker = broker_with(1)
+    conn = broker.client()
+    broker.fetch(conn, ("t", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
     session_id = fetched_all(conn).session_id
-    room.fetch(conn, ("t", 1), replica=2, epoch=5, last_epoch=5, session=(session_id, 1), max_wait_ms=0)
-    follower = room.replicas.by_name[b"t"][0].state.followers[2]
+    broker.fetch(conn, ("t", 1), replica=2, epoch=5, last_epoch=5, session=(session_id, 1), max_wait_ms=0)
+    follower = broker.replicas.by_name[b"t"][0].state.followers[2]
     seen = []
     for n in range(2, 8):
-        room.pass_ms(1)
-        room.replicas.calls += n in (4, 6)
-        room.fetch(conn, replica=2, session=(session_id, n), max_wait_ms=0)
+        broker.pass_ms(1)
+        broker.replicas.calls += n in (4, 6)
+        broker.fetch(conn, replica=2, session=(session_id, n), max_wait_ms=0)
         seen.append((follower.last_fetch_ms, follower.followed_s))
     assert len(set(seen[:2])) == len(set(seen[2:4])) == len(set(seen[4:])) == 1
     assert [now - then for (then, _), (now, _) in zip(seen[1::2], seen[2::2], strict=False)] == [3, 2]
@@ -378,40 +378,40 @@ def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions()
 
 
 def test_a_leader_that_is_none_any_more_tells_so_of_a_partition_that_is_not_named() -> None:
-    room = room_with(1)
-    first = in_session(room, (0, 0), ("t", 0))
-    in_session(room, (first.session_id, 1), ("t", 1))
-    room.give(leader=3, epoch=6, partition_epoch=20)
-    told = in_session(room, (first.session_id, 2))
+    broker = broker_with(1)
+    first = in_session(broker, (0, 0), ("t", 0))
+    in_session(broker, (first.session_id, 1), ("t", 1))
+    broker.give(leader=3, epoch=6, partition_epoch=20)
+    told = in_session(broker, (first.session_id, 2))
     [(_, [part])] = told.topics
     assert part.error == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_still() -> None:
-    room = room_with(1)
-    room.give("u")
-    conn = room.client()
+    broker = broker_with(1)
+    broker.give("u")
+    conn = broker.client()
     places = ("t", 1), ("u", 0)
-    room.fetch(conn, *places, replica=2, epoch=5, last_epoch=5, session=(0, 0), max_wait_ms=0)
+    broker.fetch(conn, *places, replica=2, epoch=5, last_epoch=5, session=(0, 0), max_wait_ms=0)
     session = fetched_all(conn).session_id
     for epoch in (1, 2):
-        room.fetch(conn, replica=2, epoch=5, session=(session, epoch), min_bytes=2, max_wait_ms=0)
+        broker.fetch(conn, replica=2, epoch=5, session=(session, epoch), min_bytes=2, max_wait_ms=0)
         answers(conn)
-    room.fetch(conn, replica=2, epoch=5, session=(session, 3), min_bytes=2)
+    broker.fetch(conn, replica=2, epoch=5, session=(session, 3), min_bytes=2)
     assert answers(conn) == []
-    room.produce(room.client(), acks=1)
+    broker.produce(broker.client(), acks=1)
     assert fetched(conn).records
 
 
 @pytest.mark.parametrize("version", [4, 11, 14, 17])
 def test_who_names_a_replica_on_a_listener_for_clients_moves_no_high_watermark(version: int) -> None:
     """It had acks=all answered while no follower had anything."""
-    room = MemoryBroker()
-    h = room.give()
-    room.produce(room.client())
+    broker = MemoryBroker()
+    h = broker.give()
+    broker.produce(broker.client())
     part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
     topics = [FetchTopic(topic="t", topic_id=IDS["t"] if version >= 13 else bytes(16), partitions=[part])]
-    conn = room.client()
+    conn = broker.client()
     for replica_id in (2, 3):
         request = FetchRequest(max_wait_ms=0, topics=topics)
         if version < 15:
@@ -419,8 +419,8 @@ def test_who_names_a_replica_on_a_listener_for_clients_moves_no_high_watermark(v
         else:
             request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=EPOCHS[replica_id])
         with pytest.raises(MalformedFrame, match="listener for clients"):
-            room.ask(conn, room.fetch_api.handle, ApiKey.FETCH, request, version)
+            broker.ask(conn, broker.fetch_api.handle, ApiKey.FETCH, request, version)
     assert h.state.high_watermark == 0
-    room.fetch(room.client(), ("t", 1), replica=2)
-    room.fetch(room.client(), ("t", 1), replica=3)
+    broker.fetch(broker.client(), ("t", 1), replica=2)
+    broker.fetch(broker.client(), ("t", 1), replica=3)
     assert h.state.high_watermark == 1

@@ -10,10 +10,10 @@ from broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, Des
 from tests.support.brokers.in_memory import MemoryBroker
 
 
-def asked(room: MemoryBroker, topics: list[DescribableLogDirTopic] | None) -> dict[str, list[tuple[int, int, int]]]:
-    [result] = describe_log_dirs(room.replicas, DescribeLogDirsRequest(topics=topics)).results
+def asked(broker: MemoryBroker, topics: list[DescribableLogDirTopic] | None) -> dict[str, list[tuple[int, int, int]]]:
+    [result] = describe_log_dirs(broker.replicas, DescribeLogDirsRequest(topics=topics)).results
     assert result.error_code == 0
-    assert result.log_dir == room.replicas.log_dir
+    assert result.log_dir == broker.replicas.log_dir
     return {
         topic.name: [(each.partition_index, each.partition_size, each.offset_lag) for each in topic.partitions]
         for topic in result.topics
@@ -21,36 +21,36 @@ def asked(room: MemoryBroker, topics: list[DescribableLogDirTopic] | None) -> di
 
 
 def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
-    room = MemoryBroker()
-    room.give()
-    assert asked(room, None) == {"t": [(0, 0, 0)]}
-    room.produce(room.client(), acks=1)
-    ((_, size, lag),) = asked(room, None)["t"]
-    assert size == room.replicas.hosted()[0].log.size > 0
+    broker = MemoryBroker()
+    broker.give()
+    assert asked(broker, None) == {"t": [(0, 0, 0)]}
+    broker.produce(broker.client(), acks=1)
+    ((_, size, lag),) = asked(broker, None)["t"]
+    assert size == broker.replicas.hosted()[0].log.size > 0
     assert lag == 0
 
 
 def test_only_what_is_asked_for_and_hosted_here_is_told() -> None:
-    room = MemoryBroker()
-    room.give()
-    assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[0, 7])]) == {"t": [(0, 0, 0)]}
-    assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[7])]) == {}
-    assert asked(room, [DescribableLogDirTopic(topic="other", partitions=[0])]) == {}
-    assert asked(room, []) == {}
+    broker = MemoryBroker()
+    broker.give()
+    assert asked(broker, [DescribableLogDirTopic(topic="t", partitions=[0, 7])]) == {"t": [(0, 0, 0)]}
+    assert asked(broker, [DescribableLogDirTopic(topic="t", partitions=[7])]) == {}
+    assert asked(broker, [DescribableLogDirTopic(topic="other", partitions=[0])]) == {}
+    assert asked(broker, []) == {}
 
 
 def test_the_volumes_size_is_told_or_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = MemoryBroker()
-    room.give()
+    broker = MemoryBroker()
+    broker.give()
 
     def told() -> tuple[int, int]:
-        [result] = describe_log_dirs(room.replicas, DescribeLogDirsRequest(topics=[])).results
+        [result] = describe_log_dirs(broker.replicas, DescribeLogDirsRequest(topics=[])).results
         return result.total_bytes, result.usable_bytes
 
-    assert told() == room.fs.space("/") != (-1, -1)
+    assert told() == broker.fs.space("/") != (-1, -1)
 
     def unknown(path: str) -> Space:
         raise OSError(path)
 
-    monkeypatch.setattr(room.fs, "space", unknown)
+    monkeypatch.setattr(broker.fs, "space", unknown)
     assert told() == (-1, -1)

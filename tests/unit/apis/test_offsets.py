@@ -29,50 +29,50 @@ def slot_of(version: int) -> Slot:
     return Slot(conn, 1, version, False)
 
 
-def epoch_end(room: MemoryBroker, asked: int, *, current: int = -1) -> Any:
+def epoch_end(broker: MemoryBroker, asked: int, *, current: int = -1) -> Any:
     part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[part])])
-    [topic] = OffsetApis(room.replicas, room.unpacking).offset_for_leader_epoch(request, slot_of(4)).topics
+    [topic] = OffsetApis(broker.replicas, broker.unpacking).offset_for_leader_epoch(request, slot_of(4)).topics
     return topic.partitions[0]
 
 
-def room_with(records: int, committed: int = 0) -> MemoryBroker:
-    room = MemoryBroker()
-    room.give()
+def broker_with(records: int, committed: int = 0) -> MemoryBroker:
+    broker = MemoryBroker()
+    broker.give()
     for _ in range(records):
-        room.produce(room.client(), acks=1)
+        broker.produce(broker.client(), acks=1)
     for replica in (2, 3):
-        room.follower_has(replica, committed)
-    return room
+        broker.follower_has(replica, committed)
+    return broker
 
 
 def test_consumers_see_the_high_watermark_and_followers_the_logs_end() -> None:
-    room = room_with(3, committed=1)
-    assert listed(room, LATEST).offset == 1
-    assert listed(room, LATEST, replica=2).offset == 3
-    assert listed(room, EARLIEST).offset == 0
+    broker = broker_with(3, committed=1)
+    assert listed(broker, LATEST).offset == 1
+    assert listed(broker, LATEST, replica=2).offset == 3
+    assert listed(broker, EARLIEST).offset == 0
 
 
 def test_latest_is_not_available_before_the_high_watermark_reaches_the_epochs_start() -> None:
-    room = room_with(3, committed=1)
-    room.give(epoch=6, partition_epoch=11)
-    assert listed(room, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert listed(room, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert listed(room, EARLIEST).error_code == ErrorCode.NONE
-    assert listed(room, LATEST, replica=2).offset == 3
+    broker = broker_with(3, committed=1)
+    broker.give(epoch=6, partition_epoch=11)
+    assert listed(broker, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert listed(broker, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert listed(broker, EARLIEST).error_code == ErrorCode.NONE
+    assert listed(broker, LATEST, replica=2).offset == 3
 
 
 def test_a_timestamp_is_looked_for_below_the_high_watermark_only() -> None:
-    room = room_with(1, committed=1)
-    first_ms = room.env.wall_ms()
-    room.pass_ms(100)
-    room.produce(room.client(), acks=1)
-    assert listed(room, first_ms).offset == 0
-    assert listed(room, first_ms + 50).offset == -1
-    assert listed(room, MAX_TIMESTAMP).timestamp == first_ms
+    broker = broker_with(1, committed=1)
+    first_ms = broker.env.wall_ms()
+    broker.pass_ms(100)
+    broker.produce(broker.client(), acks=1)
+    assert listed(broker, first_ms).offset == 0
+    assert listed(broker, first_ms + 50).offset == -1
+    assert listed(broker, MAX_TIMESTAMP).timestamp == first_ms
     for replica in (2, 3):
-        room.follower_has(replica, 2)
-    assert listed(room, first_ms + 50).offset == 1
+        broker.follower_has(replica, 2)
+    assert listed(broker, first_ms + 50).offset == 1
 
 
 def request_for(*timestamps: int) -> ListOffsetsRequest:
@@ -80,22 +80,22 @@ def request_for(*timestamps: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
 
 
-def room_with_a_packed_batch() -> tuple[MemoryBroker, int]:
-    """A room, and the time of the second of three records that are packed in one batch."""
-    room = MemoryBroker()
-    room.give()
-    now = room.env.wall_ms()
+def broker_with_a_packed_batch() -> tuple[MemoryBroker, int]:
+    """A broker, and the time of the second of three records that are packed in one batch."""
+    broker = MemoryBroker()
+    broker.give()
+    now = broker.env.wall_ms()
     packed = encode_batch([Record(n, now + n, None, b"v") for n in range(3)], codec=1)
-    room.produce(room.client(), ("t", 0, packed), acks=1)
+    broker.produce(broker.client(), ("t", 0, packed), acks=1)
     for replica in (2, 3):
-        room.follower_has(replica, 3)
-    return room, now + 1
+        broker.follower_has(replica, 3)
+    return broker, now + 1
 
 
 def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on_its_connection() -> None:
-    room, second_ms = room_with_a_packed_batch()
-    apis = OffsetApis(room.replicas, room.unpacking)
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    broker, second_ms = broker_with_a_packed_batch()
+    apis = OffsetApis(broker.replicas, broker.unpacking)
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
     for timestamp, offset in ((second_ms, 1), (MAX_TIMESTAMP, 2)):
         later = apis.list_offsets(request_for(timestamp), slot)
         assert isinstance(later, Later)
@@ -108,11 +108,11 @@ def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on
 
 def test_a_partition_that_is_named_twice_is_refused_in_one_row_and_others_are_answered() -> None:
     """As Apache Kafka answers: its clients never ask so."""
-    room = room_with(2)
+    broker = broker_with(2)
     parts = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in (0, 1, 0)]
     topics = [ListOffsetsTopic(name="t", partitions=parts), ListOffsetsTopic(name="t", partitions=parts[:1])]
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
-    answer: Any = OffsetApis(room.replicas, room.unpacking).list_offsets(
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
+    answer: Any = OffsetApis(broker.replicas, broker.unpacking).list_offsets(
         ListOffsetsRequest(replica_id=-1, topics=topics), slot
     )
     [topic] = answer.topics
@@ -126,17 +126,17 @@ def test_a_partition_that_is_named_twice_is_refused_in_one_row_and_others_are_an
 @pytest.mark.parametrize("asked", [10**15, MAX_TIMESTAMP])
 def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isolation: int) -> None:
     """The last batch alone is committed neither way, so the segment is not taken as a whole."""
-    room = room_with(2 * HEADERS_A_TURN + 10)
+    broker = broker_with(2 * HEADERS_A_TURN + 10)
     for replica in (2, 3):
-        room.follower_has(replica, 2 * HEADERS_A_TURN + 9)
-    h = room.replicas.by_name[b"t"][0]
+        broker.follower_has(replica, 2 * HEADERS_A_TURN + 9)
+    h = broker.replicas.by_name[b"t"][0]
     h.log.segments[0].max_timestamp = 10**15
     parts = [ListOffsetsPartition(partition_index=0, timestamp=asked)]
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name="t", partitions=parts)]
     )
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
-    later = OffsetApis(room.replicas, room.unpacking).list_offsets(request, slot)
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
+    later = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request, slot)
     assert isinstance(later, Later)
     turns = 0
 
@@ -161,27 +161,27 @@ def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isola
 
 
 def test_a_leader_that_is_replaced_while_it_searches_does_not_answer() -> None:
-    room, second_ms = room_with_a_packed_batch()
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
-    later = OffsetApis(room.replicas, room.unpacking).list_offsets(request_for(second_ms), slot)
+    broker, second_ms = broker_with_a_packed_batch()
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
+    later = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request_for(second_ms), slot)
     assert isinstance(later, Later)
-    room.give(leader=2, epoch=6, partition_epoch=11)
+    broker.give(leader=2, epoch=6, partition_epoch=11)
     [part] = trio.run(later.wait).topics[0].partitions
     assert (part.error_code, part.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(MAX_TIMESTAMP, 7), (-4, 8), (-5, 9), (-6, 11)])
 def test_special_timestamps_are_known_from_their_versions_on(timestamp: int, since: int) -> None:
-    room = room_with(1, committed=1)
-    assert listed(room, timestamp, version=since).error_code == ErrorCode.NONE
-    assert listed(room, timestamp, version=since - 1).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert listed(room, -7, version=11).error_code == ErrorCode.UNSUPPORTED_VERSION
+    broker = broker_with(1, committed=1)
+    assert listed(broker, timestamp, version=since).error_code == ErrorCode.NONE
+    assert listed(broker, timestamp, version=since - 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert listed(broker, -7, version=11).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_nothing_is_in_tiered_storage_or_on_its_way_there() -> None:
-    room = room_with(3, committed=1)
+    broker = broker_with(3, committed=1)
     for timestamp in (-5, -6):
-        part = listed(room, timestamp, version=11)
+        part = listed(broker, timestamp, version=11)
         assert (part.error_code, part.timestamp, part.offset) == (ErrorCode.NONE, -1, -1)
 
 
@@ -189,38 +189,38 @@ def test_nothing_is_in_tiered_storage_or_on_its_way_there() -> None:
     ("epoch", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, ErrorCode.NONE)]
 )
 def test_epochs_fence_questions_about_offsets(epoch: int, error: ErrorCode) -> None:
-    room = room_with(1)
-    assert listed(room, LATEST, epoch=epoch).error_code == error
-    assert epoch_end(room, 5, current=epoch).error_code == error
+    broker = broker_with(1)
+    assert listed(broker, LATEST, epoch=epoch).error_code == error
+    assert epoch_end(broker, 5, current=epoch).error_code == error
 
 
 def test_what_is_led_elsewhere_or_nowhere_is_told_apart() -> None:
-    room = MemoryBroker()
-    room.give("t", leader=2)
-    room.give("u", leader=2, isr=(2,), replicas=(2,))
-    assert listed(room, LATEST, name="t").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert listed(room, LATEST, name="u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert listed(room, LATEST, name="w").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker = MemoryBroker()
+    broker.give("t", leader=2)
+    broker.give("u", leader=2, isr=(2,), replicas=(2,))
+    assert listed(broker, LATEST, name="t").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert listed(broker, LATEST, name="u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert listed(broker, LATEST, name="w").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> None:
-    room = room_with(2)
-    room.give(epoch=8, partition_epoch=11)
-    room.produce(room.client(), acks=1)
-    assert (epoch_end(room, 5).leader_epoch, epoch_end(room, 5).end_offset) == (5, 2)
-    assert (epoch_end(room, 7).leader_epoch, epoch_end(room, 7).end_offset) == (5, 2)
-    assert (epoch_end(room, 8).leader_epoch, epoch_end(room, 8).end_offset) == (8, 3)
-    assert (epoch_end(room, 9).leader_epoch, epoch_end(room, 9).end_offset) == (-1, -1)
+    broker = broker_with(2)
+    broker.give(epoch=8, partition_epoch=11)
+    broker.produce(broker.client(), acks=1)
+    assert (epoch_end(broker, 5).leader_epoch, epoch_end(broker, 5).end_offset) == (5, 2)
+    assert (epoch_end(broker, 7).leader_epoch, epoch_end(broker, 7).end_offset) == (5, 2)
+    assert (epoch_end(broker, 8).leader_epoch, epoch_end(broker, 8).end_offset) == (8, 3)
+    assert (epoch_end(broker, 9).leader_epoch, epoch_end(broker, 9).end_offset) == (-1, -1)
 
 
 @pytest.mark.parametrize(("replica_id", "may_ask"), [(0, False), (2, False), (-1, True), (-2, True)])
 def test_clients_are_not_told_what_only_followers_are(replica_id: int, may_ask: bool) -> None:
-    room = MemoryBroker()
-    room.give()
+    broker = MemoryBroker()
+    broker.give()
     part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[part])])
-    ask = partial(OffsetApis(room.replicas, room.unpacking).list_offsets_to_clients, request)
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    ask = partial(OffsetApis(broker.replicas, broker.unpacking).list_offsets_to_clients, request)
+    slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
     if may_ask:
         assert ask(slot)
     else:

@@ -19,7 +19,7 @@ FOREVER_MS = 2**31 - 1
 
 
 @pytest.fixture
-def room() -> MemoryBroker:
+def broker() -> MemoryBroker:
     """Topic t, led here alone, so that what is appended is committed."""
     made = MemoryBroker()
     for index in range(WIDE):
@@ -28,49 +28,49 @@ def room() -> MemoryBroker:
 
 
 def ask(
-    room: MemoryBroker, places: Sequence[tuple[int, int]], conn: Connection | None = None, **how: Any
+    broker: MemoryBroker, places: Sequence[tuple[int, int]], conn: Connection | None = None, **how: Any
 ) -> Connection:
     """A Fetch of t from (partition, offset)."""
-    conn = conn or room.client()
+    conn = conn or broker.client()
     parts = [FetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=1 << 20) for n, offset in places]
     topics = [FetchTopic(topic_id=IDS["t"], partitions=parts)]
     request = FetchRequest(
         **{"max_wait_ms": FOREVER_MS, "min_bytes": 1 << 19, "max_bytes": 1 << 20, **how}, topics=topics
     )
     request.session_epoch = -1
-    room.ask(conn, room.fetch_api.handle, ApiKey.FETCH, request, 17)
+    broker.ask(conn, broker.fetch_api.handle, ApiKey.FETCH, request, 17)
     return conn
 
 
-def ask_wide(room: MemoryBroker, conn: Connection | None = None, **how: Any) -> Connection:
-    return ask(room, [(index, 0) for index in range(WIDE)], conn, **how)
+def ask_wide(broker: MemoryBroker, conn: Connection | None = None, **how: Any) -> Connection:
+    return ask(broker, [(index, 0) for index in range(WIDE)], conn, **how)
 
 
-def append(room: MemoryBroker, index: int) -> int:
+def append(broker: MemoryBroker, index: int) -> int:
     """Produce one record to a partition. The bytes of its batch."""
-    records = room.batch()
-    room.produce(room.client(), ("t", index, records))
+    records = broker.batch()
+    broker.produce(broker.client(), ("t", index, records))
     return len(records)
 
 
-def watchers(room: MemoryBroker) -> int:
-    return sum(len(h.consumers) for h in room.replicas.hosted())
+def watchers(broker: MemoryBroker) -> int:
+    return sum(len(h.consumers) for h in broker.replicas.hosted())
 
 
-def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(room: MemoryBroker) -> None:
-    append(room, 0)
-    conn = ask(room, [(0, 99), (1, 0), (0, 0)], max_wait_ms=0)
+def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(broker: MemoryBroker) -> None:
+    append(broker, 0)
+    conn = ask(broker, [(0, 99), (1, 0), (0, 0)], max_wait_ms=0)
     [(_, parts)] = fetched_all(conn).topics
     assert [(part.index, part.error, len(part.records) > 0) for part in parts] == [(0, 0, True), (1, 0, False)]
 
 
-def test_a_partition_that_is_named_often_is_held_once(room: MemoryBroker) -> None:
+def test_a_partition_that_is_named_often_is_held_once(broker: MemoryBroker) -> None:
     """31,000 times in a megabyte: each of them was a watcher, and was looked at for each record."""
-    ask(room, [(0, 0)] * 3000)
-    assert watchers(room) == 1
+    ask(broker, [(0, 0)] * 3000)
+    assert watchers(broker) == 1
 
 
-def looks_of(room: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def looks_of(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many partitions are looked at, from now on, each time that a fetch is."""
     looks: list[int] = []
     satisfied = FetchApi.satisfied
@@ -85,71 +85,71 @@ def looks_of(room: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("how", [{"min_bytes": 1 << 19}, {"min_bytes": 1, "isolation_level": 1}])
 def test_a_record_costs_a_look_at_its_partition_and_at_no_other(
-    room: MemoryBroker, monkeypatch: pytest.MonkeyPatch, how: dict[str, int]
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, how: dict[str, int]
 ) -> None:
-    conn = ask_wide(room, **how)
-    looks = looks_of(room, monkeypatch)
-    append(room, 3)
+    conn = ask_wide(broker, **how)
+    looks = looks_of(broker, monkeypatch)
+    append(broker, 3)
     assert looks == [1]
     assert len(answers(conn)) == (how["min_bytes"] == 1)
 
 
-def test_bytes_of_several_partitions_together_are_enough(room: MemoryBroker) -> None:
-    size = append(room, 0)
-    conn = ask_wide(room, min_bytes=4 * size)
-    append(room, 0)
-    append(room, 7)
+def test_bytes_of_several_partitions_together_are_enough(broker: MemoryBroker) -> None:
+    size = append(broker, 0)
+    conn = ask_wide(broker, min_bytes=4 * size)
+    append(broker, 0)
+    append(broker, 7)
     assert answers(conn) == []
-    append(room, 7)
+    append(broker, 7)
     [(_, parts)] = fetched_all(conn).topics
     assert {part.index: len(part.records) for part in parts if part.records} == {0: 2 * size, 7: 2 * size}
-    assert watchers(room) == 0
+    assert watchers(broker) == 0
 
 
-def test_a_fetch_of_many_partitions_is_answered_when_one_moves_away(room: MemoryBroker) -> None:
-    conn = ask_wide(room)
-    room.give(index=4, leader=2, epoch=6, partition_epoch=11, isr=(1, 2), replicas=(1, 2))
+def test_a_fetch_of_many_partitions_is_answered_when_one_moves_away(broker: MemoryBroker) -> None:
+    conn = ask_wide(broker)
+    broker.give(index=4, leader=2, epoch=6, partition_epoch=11, isr=(1, 2), replicas=(1, 2))
     [(_, parts)] = fetched_all(conn).topics
     assert [part.index for part in parts if part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER] == [4]
 
 
-def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_there(room: MemoryBroker) -> None:
-    room.fetch_api._max_parked = 2 * WIDE
-    size = append(room, 0)
-    conn = room.client()
+def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_there(broker: MemoryBroker) -> None:
+    broker.fetch_api._max_parked = 2 * WIDE
+    size = append(broker, 0)
+    conn = broker.client()
     for _ in range(2):
-        ask_wide(room, conn)
+        ask_wide(broker, conn)
     assert answers(conn) == []
-    other = ask_wide(room)
+    other = ask_wide(broker)
     assert answers(other) == []
     # Replies leave in order: the one that is answered at once waits for those before it.
-    ask_wide(room, conn)
-    assert watchers(room) == 3 * WIDE
-    room.pass_ms(FOREVER_MS)
+    ask_wide(broker, conn)
+    assert watchers(broker) == 3 * WIDE
+    broker.pass_ms(FOREVER_MS)
     assert len(answers(conn)) == 3
-    assert watchers(room) == 0
-    only = ask(room, [(index, 0) for index in range(WIDE)], max_wait_ms=100)
-    room.pass_ms(200)
+    assert watchers(broker) == 0
+    only = ask(broker, [(index, 0) for index in range(WIDE)], max_wait_ms=100)
+    broker.pass_ms(200)
     [(_, parts)] = fetched_all(only).topics
     assert len(parts[0].records) == size
 
 
-def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(room: MemoryBroker) -> None:
+def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(broker: MemoryBroker) -> None:
     """A consumer of more partitions than the limit would ask again and again."""
-    room.fetch_api._max_parked = 1
-    conn = ask_wide(room)
-    ask(room, [(index, 0) for index in range(FEW_WANTS)], conn)
-    assert watchers(room) == WIDE + FEW_WANTS
+    broker.fetch_api._max_parked = 1
+    conn = ask_wide(broker)
+    ask(broker, [(index, 0) for index in range(FEW_WANTS)], conn)
+    assert watchers(broker) == WIDE + FEW_WANTS
     conn.close()
-    assert watchers(room) == 0
-    assert not room.fetch_api._parked
-    assert not len(room.timers)
+    assert watchers(broker) == 0
+    assert not broker.fetch_api._parked
+    assert not len(broker.timers)
 
 
-def test_a_single_partition_that_has_records_meanwhile_is_counted_anew_at_each_look(room: MemoryBroker) -> None:
-    size = append(room, 0)
-    conn = ask(room, [(0, 0)], min_bytes=3 * size)
-    append(room, 0)
+def test_a_single_partition_that_has_records_meanwhile_is_counted_anew_at_each_look(broker: MemoryBroker) -> None:
+    size = append(broker, 0)
+    conn = ask(broker, [(0, 0)], min_bytes=3 * size)
+    append(broker, 0)
     assert answers(conn) == []
-    append(room, 0)
+    append(broker, 0)
     assert len(fetched(conn).records) == 3 * size

@@ -11,7 +11,7 @@ PID = 7
 COMMITTED = 1
 
 
-class Room(MemoryBroker):
+class LedBroker(MemoryBroker):
     """Topic t, led here; its followers have everything at once unless said otherwise."""
 
     def __init__(self, **properties: str) -> None:
@@ -59,116 +59,116 @@ def records_to(conn: Connection) -> int:
 
 
 def test_committed_data_is_read_up_to_the_oldest_open_transaction() -> None:
-    room = Room()
-    room.send(count=2)
-    room.send(PID)
-    room.send(count=2)
-    part = fetched(room.reader())
+    broker = LedBroker()
+    broker.send(count=2)
+    broker.send(PID)
+    broker.send(count=2)
+    part = fetched(broker.reader())
     assert (part.high_watermark, part.last_stable_offset) == (5, 2)
-    assert records_to(room.reader()) == 2
-    assert records_to(room.reader(isolation=0)) == 5
+    assert records_to(broker.reader()) == 2
+    assert records_to(broker.reader(isolation=0)) == 5
 
 
 def test_followers_read_everything() -> None:
-    room = Room()
-    room.send(PID, replicated=False)
-    conn = room.client()
-    room.fetch(conn, ("t", 0), replica=2, epoch=5, max_wait_ms=0)
+    broker = LedBroker()
+    broker.send(PID, replicated=False)
+    conn = broker.client()
+    broker.fetch(conn, ("t", 0), replica=2, epoch=5, max_wait_ms=0)
     assert records_to(conn) == 1
 
 
 def test_aborted_transactions_are_told_with_the_data_that_has_them() -> None:
-    room = Room()
-    room.send(PID)
-    room.send(8)
-    room.finish(PID, commit=False)
-    room.finish(8, commit=True)
-    assert fetched(room.reader()).aborted == [(PID, 0)]
-    assert fetched(room.reader(isolation=0)).aborted is None
-    assert fetched(room.reader(3)).aborted == []
+    broker = LedBroker()
+    broker.send(PID)
+    broker.send(8)
+    broker.finish(PID, commit=False)
+    broker.finish(8, commit=True)
+    assert fetched(broker.reader()).aborted == [(PID, 0)]
+    assert fetched(broker.reader(isolation=0)).aborted is None
+    assert fetched(broker.reader(3)).aborted == []
 
 
 def test_only_those_aborts_are_told_that_the_returned_batches_need() -> None:
-    room = Room()
+    broker = LedBroker()
     for _ in range(3):
-        room.send(PID)
-        room.finish(PID, commit=False)
-    first = fetched(room.reader(part_max_bytes=1))
+        broker.send(PID)
+        broker.finish(PID, commit=False)
+    first = fetched(broker.reader(part_max_bytes=1))
     assert first.aborted == [(PID, 0)]
-    assert fetched(room.reader()).aborted == [(PID, 0), (PID, 2), (PID, 4)]
+    assert fetched(broker.reader()).aborted == [(PID, 0), (PID, 2), (PID, 4)]
 
 
 def test_a_transaction_whose_marker_is_not_committed_still_holds_readers_back() -> None:
-    room = Room()
-    room.send(PID)
-    room.finish(PID, commit=True, replicated=False)
-    assert fetched(room.reader(max_wait_ms=0)).last_stable_offset == 0
-    room.replicate(1)
-    assert records_to(room.reader(max_wait_ms=0)) == -1
-    room.replicate(2)
-    assert records_to(room.reader(max_wait_ms=0)) == 2
+    broker = LedBroker()
+    broker.send(PID)
+    broker.finish(PID, commit=True, replicated=False)
+    assert fetched(broker.reader(max_wait_ms=0)).last_stable_offset == 0
+    broker.replicate(1)
+    assert records_to(broker.reader(max_wait_ms=0)) == -1
+    broker.replicate(2)
+    assert records_to(broker.reader(max_wait_ms=0)) == 2
 
 
 def test_a_long_poll_of_committed_data_is_not_woken_by_what_is_above_the_last_stable_offset() -> None:
-    room = Room()
-    room.send(PID)
-    conn = room.reader(max_wait_ms=10_000)
-    room.send(count=3)
-    room.send(PID)
+    broker = LedBroker()
+    broker.send(PID)
+    conn = broker.reader(max_wait_ms=10_000)
+    broker.send(count=3)
+    broker.send(PID)
     assert answers(conn) == []
-    room.finish(PID, commit=True, replicated=False)
+    broker.finish(PID, commit=True, replicated=False)
     assert answers(conn) == []
-    room.replicate()
+    broker.replicate()
     assert records_to(conn) == 6
 
 
 def test_a_long_poll_of_committed_data_keeps_its_isolation_and_its_list_of_aborts() -> None:
     """KAFKA-5355, KAFKA-5376."""
-    room = Room()
-    room.send(PID)
-    conn = room.reader(max_wait_ms=10_000)
-    room.finish(PID, commit=False)
+    broker = LedBroker()
+    broker.send(PID)
+    conn = broker.reader(max_wait_ms=10_000)
+    broker.finish(PID, commit=False)
     part = fetched(conn)
     assert part.aborted == [(PID, 0)]
     assert (part.last_stable_offset, part.high_watermark) == (2, 2)
 
 
 def test_a_long_poll_for_many_bytes_counts_those_below_the_last_stable_offset_only() -> None:
-    room = Room()
-    room.send(PID)
-    room.send(count=30)
-    conn = room.reader(max_wait_ms=10_000, min_bytes=200)
-    room.send(count=30)
+    broker = LedBroker()
+    broker.send(PID)
+    broker.send(count=30)
+    conn = broker.reader(max_wait_ms=10_000, min_bytes=200)
+    broker.send(count=30)
     assert answers(conn) == []
-    room.pass_ms(11_000)
+    broker.pass_ms(11_000)
     assert records_to(conn) == -1
 
 
 def test_latest_is_the_last_stable_offset_for_readers_of_committed_data() -> None:
-    room = Room()
-    room.send(count=2)
-    room.send(PID)
-    assert listed(room, LATEST).offset == 3
-    assert listed(room, LATEST, isolation=COMMITTED).offset == 2
-    room.finish(PID, commit=False)
-    assert listed(room, LATEST, isolation=COMMITTED).offset == 4
+    broker = LedBroker()
+    broker.send(count=2)
+    broker.send(PID)
+    assert listed(broker, LATEST).offset == 3
+    assert listed(broker, LATEST, isolation=COMMITTED).offset == 2
+    broker.finish(PID, commit=False)
+    assert listed(broker, LATEST, isolation=COMMITTED).offset == 4
 
 
 def test_timestamps_are_looked_up_below_the_last_stable_offset() -> None:
-    room = Room()
-    room.send()
-    room.env.now_ms += 100
-    room.send(PID)
-    now = room.env.wall_ms()
-    assert listed(room, now).offset == 1
-    assert listed(room, now, isolation=COMMITTED).offset == -1
-    assert listed(room, MAX_TIMESTAMP).offset == 1
-    assert listed(room, MAX_TIMESTAMP, isolation=COMMITTED).offset == 0
+    broker = LedBroker()
+    broker.send()
+    broker.env.now_ms += 100
+    broker.send(PID)
+    now = broker.env.wall_ms()
+    assert listed(broker, now).offset == 1
+    assert listed(broker, now, isolation=COMMITTED).offset == -1
+    assert listed(broker, MAX_TIMESTAMP).offset == 1
+    assert listed(broker, MAX_TIMESTAMP, isolation=COMMITTED).offset == 0
 
 
 def test_what_was_deleted_of_an_open_transaction_holds_nobody_before_the_logs_start() -> None:
-    room = Room()
-    room.send(PID)
-    room.send(PID)
-    room.replicas.delete_records(room.h, 1)
-    assert fetched(room.reader(1, max_wait_ms=0)).last_stable_offset == 1
+    broker = LedBroker()
+    broker.send(PID)
+    broker.send(PID)
+    broker.replicas.delete_records(broker.h, 1)
+    assert fetched(broker.reader(1, max_wait_ms=0)).last_stable_offset == 1

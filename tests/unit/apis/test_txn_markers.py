@@ -17,40 +17,40 @@ UNVERIFIED = {"transaction_partition_verification_enable": "false"}
 """Nobody coordinates here."""
 
 
-def room_with_transaction(*, epoch: int = 3, **given: Any) -> MemoryBroker:
+def broker_with_transaction(*, epoch: int = 3, **given: Any) -> MemoryBroker:
     """Topic t, led here, in which producer 7 has an open transaction of two records."""
-    room = MemoryBroker(**UNVERIFIED)
-    room.give(**given)
-    room.produce(room.client(), ("t", 0, room.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
-    return room
+    broker = MemoryBroker(**UNVERIFIED)
+    broker.give(**given)
+    broker.produce(broker.client(), ("t", 0, broker.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
+    return broker
 
 
-def replicate(room: MemoryBroker, end: int) -> None:
+def replicate(broker: MemoryBroker, end: int) -> None:
     for replica in (2, 3):
-        room.follower_has(replica, end)
+        broker.follower_has(replica, end)
 
 
-def in_the_log(room: MemoryBroker) -> list[tuple[int, bool]]:
+def in_the_log(broker: MemoryBroker) -> list[tuple[int, bool]]:
     """(producer epoch, is it a control batch) of every batch."""
-    [h] = room.replicas.hosted()
+    [h] = broker.replicas.hosted()
     return [(header.producer_epoch, header.is_control) for header, _ in h.log.read_batches(0, h.log.log_end_offset)]
 
 
 def test_a_marker_is_answered_once_it_is_committed() -> None:
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 3)
-    room.follower_has(2, 3)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 3)
+    broker.follower_has(2, 3)
     assert answers(conn) == []
-    room.follower_has(3, 3)
+    broker.follower_has(3, 3)
     assert marked(conn) == [ErrorCode.NONE]
-    assert in_the_log(room) == [(3, False), (3, True)]
+    assert in_the_log(broker) == [(3, False), (3, True)]
 
 
 def test_the_bytes_of_a_marker_are_kafkas() -> None:
-    room = room_with_transaction()
-    room.end(room.client(), PID, 3, commit=False, coordinator_epoch=0x0102)
-    [h] = room.replicas.hosted()
+    broker = broker_with_transaction()
+    broker.end(broker.client(), PID, 3, commit=False, coordinator_epoch=0x0102)
+    [h] = broker.replicas.hosted()
     header, data = list(h.log.read_batches(2, 3))[0]
     assert (header.attributes, header.base_sequence, header.record_count) == (0x30, -1, 1)
     [record] = decode_records(memoryview(data), with_control=True)
@@ -58,80 +58,80 @@ def test_the_bytes_of_a_marker_are_kafkas() -> None:
 
 
 def test_a_marker_that_is_sent_again_is_answered_and_not_written_again() -> None:
-    room = room_with_transaction()
+    broker = broker_with_transaction()
     for _ in range(3):
-        conn = room.client()
-        room.end(conn, PID, 3)
+        conn = broker.client()
+        broker.end(conn, PID, 3)
         assert answers(conn) == []
-    replicate(room, 3)
-    again = room.client()
-    room.end(again, PID, 3)
+    replicate(broker, 3)
+    again = broker.client()
+    broker.end(again, PID, 3)
     assert marked(again) == [ErrorCode.NONE]
-    assert in_the_log(room) == [(3, False), (3, True)]
+    assert in_the_log(broker) == [(3, False), (3, True)]
 
 
 def test_a_repeated_marker_is_not_answered_before_the_first_one_is_committed() -> None:
-    room = room_with_transaction()
-    room.end(room.client(), PID, 4, transaction_version=2)
-    again = room.client()
-    room.end(again, PID, 4, transaction_version=2)
+    broker = broker_with_transaction()
+    broker.end(broker.client(), PID, 4, transaction_version=2)
+    again = broker.client()
+    broker.end(again, PID, 4, transaction_version=2)
     assert answers(again) == []
-    replicate(room, 3)
+    replicate(broker, 3)
     assert marked(again) == [ErrorCode.NONE]
 
 
 def test_a_marker_of_an_older_producer_epoch_is_refused() -> None:
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 2)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 2)
     assert marked(conn) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert len(in_the_log(room)) == 1
+    assert len(in_the_log(broker)) == 1
 
 
 def test_a_marker_of_an_older_coordinator_is_refused() -> None:
-    room = room_with_transaction()
-    room.end(room.client(), PID, 3, coordinator_epoch=5)
-    room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
-    conn = room.client()
-    room.end(conn, PID, 3, coordinator_epoch=4)
+    broker = broker_with_transaction()
+    broker.end(broker.client(), PID, 3, coordinator_epoch=5)
+    broker.produce(broker.client(), ("t", 0, broker.batch(pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
+    conn = broker.client()
+    broker.end(conn, PID, 3, coordinator_epoch=4)
     assert marked(conn) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 
 
 def test_with_transactions_v2_a_marker_of_the_transactions_own_epoch_is_refused() -> None:
     """It was meant for the transaction before: KIP-1228, KAFKA-19446."""
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 3, transaction_version=2)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 3, transaction_version=2)
     assert marked(conn) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    room.end(room.client(), PID, 4, transaction_version=2)
-    assert in_the_log(room) == [(3, False), (4, True)]
+    broker.end(broker.client(), PID, 4, transaction_version=2)
+    assert in_the_log(broker) == [(3, False), (4, True)]
 
 
 def test_a_marker_of_a_newer_coordinator_is_written_though_nothing_is_open_and_fences_the_older_one() -> None:
-    room = room_with_transaction()
-    room.end(room.client(), PID, 3, coordinator_epoch=1)
-    room.end(room.client(), PID, 3, coordinator_epoch=2)
-    conn = room.client()
-    room.end(conn, PID, 3, coordinator_epoch=1)
+    broker = broker_with_transaction()
+    broker.end(broker.client(), PID, 3, coordinator_epoch=1)
+    broker.end(broker.client(), PID, 3, coordinator_epoch=2)
+    conn = broker.client()
+    broker.end(conn, PID, 3, coordinator_epoch=1)
     assert marked(conn) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-    assert in_the_log(room) == [(3, False), (3, True), (3, True)]
+    assert in_the_log(broker) == [(3, False), (3, True), (3, True)]
 
 
 def test_a_marker_for_a_producer_that_has_written_nothing_fences_it() -> None:
-    room = MemoryBroker(**UNVERIFIED)
-    room.give()
-    room.end(room.client(), PID, 4)
-    conn = room.client()
-    room.produce(conn, ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
-    assert in_the_log(room) == [(4, True)]
+    broker = MemoryBroker(**UNVERIFIED)
+    broker.give()
+    broker.end(broker.client(), PID, 4)
+    conn = broker.client()
+    broker.produce(conn, ("t", 0, broker.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
+    assert in_the_log(broker) == [(4, True)]
 
 
 def test_each_partition_has_an_error_of_its_own() -> None:
-    room = room_with_transaction()
-    room.give("u", leader=2)
-    conn = room.client()
-    room.end(conn, PID, 3, ("t", 0), ("u", 0), ("nobody's", 0))
-    replicate(room, 3)
+    broker = broker_with_transaction()
+    broker.give("u", leader=2)
+    conn = broker.client()
+    broker.end(conn, PID, 3, ("t", 0), ("u", 0), ("nobody's", 0))
+    replicate(broker, 3)
     assert marked(conn) == [
         ErrorCode.NONE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -140,52 +140,52 @@ def test_each_partition_has_an_error_of_its_own() -> None:
 
 
 def test_below_min_isr_no_marker_is_written() -> None:
-    room = MemoryBroker(min_insync_replicas="2", **UNVERIFIED)
-    room.give(isr=(1,))
-    room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
-    conn = room.client()
-    room.end(conn, PID, 3)
+    broker = MemoryBroker(min_insync_replicas="2", **UNVERIFIED)
+    broker.give(isr=(1,))
+    broker.produce(broker.client(), ("t", 0, broker.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
+    conn = broker.client()
+    broker.end(conn, PID, 3)
     assert marked(conn) == [ErrorCode.NOT_ENOUGH_REPLICAS]
-    assert len(in_the_log(room)) == 1
+    assert len(in_the_log(broker)) == 1
 
 
 def test_a_marker_whose_leader_steps_down_is_answered_not_leader() -> None:
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 3)
-    room.give(leader=2, epoch=6, partition_epoch=11)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 3)
+    broker.give(leader=2, epoch=6, partition_epoch=11)
     assert marked(conn) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_a_marker_that_is_not_committed_in_time_is_answered_timed_out() -> None:
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 3)
-    room.pass_ms(29_000)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 3)
+    broker.pass_ms(29_000)
     assert answers(conn) == []
-    room.pass_ms(2_000)
+    broker.pass_ms(2_000)
     assert marked(conn) == [ErrorCode.REQUEST_TIMED_OUT]
-    assert not len(room.timers)
+    assert not len(broker.timers)
 
 
 def test_a_coordinator_that_has_gone_is_not_waited_for() -> None:
-    room = room_with_transaction()
-    conn = room.client()
-    room.end(conn, PID, 3)
+    broker = broker_with_transaction()
+    conn = broker.client()
+    broker.end(conn, PID, 3)
     conn.close()
-    assert not len(room.timers)
-    replicate(room, 3)
+    assert not len(broker.timers)
+    replicate(broker, 3)
 
 
 @pytest.mark.parametrize("leader", [1, 2])
 def test_describe_producers_shows_open_transactions_on_the_leader(leader: int) -> None:
-    room = room_with_transaction()
-    room.end(room.client(), PID, 3, coordinator_epoch=9)
-    room.produce(room.client(), ("t", 0, room.batch(3, pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
+    broker = broker_with_transaction()
+    broker.end(broker.client(), PID, 3, coordinator_epoch=9)
+    broker.produce(broker.client(), ("t", 0, broker.batch(3, pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
     if leader != 1:
-        room.give(leader=leader, epoch=6, partition_epoch=11)
+        broker.give(leader=leader, epoch=6, partition_epoch=11)
     request = DescribeProducersRequest(topics=[TopicRequest("t", [0]), TopicRequest("gone", [4])])
-    told, gone = (topic.partitions[0] for topic in describe_producers(room.replicas, request).topics)
+    told, gone = (topic.partitions[0] for topic in describe_producers(broker.replicas, request).topics)
     assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if leader != 1:
         assert (told.error_code, told.active_producers) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
@@ -199,74 +199,74 @@ WIDE = 20
 """Partitions whose first markers take several turns."""
 
 
-def wide_room() -> tuple[MemoryBroker, list[tuple[str, int]]]:
-    room = MemoryBroker(**UNVERIFIED)
+def wide_broker() -> tuple[MemoryBroker, list[tuple[str, int]]]:
+    broker = MemoryBroker(**UNVERIFIED)
     for index in range(WIDE):
-        room.give(index=index, isr=(1, 2), replicas=(1, 2))
-    return room, [("t", index) for index in range(WIDE)]
+        broker.give(index=index, isr=(1, 2), replicas=(1, 2))
+    return broker, [("t", index) for index in range(WIDE)]
 
 
-def ended(room: MemoryBroker) -> int:
-    return sum(h.log.log_end_offset > 0 for h in room.replicas.hosted())
+def ended(broker: MemoryBroker) -> int:
+    return sum(h.log.log_end_offset > 0 for h in broker.replicas.hosted())
 
 
-def replicate_all(room: MemoryBroker) -> None:
-    for h in room.replicas.hosted():
-        room.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, room.env.now_ms))
-    room.server.settle()
+def replicate_all(broker: MemoryBroker) -> None:
+    for h in broker.replicas.hosted():
+        broker.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, broker.env.now_ms))
+    broker.server.settle()
 
 
 def test_markers_of_many_partitions_are_appended_in_turns_and_answered_once_all_are_committed() -> None:
     """Those of 3,900 stopped three brokers for seven seconds."""
-    room, places = wide_room()
-    conn = room.client()
-    room.end(conn, PID, 3, *places)
-    first = ended(room)
+    broker, places = wide_broker()
+    conn = broker.client()
+    broker.end(conn, PID, 3, *places)
+    first = ended(broker)
     assert 0 < first < WIDE // 2
     assert conn.held is not None
     seen: list[int] = []
 
     def between() -> None:
-        seen.append(ended(room))
-        replicate_all(room)
+        seen.append(ended(broker))
+        replicate_all(broker)
 
-    room.run_turns(between)
+    broker.run_turns(between)
     assert conn.held is None
-    assert ended(room) == WIDE
+    assert ended(broker) == WIDE
     assert len(set(seen)) > 1, "others were served while some were still to come"
-    replicate_all(room)
+    replicate_all(broker)
     assert marked(conn) == [ErrorCode.NONE] * WIDE
-    assert not len(room.timers)
+    assert not len(broker.timers)
 
 
 def test_markers_that_were_appended_in_turns_are_not_answered_before_they_are_committed() -> None:
-    room, places = wide_room()
-    conn = room.client()
-    room.end(conn, PID, 3, *places)
-    room.run_turns(lambda: None)
-    assert ended(room) == WIDE
+    broker, places = wide_broker()
+    conn = broker.client()
+    broker.end(conn, PID, 3, *places)
+    broker.run_turns(lambda: None)
+    assert ended(broker) == WIDE
     assert answers(conn) == []
-    replicate_all(room)
+    replicate_all(broker)
     assert marked(conn) == [ErrorCode.NONE] * WIDE
 
 
 def test_the_turns_end_with_the_connection_and_with_the_time_out() -> None:
-    for over in (lambda room, conn: conn.close(), lambda room, conn: room.pass_ms(31_000)):
-        room, places = wide_room()
-        conn = room.client()
-        room.end(conn, PID, 3, *places)
-        before = ended(room)
-        over(room, conn)
-        room.run_turns(lambda: None)
-        assert ended(room) == before
+    for over in (lambda broker, conn: conn.close(), lambda broker, conn: broker.pass_ms(31_000)):
+        broker, places = wide_broker()
+        conn = broker.client()
+        broker.end(conn, PID, 3, *places)
+        before = ended(broker)
+        over(broker, conn)
+        broker.run_turns(lambda: None)
+        assert ended(broker) == before
         assert conn.held is None
-        assert not len(room.timers)
+        assert not len(broker.timers)
 
 
 def test_markers_after_the_first_of_an_epoch_cost_less() -> None:
-    room, places = wide_room()
-    room.end(room.client(), PID, 3, *places)
-    room.run_turns(lambda: None)
-    room.end(room.client(), PID, 4, *places)
-    assert not room.started
-    assert all(h.log.log_end_offset == 2 for h in room.replicas.hosted())
+    broker, places = wide_broker()
+    broker.end(broker.client(), PID, 3, *places)
+    broker.run_turns(lambda: None)
+    broker.end(broker.client(), PID, 4, *places)
+    assert not broker.started
+    assert all(h.log.log_end_offset == 2 for h in broker.replicas.hosted())

@@ -14,17 +14,17 @@ from tests.support.brokers.controller_harness import EPOCH, ControllerHarness
 
 
 def busy_harness() -> ControllerHarness:
-    room = ControllerHarness(
+    harness = ControllerHarness(
         brokers=4,
         racks={1: "r1"},
         min_insync_replicas="2",
         squall_bootstrap_features="eligible.leader.replicas.version=1",
     )
-    room.topic("a", [1, 2, 3], [2, 3, 1], min_insync_replicas="2")
-    room.topic("b", [3, 4])
-    room.lose(3)
-    room.beat(1, stop=True)
-    return room
+    harness.topic("a", [1, 2, 3], [2, 3, 1], min_insync_replicas="2")
+    harness.topic("b", [3, 4])
+    harness.lose(3)
+    harness.beat(1, stop=True)
+    return harness
 
 
 def through_a_snapshot(image: ClusterImage) -> ClusterImage:
@@ -99,25 +99,27 @@ def records(image: ClusterImage) -> list[Any]:
 
 
 def test_followers_of_an_image_are_told_what_a_snapshot_changed() -> None:
-    room, feed = busy_harness(), ImageFeed()
-    before = room.image.clone()
+    harness, feed = busy_harness(), ImageFeed()
+    before = harness.image.clone()
     held = feed.image
     feed.restored(records(before), before.offset, before.epoch)
     deltas = told(feed)
-    gone = room.image.topic("b")
+    gone = harness.image.topic("b")
     assert gone is not None
-    room.do(ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name="b")]))
-    room.topic("c", [2])
-    room.beat(3)
+    harness.do(
+        ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name="b")])
+    )
+    harness.topic("c", [2])
+    harness.beat(3)
     version = feed.image.version
-    feed.restored(records(room.image), room.image.offset, room.image.epoch)
+    feed.restored(records(harness.image), harness.image.offset, harness.image.epoch)
     [delta] = deltas
     assert feed.image is held, "readers keep the image they have"
-    assert feed.image == room.image and feed.image.version > version
+    assert feed.image == harness.image and feed.image.version > version
     assert list(delta.deleted_topics) == [gone.id]
     assert [feed.image.topics_by_id[topic_id].name for topic_id in delta.created_topics] == ["c"]
     assert 3 in delta.brokers and delta.brokers[3] == before.brokers[3]
-    created = room.image.topic_ids["c"]
+    created = harness.image.topic_ids["c"]
     assert (created, 0) in delta.partitions and delta.partitions[created, 0] is None
 
 

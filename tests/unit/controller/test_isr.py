@@ -31,34 +31,34 @@ class Ask:
     topic_id: bytes | None = None
     stale_members: tuple[int, ...] = ()
     stale_sender: bool = False
-    room: ControllerHarness = field(default_factory=lambda: prepared())
+    harness: ControllerHarness = field(default_factory=lambda: prepared())
 
 
 def prepared() -> ControllerHarness:
     """Brokers 1 to 5; 4 is fenced, 5 is stopping."""
-    room = ControllerHarness(brokers=5)
-    room.topic("t", [2, 1, 3, 4, 5])
-    room.topic("v", [5, 1])
-    room.lose(4)
-    room.beat(5, stop=True)
-    room.beat(2, want_fence=True)
-    assert not room.beat(2).is_fenced
-    room.alter("t", [1, 2])
-    partition = room.partition("t")
+    harness = ControllerHarness(brokers=5)
+    harness.topic("t", [2, 1, 3, 4, 5])
+    harness.topic("v", [5, 1])
+    harness.lose(4)
+    harness.beat(5, stop=True)
+    harness.beat(2, want_fence=True)
+    assert not harness.beat(2).is_fenced
+    harness.alter("t", [1, 2])
+    partition = harness.partition("t")
     assert (partition.leader, partition.isr) == (1, (1, 2))
-    assert room.image.brokers[5].in_controlled_shutdown
-    return room
+    assert harness.image.brokers[5].in_controlled_shutdown
+    return harness
 
 
 def ask(what: Ask) -> ErrorCode:
-    room = what.room
-    topic_id = room.image.topic_ids["t"] if what.topic_id is None else what.topic_id
-    brokers = room.image.brokers
+    harness = what.harness
+    topic_id = harness.image.topic_ids["t"] if what.topic_id is None else what.topic_id
+    brokers = harness.image.brokers
     members = [
         broker_state(member, brokers[member].epoch - (member in what.stale_members) if member in brokers else 1)
         for member in what.isr
     ]
-    now = room.partition("t")
+    now = harness.partition("t")
     asked = wire.AlterPartitionRequestPartitionData(
         partition_index=what.index,
         leader_epoch=now.leader_epoch + what.leader_epoch - 1,
@@ -66,7 +66,7 @@ def ask(what: Ask) -> ErrorCode:
         new_isr_with_epochs=members,
         leader_recovery_state=int(what.recovering),
     )
-    reply = room.do(
+    reply = harness.do(
         ApiKey.ALTER_PARTITION,
         wire.AlterPartitionRequest(
             broker_id=what.sender,
@@ -116,9 +116,9 @@ def test_without_a_fault_the_isr_is_accepted() -> None:
 @pytest.mark.parametrize(("name", "fault", "expected"), FAULTS, ids=[name for name, _, _ in FAULTS])
 def test_each_fault_has_its_error_and_writes_nothing(name: str, fault: Fault, expected: ErrorCode) -> None:
     asked = fault(Ask())
-    before = len(asked.room.log)
+    before = len(asked.harness.log)
     assert ask(asked) == expected
-    assert len(asked.room.log) == before
+    assert len(asked.harness.log) == before
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=[f"{a[0]} + {b[0]}" for a, b in PAIRS])
@@ -133,90 +133,90 @@ def test_an_isr_that_is_empty_is_malformed() -> None:
 
 
 def test_success_bumps_the_partition_epoch_only() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2, 3])
-    answer = room.alter("t", [1, 2])
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2, 3])
+    answer = harness.alter("t", [1, 2])
     assert answer.error_code == ErrorCode.NONE
     assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch, answer.isr) == (1, 0, 1, [1, 2])
-    partition = room.partition("t")
+    partition = harness.partition("t")
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ((1, 2), 0, 1)
 
 
 def test_an_unchanged_isr_is_accepted_and_writes_nothing() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2, 3])
-    before = len(room.log)
-    answer = room.alter("t", [1, 2, 3])
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2, 3])
+    before = len(harness.log)
+    answer = harness.alter("t", [1, 2, 3])
     assert (answer.error_code, answer.partition_epoch) == (ErrorCode.NONE, 0)
-    assert len(room.log) == before
+    assert len(harness.log) == before
 
 
 def test_a_retried_request_finds_its_epoch_taken() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2, 3])
-    room.alter("t", [1, 2])
-    assert room.alter("t", [1, 2], partition_epoch=-1).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2, 3])
+    harness.alter("t", [1, 2])
+    assert harness.alter("t", [1, 2], partition_epoch=-1).error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_an_unknown_broker_epoch_of_a_member_is_not_compared() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2, 3])
-    assert room.alter("t", [1, 2], broker_epochs={2: -1}).error_code == ErrorCode.NONE
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2, 3])
+    assert harness.alter("t", [1, 2], broker_epochs={2: -1}).error_code == ErrorCode.NONE
 
 
 def test_a_member_that_restarted_since_its_fetches_is_not_admitted() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2, 3])
-    old = room.image.brokers[2].epoch
-    room.lose(2)
-    room.join(2, incarnation=2)
-    assert room.alter("t", [1, 2, 3], broker_epochs={2: old}).error_code == ErrorCode.INELIGIBLE_REPLICA
-    assert room.alter("t", [1, 2, 3]).error_code == ErrorCode.NONE
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2, 3])
+    old = harness.image.brokers[2].epoch
+    harness.lose(2)
+    harness.join(2, incarnation=2)
+    assert harness.alter("t", [1, 2, 3], broker_epochs={2: old}).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert harness.alter("t", [1, 2, 3]).error_code == ErrorCode.NONE
 
 
 def test_the_isr_cannot_grow_before_the_leader_has_recovered() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2], unclean_leader_election_enable="true")
-    room.lose(2)
-    room.lose(1)
-    assert not room.beat(2).is_fenced
-    partition = room.partition("t")
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2], unclean_leader_election_enable="true")
+    harness.lose(2)
+    harness.lose(1)
+    assert not harness.beat(2).is_fenced
+    partition = harness.partition("t")
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), RECOVERING)
-    assert not room.beat(1).is_fenced
-    assert room.alter("t", [1, 2], recovering=True).error_code == ErrorCode.INVALID_REQUEST
-    assert room.alter("t", [1, 2]).error_code == ErrorCode.NONE
-    assert room.partition("t").leader_recovery_state == 0
+    assert not harness.beat(1).is_fenced
+    assert harness.alter("t", [1, 2], recovering=True).error_code == ErrorCode.INVALID_REQUEST
+    assert harness.alter("t", [1, 2]).error_code == ErrorCode.NONE
+    assert harness.partition("t").leader_recovery_state == 0
 
 
 def test_a_partition_named_twice_in_a_request_is_altered_once() -> None:
-    room = ControllerHarness()
-    topic_id = room.topic("t", [1, 2, 3])
+    harness = ControllerHarness()
+    topic_id = harness.topic("t", [1, 2, 3])
 
     def asked(*isr: int) -> wire.AlterPartitionRequestPartitionData:
-        members = [broker_state(member, room.image.brokers[member].epoch) for member in isr]
+        members = [broker_state(member, harness.image.brokers[member].epoch) for member in isr]
         return wire.AlterPartitionRequestPartitionData(partition_index=0, new_isr_with_epochs=members)
 
     request = wire.AlterPartitionRequest(
         broker_id=1,
-        broker_epoch=room.image.brokers[1].epoch,
+        broker_epoch=harness.image.brokers[1].epoch,
         topics=[wire.AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[asked(1, 2), asked(1, 3)])],
     )
-    (topic,) = room.do(ApiKey.ALTER_PARTITION, request).topics
+    (topic,) = harness.do(ApiKey.ALTER_PARTITION, request).topics
     errors = [partition.error_code for partition in topic.partitions]
     assert errors == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
-    assert room.partition("t").isr == (1, 2)
+    assert harness.partition("t").isr == (1, 2)
 
 
 def test_an_isr_that_completes_a_reassignment_may_cost_the_sender_its_leadership() -> None:
-    room = ControllerHarness()
-    topic_id = room.topic("t", [1, 2])
+    harness = ControllerHarness()
+    topic_id = harness.topic("t", [1, 2])
     moving = PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
     from broker.cluster.replay import Write
     from broker.controller.decision import Decision
 
-    room.commit(Decision(None, (Write(moving, 2),)))
-    assert room.alter("t", [1, 2, 3]).error_code == ErrorCode.NEW_LEADER_ELECTED
-    partition = room.partition("t")
+    harness.commit(Decision(None, (Write(moving, 2),)))
+    assert harness.alter("t", [1, 2, 3]).error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = harness.partition("t")
     assert (partition.leader, partition.replicas, partition.isr) == (2, (2, 3), (2, 3))

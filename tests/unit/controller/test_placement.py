@@ -9,9 +9,9 @@ import pytest
 from tests.support.brokers.controller_harness import ControllerHarness
 
 
-def placed(room: ControllerHarness, partitions: int, factor: int) -> list[tuple[int, ...]]:
-    room.create("t", partitions, factor)
-    topic = room.image.topic("t")
+def placed(harness: ControllerHarness, partitions: int, factor: int) -> list[tuple[int, ...]]:
+    harness.create("t", partitions, factor)
+    topic = harness.image.topic("t")
     assert topic is not None
     return [partition.replicas for partition in topic.partitions.values()]
 
@@ -40,18 +40,18 @@ def test_replicas_are_in_different_racks_while_there_are_any(seed: int) -> None:
 
 
 def test_fenced_brokers_are_used_last_and_never_lead() -> None:
-    room = ControllerHarness(brokers=4)
-    room.lose(4)
-    assert all(4 not in brokers for brokers in placed(room, 6, 3))
-    room = ControllerHarness(brokers=4)
-    room.lose(3, 4)
-    replicas = placed(room, 4, 3)
+    harness = ControllerHarness(brokers=4)
+    harness.lose(4)
+    assert all(4 not in brokers for brokers in placed(harness, 6, 3))
+    harness = ControllerHarness(brokers=4)
+    harness.lose(3, 4)
+    replicas = placed(harness, 4, 3)
     assert all(brokers[0] in (1, 2) and {1, 2} < set(brokers) for brokers in replicas)
-    assert all(set(room.partition("t", index).isr) == {1, 2} for index in range(4))
+    assert all(set(harness.partition("t", index).isr) == {1, 2} for index in range(4))
 
 
 def test_a_stopping_broker_gets_no_replica() -> None:
-    room = ControllerHarness()
-    room.topic("u", [1, 2])
-    room.beat(1, stop=True)
-    assert all(1 not in brokers for brokers in placed(room, 4, 2))
+    harness = ControllerHarness()
+    harness.topic("u", [1, 2])
+    harness.beat(1, stop=True)
+    assert all(1 not in brokers for brokers in placed(harness, 4, 2))

@@ -33,13 +33,13 @@ def outcome(result: Any) -> tuple[ErrorCode, str | None]:
 
 
 def test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero() -> None:
-    room = ControllerHarness()
-    result = room.create("t", 3, 2)
+    harness = ControllerHarness()
+    result = harness.create("t", 3, 2)
     assert outcome(result) == (ErrorCode.NONE, None)
     assert (result.num_partitions, result.replication_factor) == (3, 2)
-    assert result.topic_id == room.image.topic_ids["t"]
+    assert result.topic_id == harness.image.topic_ids["t"]
     for index in range(3):
-        partition = room.partition("t", index)
+        partition = harness.partition("t", index)
         assert partition.leader == partition.replicas[0]
         assert partition.isr == partition.replicas
         assert len(set(partition.replicas)) == 2
@@ -47,10 +47,10 @@ def test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero() -> None:
 
 
 def test_records_come_as_topic_then_settings_then_partitions() -> None:
-    room = ControllerHarness()
-    at = len(room.log)
-    room.create("t", 2, 1, configs={"retention_ms": "5"})
-    assert [type(record) for _, record in room.log[at:]] == [
+    harness = ControllerHarness()
+    at = len(harness.log)
+    harness.create("t", 2, 1, configs={"retention_ms": "5"})
+    assert [type(record) for _, record in harness.log[at:]] == [
         TopicRecord,
         ConfigRecord,
         PartitionRecord,
@@ -59,32 +59,32 @@ def test_records_come_as_topic_then_settings_then_partitions() -> None:
 
 
 def test_minus_one_takes_the_defaults_of_the_controller() -> None:
-    room = ControllerHarness(num_partitions="4", default_replication_factor="3")
-    result = room.create("t")
+    harness = ControllerHarness(num_partitions="4", default_replication_factor="3")
+    result = harness.create("t")
     assert (result.num_partitions, result.replication_factor) == (4, 3)
 
 
 def test_the_settings_of_a_new_topic_are_kept_and_told() -> None:
-    room = ControllerHarness()
-    result = room.create("t", 1, 1, configs={"min_insync_replicas": "2"})
-    assert room.image.configs[TOPIC_RESOURCE, "t"] == {"min.insync.replicas": "2"}
+    harness = ControllerHarness()
+    result = harness.create("t", 1, 1, configs={"min_insync_replicas": "2"})
+    assert harness.image.configs[TOPIC_RESOURCE, "t"] == {"min.insync.replicas": "2"}
     told = {entry.name: (entry.value, entry.config_source) for entry in result.configs or []}
     assert told["min.insync.replicas"] == ("2", 1)
     assert told["cleanup.policy"] == ("delete", 5)
 
 
 def test_validate_only_answers_the_same_and_makes_nothing() -> None:
-    room = ControllerHarness()
-    before = len(room.log)
-    result = room.create("t", 2, 2, validate_only=True)
+    harness = ControllerHarness()
+    before = len(harness.log)
+    result = harness.create("t", 2, 2, validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
-    assert len(room.log) == before
-    assert room.create("t", 2, 9, validate_only=True).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert len(harness.log) == before
+    assert harness.create("t", 2, 9, validate_only=True).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_topic_ids_are_random_uuids() -> None:
-    room = ControllerHarness()
-    ids = [room.topic(f"t{n}", [1]) for n in range(3)]
+    harness = ControllerHarness()
+    ids = [harness.topic(f"t{n}", [1]) for n in range(3)]
     assert len(set(ids)) == 3
     assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
 
@@ -110,16 +110,16 @@ def test_the_longest_name_is_allowed() -> None:
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    room = ControllerHarness()
-    room.topic("a.b", [1])
-    assert outcome(room.create("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
+    harness = ControllerHarness()
+    harness.topic("a.b", [1])
+    assert outcome(harness.create("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
 
 
 def test_a_name_that_differs_only_in_dots_and_underscores_is_refused() -> None:
-    room = ControllerHarness()
-    room.topic("a.b", [1])
+    harness = ControllerHarness()
+    harness.topic("a.b", [1])
     expected = (ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b")
-    assert outcome(room.create("a_b", 1, 1)) == expected
+    assert outcome(harness.create("a_b", 1, 1)) == expected
 
 
 def test_nobody_makes_the_metadata_topic() -> None:
@@ -127,9 +127,9 @@ def test_nobody_makes_the_metadata_topic() -> None:
 
 
 def test_a_topic_named_twice_in_a_request_is_not_made() -> None:
-    room = ControllerHarness()
+    harness = ControllerHarness()
     topics = [create_wire.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aba"]
-    results = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
+    results = harness.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
     assert [(result.name, *outcome(result)) for result in results] == [
         ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
         ("b", ErrorCode.NONE, None),
@@ -137,29 +137,29 @@ def test_a_topic_named_twice_in_a_request_is_not_made() -> None:
 
 
 def test_one_request_cannot_make_any_number_of_partitions() -> None:
-    room = ControllerHarness()
-    assert room.create("t", 10_001, 1).error_code == ErrorCode.POLICY_VIOLATION
-    assert room.create("t", 1_000_000_000, 1).error_code == ErrorCode.POLICY_VIOLATION
+    harness = ControllerHarness()
+    assert harness.create("t", 10_001, 1).error_code == ErrorCode.POLICY_VIOLATION
+    assert harness.create("t", 1_000_000_000, 1).error_code == ErrorCode.POLICY_VIOLATION
 
 
 def test_the_default_number_of_partitions_counts_in_a_request_too() -> None:
     """With -1 a request could make any number."""
-    room = ControllerHarness(num_partitions="100")
+    harness = ControllerHarness(num_partitions="100")
     topics = [create_wire.CreatableTopic(name=f"t{n}", num_partitions=-1, replication_factor=1) for n in range(101)]
-    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics))
+    made = harness.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics))
     assert {topic.error_code for topic in made.topics} == {ErrorCode.POLICY_VIOLATION}
-    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics[1:]))
+    made = harness.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics[1:]))
     assert {topic.error_code for topic in made.topics} == {ErrorCode.NONE}
 
 
 def test_an_answer_tells_the_settings_of_some_topics_and_an_error_in_place_of_the_others() -> None:
-    room = ControllerHarness(squall_request_max_elements="1000", squall_broker_max_replicas="1000")
+    harness = ControllerHarness(squall_request_max_elements="1000", squall_broker_max_replicas="1000")
     setting = create_wire.CreatableTopicConfig(name="retention.ms", value="5")
     topics = [
         create_wire.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1, configs=[setting][: n % 2])
         for n in range(100)
     ]
-    made = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
+    made = harness.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
     assert {topic.error_code for topic in made} == {ErrorCode.NONE}
     told = [{entry.name: (entry.value, entry.config_source) for entry in topic.configs or []} for topic in made]
     assert [each["retention.ms"] for each in told[:4]] == [("604800000", 5), ("5", 1)] * 2
@@ -168,14 +168,14 @@ def test_an_answer_tells_the_settings_of_some_topics_and_an_error_in_place_of_th
     errors = [topic.topic_config_error_code for topic in made]
     assert errors == [0] * fit + [ErrorCode.INVALID_REQUEST] * (100 - fit)
     assert made[-1].configs is None
-    assert room.image.configs[TOPIC_RESOURCE, "t99"] == {"retention.ms": "5"}
+    assert harness.image.configs[TOPIC_RESOURCE, "t99"] == {"retention.ms": "5"}
 
 
 def test_very_many_names_are_decided_with_few_steps_each() -> None:
     """The names of 3,000 topics were gone through for each new one, and all settings were put together for each."""
-    room = ControllerHarness(squall_broker_max_replicas="100000")
+    harness = ControllerHarness(squall_broker_max_replicas="100000")
     there = [create_wire.CreatableTopic(name=f"a_{n}", num_partitions=1, replication_factor=1) for n in range(3000)]
-    room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=there))
+    harness.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=there))
     topics = [create_wire.CreatableTopic(name=f"b_{n}", num_partitions=-1, replication_factor=1) for n in range(5000)]
     steps = 0
 
@@ -186,7 +186,7 @@ def test_very_many_names_are_decided_with_few_steps_each() -> None:
     request = create_wire.CreateTopicsRequest(topics=topics, validate_only=True)
     sys.setprofile(count)
     try:
-        decision = room.decide(ApiKey.CREATE_TOPICS, request)
+        decision = harness.decide(ApiKey.CREATE_TOPICS, request)
     finally:
         sys.setprofile(None)
     assert {topic.error_code for topic in decision.reply.topics} == {ErrorCode.NONE}
@@ -214,10 +214,10 @@ def test_more_replicas_than_brokers_are_refused() -> None:
 
 
 def test_without_a_live_broker_no_topic_is_made() -> None:
-    room = ControllerHarness()
-    room.lose(1, 2, 3)
+    harness = ControllerHarness()
+    harness.lose(1, 2, 3)
     message = "Unable to replicate the partition 2 time(s): All brokers are currently fenced."
-    assert outcome(room.create("t", 1, 2)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    assert outcome(harness.create("t", 1, 2)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def test_a_setting_without_a_value_is_refused() -> None:
@@ -230,25 +230,29 @@ def test_a_setting_without_a_value_is_refused() -> None:
 
 @pytest.mark.parametrize("configs", [{"retention_ms": "soon"}, {"no_such": "1"}, {"min_insync_replicas": "0"}])
 def test_a_setting_that_cannot_be_is_refused(configs: dict[str, str]) -> None:
-    room = ControllerHarness()
-    assert room.create("t", 1, 1, configs=configs).error_code == ErrorCode.INVALID_CONFIG
-    assert room.image.topic_ids == {}
+    harness = ControllerHarness()
+    assert harness.create("t", 1, 1, configs=configs).error_code == ErrorCode.INVALID_CONFIG
+    assert harness.image.topic_ids == {}
 
 
 # ------------------------------------------------------------------------------------------------- manual assignment
 
 
 def test_a_manual_assignment_is_followed() -> None:
-    room = ControllerHarness()
-    room.topic("t", [3, 1], [2, 3])
-    assert [room.partition("t", index).replicas for index in range(2)] == [(3, 1), (2, 3)]
+    harness = ControllerHarness()
+    harness.topic("t", [3, 1], [2, 3])
+    assert [harness.partition("t", index).replicas for index in range(2)] == [(3, 1), (2, 3)]
 
 
 def test_a_fenced_replica_is_assigned_but_neither_leads_nor_is_in_the_isr() -> None:
-    room = ControllerHarness()
-    room.lose(3)
-    room.topic("t", [3, 1])
-    assert (room.partition("t").replicas, room.partition("t").leader, room.partition("t").isr) == ((3, 1), 1, (1,))
+    harness = ControllerHarness()
+    harness.lose(3)
+    harness.topic("t", [3, 1])
+    assert (harness.partition("t").replicas, harness.partition("t").leader, harness.partition("t").isr) == (
+        (3, 1),
+        1,
+        (1,),
+    )
 
 
 MANUAL_FAULTS: list[tuple[dict[str, list[int]], str]] = [
@@ -279,25 +283,25 @@ def test_a_partition_assigned_twice_is_refused() -> None:
 
 
 def test_a_manual_assignment_of_dead_brokers_is_refused() -> None:
-    room = ControllerHarness()
-    room.lose(1, 2)
+    harness = ControllerHarness()
+    harness.lose(1, 2)
     message = (
         "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
     )
-    assert outcome(room.create("t", assignments=assigned(p0=[1, 2]))) == (
+    assert outcome(harness.create("t", assignments=assigned(p0=[1, 2]))) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         message,
     )
 
 
 def test_a_manual_assignment_excludes_counts() -> None:
-    room = ControllerHarness()
-    factor = room.create("t", -1, 1, assignments=assigned(p0=[1]))
+    harness = ControllerHarness()
+    factor = harness.create("t", -1, 1, assignments=assigned(p0=[1]))
     assert outcome(factor) == (
         ErrorCode.INVALID_REQUEST,
         "A manual partition assignment was specified, but replication factor was not set to -1.",
     )
-    count = room.create("t", 1, -1, assignments=assigned(p0=[1]))
+    count = harness.create("t", 1, -1, assignments=assigned(p0=[1]))
     assert outcome(count) == (
         ErrorCode.INVALID_REQUEST,
         "A manual partition assignment was specified, but numPartitions was not set to -1.",
@@ -308,71 +312,71 @@ def test_a_manual_assignment_excludes_counts() -> None:
 
 
 def grow(
-    room: ControllerHarness, name: str, count: int, *replicas: list[int], validate_only: bool = False
+    harness: ControllerHarness, name: str, count: int, *replicas: list[int], validate_only: bool = False
 ) -> tuple[ErrorCode, str | None]:
     assignments = [partitions_wire.CreatePartitionsAssignment(broker_ids=brokers) for brokers in replicas]
     topic = partitions_wire.CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
     request = partitions_wire.CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
-    (result,) = room.do(ApiKey.CREATE_PARTITIONS, request).results
+    (result,) = harness.do(ApiKey.CREATE_PARTITIONS, request).results
     return outcome(result)
 
 
 def test_partitions_are_added_behind_the_present_ones() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2])
-    assert grow(room, "t", 3) == (ErrorCode.NONE, None)
-    topic = room.image.topic("t")
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2])
+    assert grow(harness, "t", 3) == (ErrorCode.NONE, None)
+    topic = harness.image.topic("t")
     assert topic is not None
     assert list(topic.partitions) == [0, 1, 2]
     assert all(len(partition.replicas) == 2 for partition in topic.partitions.values())
 
 
 def test_added_partitions_may_be_assigned_by_hand() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2])
-    assert grow(room, "t", 2, [3, 1]) == (ErrorCode.NONE, None)
-    assert room.partition("t", 1).replicas == (3, 1)
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2])
+    assert grow(harness, "t", 2, [3, 1]) == (ErrorCode.NONE, None)
+    assert harness.partition("t", 1).replicas == (3, 1)
 
 
 def test_growth_may_be_tried() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1])
-    before = len(room.log)
-    assert grow(room, "t", 2, validate_only=True) == (ErrorCode.NONE, None)
-    assert len(room.log) == before
+    harness = ControllerHarness()
+    harness.topic("t", [1])
+    before = len(harness.log)
+    assert grow(harness, "t", 2, validate_only=True) == (ErrorCode.NONE, None)
+    assert len(harness.log) == before
 
 
 def test_growth_that_cannot_be_is_refused() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1, 2], [2, 3])
+    harness = ControllerHarness()
+    harness.topic("t", [1, 2], [2, 3])
     unknown = "This server does not host this topic-partition."
-    assert grow(room, "u", 2) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
-    assert grow(room, "t", 2) == (ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s).")
+    assert grow(harness, "u", 2) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
+    assert grow(harness, "t", 2) == (ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s).")
     message = "The topic t currently has 2 partition(s); 1 would not be an increase."
-    assert grow(room, "t", 1) == (ErrorCode.INVALID_PARTITIONS, message)
+    assert grow(harness, "t", 1) == (ErrorCode.INVALID_PARTITIONS, message)
     message = "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."
-    assert grow(room, "t", 4, [1, 2]) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    assert grow(room, "t", 3, [1])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert grow(room, "t", 20_000)[0] == ErrorCode.POLICY_VIOLATION
+    assert grow(harness, "t", 4, [1, 2]) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    assert grow(harness, "t", 3, [1])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(harness, "t", 20_000)[0] == ErrorCode.POLICY_VIOLATION
 
 
 def test_a_topic_grows_by_what_brokers_can_make_directories_for() -> None:
     """Where a cluster is so large, its brokers ended for good: the name was too long for their file systems."""
-    room = ControllerHarness(squall_broker_max_replicas="1000000")
+    harness = ControllerHarness(squall_broker_max_replicas="1000000")
     name = "n" * 249
-    room.topic(name, [1])
-    topic = room.image.topics_by_id[room.image.topic_ids[name]]
+    harness.topic(name, [1])
+    topic = harness.image.topics_by_id[harness.image.topic_ids[name]]
     topic.partitions.update(dict.fromkeys(range(99_999), topic.partitions[0]))
-    assert grow(room, name, 100_001)[0] == ErrorCode.INVALID_PARTITIONS
-    assert grow(room, name, 100_000)[0] == ErrorCode.NONE
+    assert grow(harness, name, 100_001)[0] == ErrorCode.INVALID_PARTITIONS
+    assert grow(harness, name, 100_000)[0] == ErrorCode.NONE
 
 
 def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -> None:
     """To place them took 18 ms for each topic, before the first was refused for its brokers' sake."""
-    room = ControllerHarness(squall_broker_max_replicas="20000")
-    room.topic("t", [1])
-    room.topic("u", [2])
-    room.topic("v", [3])
+    harness = ControllerHarness(squall_broker_max_replicas="20000")
+    harness.topic("t", [1])
+    harness.topic("u", [2])
+    harness.topic("v", [3])
 
     def grown(*counts: int) -> list[int]:
         topics = [
@@ -380,7 +384,7 @@ def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -
             for name, count in zip("tuv", counts, strict=True)
         ]
         request = partitions_wire.CreatePartitionsRequest(topics=topics)
-        return [each.error_code for each in room.do(ApiKey.CREATE_PARTITIONS, request).results]
+        return [each.error_code for each in harness.do(ApiKey.CREATE_PARTITIONS, request).results]
 
     too_many, none = ErrorCode.POLICY_VIOLATION, ErrorCode.NONE
     assert grown(5001, 5002, 1) == [too_many, too_many, ErrorCode.INVALID_PARTITIONS]
@@ -388,17 +392,17 @@ def test_the_topics_of_a_request_do_not_grow_by_too_many_partitions_together() -
 
 
 def test_growth_onto_dead_brokers_is_refused() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1])
-    room.lose(3)
-    assert grow(room, "t", 2, [3])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    harness = ControllerHarness()
+    harness.topic("t", [1])
+    harness.lose(3)
+    assert grow(harness, "t", 2, [3])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_topic_named_twice_does_not_grow() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1])
+    harness = ControllerHarness()
+    harness.topic("t", [1])
     topics = [partitions_wire.CreatePartitionsTopic(name="t", count=count, assignments=None) for count in (2, 3)]
-    (result,) = room.do(ApiKey.CREATE_PARTITIONS, partitions_wire.CreatePartitionsRequest(topics=topics)).results
+    (result,) = harness.do(ApiKey.CREATE_PARTITIONS, partitions_wire.CreatePartitionsRequest(topics=topics)).results
     assert outcome(result) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 
 
@@ -406,7 +410,7 @@ def test_a_topic_named_twice_does_not_grow() -> None:
 
 
 def delete(
-    room: ControllerHarness, *topics: str | bytes | tuple[str | None, bytes]
+    harness: ControllerHarness, *topics: str | bytes | tuple[str | None, bytes]
 ) -> list[tuple[ErrorCode, str | None]]:
     states = []
     for topic in topics:
@@ -417,61 +421,61 @@ def delete(
         else:
             states.append(delete_wire.DeleteTopicState(name=None, topic_id=topic))
     request = delete_wire.DeleteTopicsRequest(topics=states)
-    return [outcome(result) for result in room.do(ApiKey.DELETE_TOPICS, request).responses]
+    return [outcome(result) for result in harness.do(ApiKey.DELETE_TOPICS, request).responses]
 
 
 def test_a_topic_is_removed_by_name_and_by_id() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1])
-    topic_id = room.topic("u", [1])
-    assert delete(room, "t", topic_id) == [(ErrorCode.NONE, None)] * 2
-    assert room.image.topic_ids == {}
+    harness = ControllerHarness()
+    harness.topic("t", [1])
+    topic_id = harness.topic("u", [1])
+    assert delete(harness, "t", topic_id) == [(ErrorCode.NONE, None)] * 2
+    assert harness.image.topic_ids == {}
 
 
 def test_the_answer_names_the_topic_and_its_id() -> None:
-    room = ControllerHarness()
-    topic_id = room.topic("t", [1])
+    harness = ControllerHarness()
+    topic_id = harness.topic("t", [1])
     request = delete_wire.DeleteTopicsRequest(topics=[delete_wire.DeleteTopicState(name=None, topic_id=topic_id)])
-    (result,) = room.do(ApiKey.DELETE_TOPICS, request).responses
+    (result,) = harness.do(ApiKey.DELETE_TOPICS, request).responses
     assert (result.name, result.topic_id) == ("t", topic_id)
 
 
 def test_old_clients_remove_topics_by_name() -> None:
-    room = ControllerHarness()
-    room.topic("t", [1])
+    harness = ControllerHarness()
+    harness.topic("t", [1])
     request = delete_wire.DeleteTopicsRequest(topic_names=["t", "u"])
-    results = room.do(ApiKey.DELETE_TOPICS, request).responses
+    results = harness.do(ApiKey.DELETE_TOPICS, request).responses
     assert [result.error_code for result in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_unknown_topics_are_not_removed() -> None:
-    room = ControllerHarness()
-    errors = [code for code, _ in delete(room, "t", b"x" * 16)]
+    harness = ControllerHarness()
+    errors = [code for code, _ in delete(harness, "t", b"x" * 16)]
     assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_a_topic_is_named_once_and_one_way() -> None:
-    room = ControllerHarness()
-    topic_id = room.topic("t", [1])
+    harness = ControllerHarness()
+    topic_id = harness.topic("t", [1])
     refused = ErrorCode.INVALID_REQUEST
-    assert delete(room, "t", "t") == [(refused, "Duplicate topic name.")] * 2
-    assert delete(room, topic_id, topic_id) == [(refused, "Duplicate topic id.")] * 2
-    assert delete(room, ("t", topic_id)) == [(refused, "You may not specify both topic name and topic id.")]
-    assert delete(room, (None, bytes(16))) == [(refused, "Neither topic name nor id were specified.")]
-    assert "t" in room.image.topic_ids
+    assert delete(harness, "t", "t") == [(refused, "Duplicate topic name.")] * 2
+    assert delete(harness, topic_id, topic_id) == [(refused, "Duplicate topic id.")] * 2
+    assert delete(harness, ("t", topic_id)) == [(refused, "You may not specify both topic name and topic id.")]
+    assert delete(harness, (None, bytes(16))) == [(refused, "Neither topic name nor id were specified.")]
+    assert "t" in harness.image.topic_ids
     twice = "The provided topic name maps to an ID that was already supplied."
-    assert delete(room, topic_id, "t") == [(ErrorCode.NONE, None), (refused, twice)]
+    assert delete(harness, topic_id, "t") == [(ErrorCode.NONE, None), (refused, twice)]
 
 
 def test_removal_may_be_switched_off() -> None:
-    room = ControllerHarness(delete_topic_enable="false")
-    room.topic("t", [1])
-    assert delete(room, "t") == [(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")]
-    assert "t" in room.image.topic_ids
+    harness = ControllerHarness(delete_topic_enable="false")
+    harness.topic("t", [1])
+    assert delete(harness, "t") == [(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")]
+    assert "t" in harness.image.topic_ids
 
 
 def test_a_topic_made_again_has_another_id() -> None:
-    room = ControllerHarness()
-    first = room.topic("t", [1])
-    delete(room, "t")
-    assert room.topic("t", [1]) != first
+    harness = ControllerHarness()
+    first = harness.topic("t", [1])
+    delete(harness, "t")
+    assert harness.topic("t", [1]) != first

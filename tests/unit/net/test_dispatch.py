@@ -21,19 +21,19 @@ from tests.support.brokers.in_memory import LISTENER, MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
 
 
-def produce_frame(room: MemoryBroker, topic: str, acks: int) -> bytes:
-    data = PartitionProduceData(index=0, records=room.batch())
+def produce_frame(broker: MemoryBroker, topic: str, acks: int) -> bytes:
+    data = PartitionProduceData(index=0, records=broker.batch())
     request = ProduceRequest(
         acks=acks, timeout_ms=100, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
     return encode_request(ApiKey.PRODUCE, 9, 1, "c", request.encode(9))
 
 
-async def serve(room: MemoryBroker, *frames: bytes) -> bool:
+async def serve(broker: MemoryBroker, *frames: bytes) -> bool:
     """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
-    server: Any = room.server
-    server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
-    there, _, serve_it = room.accept()
+    server: Any = broker.server
+    server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=broker.produce_api.handle)}, {})
+    there, _, serve_it = broker.accept()
     there.data += b"".join(frames)
     there.ended = True
     with trio.fail_after(5):
@@ -42,30 +42,30 @@ async def serve(room: MemoryBroker, *frames: bytes) -> bool:
 
 
 async def test_nothing_is_done_for_a_connection_that_was_closed_earlier_in_the_same_burst() -> None:
-    room = MemoryBroker()
-    h = room.give()
-    assert await serve(room, produce_frame(room, "nobody", 0), produce_frame(room, "t", 1))
+    broker = MemoryBroker()
+    h = broker.give()
+    assert await serve(broker, produce_frame(broker, "nobody", 0), produce_frame(broker, "t", 1))
     assert h.log.log_end_offset == 0
 
 
 async def test_requests_of_one_burst_are_all_served_in_order() -> None:
-    room = MemoryBroker()
-    h = room.give()
-    assert await serve(room, produce_frame(room, "t", 0), produce_frame(room, "t", 1))
+    broker = MemoryBroker()
+    h = broker.give()
+    assert await serve(broker, produce_frame(broker, "t", 0), produce_frame(broker, "t", 1))
     assert h.log.log_end_offset == 2
 
 
 async def test_an_api_that_is_not_served_ends_its_connection_only() -> None:
-    room = MemoryBroker()
-    h = room.give()
-    assert await serve(room, encode_request(ApiKey.METADATA, 9, 1, "c", b"\0\0\0\0"))
-    assert await serve(room, produce_frame(room, "t", 1))
+    broker = MemoryBroker()
+    h = broker.give()
+    assert await serve(broker, encode_request(ApiKey.METADATA, 9, 1, "c", b"\0\0\0\0"))
+    assert await serve(broker, produce_frame(broker, "t", 1))
     assert h.log.log_end_offset == 1
 
 
 async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays() -> None:
-    room = MemoryBroker()
-    server: Any = room.server
+    broker = MemoryBroker()
+    server: Any = broker.server
     asked: list[int] = []
 
     async def wait() -> bytes:
@@ -75,7 +75,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
         asked.append(slot.correlation_id)
         return Later(wait) if slot.correlation_id == 1 else b"now"
 
-    there, back, serve_it = room.accept()
+    there, back, serve_it = broker.accept()
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=handler)}, {})
     for number in (1, 2):
         there.data += encode_request(ApiKey.METADATA, 9, number, "c", MetadataRequest(topics=[]).encode(9))
@@ -83,7 +83,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
         nursery.start_soon(serve_it)
         await trio.testing.wait_all_tasks_blocked()
         assert (asked, bytes(back.data)) == ([1, 2], b""), "the first answer is due before the second one"
-        for function, args in room.started:
+        for function, args in broker.started:
             await function(*args)
         assert [bytes(back.data).find(answer) for answer in (b"later", b"now")] == [9, 23]
         nursery.cancel_scope.cancel()
@@ -92,10 +92,10 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
 @pytest.mark.parametrize("is_closed", [False, True])
 async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_ended(is_closed: bool) -> None:
     """Four hundred clients that had gone cost as much as four hundred that read."""
-    room = MemoryBroker()
-    server: Any = room.server
+    broker = MemoryBroker()
+    server: Any = broker.server
     encoded: list[int] = []
-    conn = room.client()
+    conn = broker.client()
 
     class Encoded:
         def encode(self, version: int) -> bytes:
@@ -108,9 +108,9 @@ async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_e
         return Encoded()
 
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: Later(wait))}, {})
-    slot = room.slot(conn, ApiKey.METADATA, 9)
+    slot = broker.slot(conn, ApiKey.METADATA, 9)
     server._handle(server._for_clients[ApiKey.METADATA], None, slot)
-    for function, args in room.started:
+    for function, args in broker.started:
         await function(*args)
     assert encoded == ([] if is_closed else [9])
     sent: Any = conn.link
@@ -131,8 +131,8 @@ async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same
 
 
 async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_not_the_broker() -> None:
-    room = MemoryBroker()
-    server: Any = room.server
+    broker = MemoryBroker()
+    server: Any = broker.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
 
@@ -144,8 +144,8 @@ async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_
 
 
 async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leaves_at_once() -> None:
-    room = MemoryBroker()
-    server: Any = room.server
+    broker = MemoryBroker()
+    server: Any = broker.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
     slot = Slot(conn, 7, 9, True)
@@ -161,10 +161,10 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
 ANSWER = bytes(1000)
 
 
-async def plain_burst(room: MemoryBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
+async def plain_burst(broker: MemoryBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
     """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
-    server: Any = room.server
-    there, back, serve_it = room.accept()
+    server: Any = broker.server
+    there, back, serve_it = broker.accept()
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: answer(slot))}, {})
     for number in range(count):
         there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))
@@ -172,15 +172,15 @@ async def plain_burst(room: MemoryBroker, count: int, answer: Callable[[Slot], b
 
 
 async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_what_is_answered() -> None:
-    room = MemoryBroker()
+    broker = MemoryBroker()
     served: list[int] = []
 
     def answer(slot: Slot) -> bytes:
-        room.env.now_ms += 1
+        broker.env.now_ms += 1
         served.append(slot.correlation_id)
         return ANSWER
 
-    back, serve_it = await plain_burst(room, 100, answer)
+    back, serve_it = await plain_burst(broker, 100, answer)
     seen: list[int] = []
 
     async def look() -> None:
@@ -199,7 +199,7 @@ async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_wh
 
 
 async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -> None:
-    room = MemoryBroker(squall_connection_parked_max_requests="10")
+    broker = MemoryBroker(squall_connection_parked_max_requests="10")
     asked: list[int] = []
     known = trio.Event()
 
@@ -211,9 +211,9 @@ async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -
         asked.append(slot.correlation_id)
         return Later(wait)
 
-    _, serve_it = await plain_burst(room, 100, answer)
+    _, serve_it = await plain_burst(broker, 100, answer)
     async with trio.open_nursery() as nursery:
-        room.server._nursery = nursery
+        broker.server._nursery = nursery
         nursery.start_soon(serve_it)
         await trio.testing.wait_all_tasks_blocked()
         assert asked == list(range(11))
@@ -224,17 +224,17 @@ async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -
 
 
 async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -> None:
-    room = MemoryBroker(squall_connection_parked_max_bytes="5000")
+    broker = MemoryBroker(squall_connection_parked_max_bytes="5000")
     served: list[int] = []
 
     def answer(slot: Slot) -> bytes:
         served.append(slot.correlation_id)
         return ANSWER
 
-    back, serve_it = await plain_burst(room, 100, answer)
+    back, serve_it = await plain_burst(broker, 100, answer)
     back.capacity = 2000
     async with trio.open_nursery() as nursery:
-        room.server._nursery = nursery
+        broker.server._nursery = nursery
         nursery.start_soon(serve_it)
         await trio.testing.wait_all_tasks_blocked()
         assert len(served) <= 8, "2,000 bytes are in the socket, and 5,000 may wait, and one more answer"
@@ -246,7 +246,7 @@ async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -
 
 
 async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
-    room = MemoryBroker(squall_connection_parked_max_bytes="5000")
+    broker = MemoryBroker(squall_connection_parked_max_bytes="5000")
     served: list[int] = []
     known = trio.Event()
 
@@ -258,9 +258,9 @@ async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
         served.append(slot.correlation_id)
         return ANSWER if slot.correlation_id else Later(wait)
 
-    _, serve_it = await plain_burst(room, 100, answer)
+    _, serve_it = await plain_burst(broker, 100, answer)
     async with trio.open_nursery() as nursery:
-        room.server._nursery = nursery
+        broker.server._nursery = nursery
         nursery.start_soon(serve_it)
         await trio.testing.wait_all_tasks_blocked()
         assert served == list(range(6))

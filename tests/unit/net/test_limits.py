@@ -35,8 +35,8 @@ class Door:
 class House:
     """A broker's listeners."""
 
-    def __init__(self, room: MemoryBroker) -> None:
-        self.room, self.doors = room, {INNER: Door(), OUTER: Door()}
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker, self.doors = broker, {INNER: Door(), OUTER: Door()}
 
     async def come(self, name: str, count: int = 1, host: str = "h") -> list[Pipe]:
         """New connections to a listener: what the broker sends on each. Those that it has closed have ended."""
@@ -49,15 +49,15 @@ class House:
         return found
 
     def pass_s(self, seconds: float) -> None:
-        self.room.env.now_ms += int(seconds * 1000)
+        self.broker.env.now_ms += int(seconds * 1000)
 
 
 @asynccontextmanager
 async def house(**settings: str) -> AsyncIterator[House]:
-    room = MemoryBroker(listeners=TWO, **settings)
-    server: Any = room.server
+    broker = MemoryBroker(listeners=TWO, **settings)
+    server: Any = broker.server
     server.open_to_clients()
-    made = House(room)
+    made = House(broker)
     async with trio.open_nursery() as nursery:
         server._nursery = nursery
         for name, door in made.doors.items():
@@ -102,9 +102,9 @@ async def test_where_it_is_reached_a_quiet_connection_makes_room_and_one_in_use_
 
 
 async def test_on_the_only_listener_there_is_one_limit_for_all() -> None:
-    room = MemoryBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
-    server: Any = room.server
-    made = House(room)
+    broker = MemoryBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
+    server: Any = broker.server
+    made = House(broker)
     async with trio.open_nursery() as nursery:
         server._nursery = nursery
         nursery.start_soon(server._accept, made.doors[INNER], INNER)

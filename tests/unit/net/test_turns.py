@@ -29,8 +29,8 @@ class Loop:
     """Connections whose requests take `cost_ms` each, and a task that looks once in each pass of the loop."""
 
     def __init__(self, nursery: trio.Nursery, cost_ms: int, listeners: str = TWO) -> None:
-        self.room = MemoryBroker(listeners=listeners)
-        self.server: Any = self.room.server
+        self.broker = MemoryBroker(listeners=listeners)
+        self.server: Any = self.broker.server
         self.server._nursery, self.nursery, self.cost_ms = nursery, nursery, cost_ms
         self.server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=self._answer)}, {})
         self.served: list[str] = []
@@ -43,14 +43,14 @@ class Loop:
     def _answer(self, request: object, slot: Slot) -> object:
         if self.pieces:
             return Later(partial(self._in_pieces, slot.conn.link.peer), holds=True)
-        self.room.env.now_ms += self.cost_ms
+        self.broker.env.now_ms += self.cost_ms
         self.served.append(slot.conn.link.peer)
         return Later(self._later, holds=True) if self.waits else b"answer"
 
     async def _in_pieces(self, who: str) -> bytes:
         for _ in range(self.pieces):
             await give_way()
-            self.room.env.now_ms += self.cost_ms
+            self.broker.env.now_ms += self.cost_ms
         self.served.append(who)
         return b"answer"
 
@@ -59,7 +59,7 @@ class Loop:
 
     def come(self, who: str, requests: int = 1, listener: str = OUTER) -> None:
         """A connection that sends so many requests at once, and is served from the loop's next pass on."""
-        there, _, serve_it = self.room.accept(who, listener)
+        there, _, serve_it = self.broker.accept(who, listener)
         for number in range(requests):
             there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))
         self.links[who] = there
@@ -75,9 +75,9 @@ class Loop:
         """How long each pass of the loop lasted until so many requests were served, in ms."""
         found = []
         while len(self.served) < requests:
-            before = self.room.env.now_ms
+            before = self.broker.env.now_ms
             await trio.lowlevel.checkpoint()
-            found.append(self.room.env.now_ms - before)
+            found.append(self.broker.env.now_ms - before)
             assert len(found) < 10_000
         return found
 
@@ -109,11 +109,11 @@ async def test_a_connection_between_brokers_waits_for_two_passes_at_most_however
             loop.come(f"c{n}:1", 5)
         await loop.passes_ms(50)
         for _ in range(10):  # in memory, one pass finds the bytes and the next one serves them
-            began_ms, before = loop.room.env.now_ms, loop.served.count("broker:1")
+            began_ms, before = loop.broker.env.now_ms, loop.served.count("broker:1")
             loop.send("broker:1")
             while loop.served.count("broker:1") == before:
                 await trio.lowlevel.checkpoint()
-            assert loop.room.env.now_ms - began_ms <= 2 * (BUDGET_S * 1000 + SLICE_MS) + SLICE_MS
+            assert loop.broker.env.now_ms - began_ms <= 2 * (BUDGET_S * 1000 + SLICE_MS) + SLICE_MS
         assert len(loop.served) < 500
         nursery.cancel_scope.cancel()
 

@@ -15,7 +15,7 @@ from tests.support.disks.memory_fs import MemoryFs
 MIB = 1 << 20
 
 
-class Room(MemoryBroker):
+class UnreadBroker(MemoryBroker):
     """Replies of any size to clients that read nothing, unless a test lets them."""
 
     def __init__(self, limit: int = 4 * MIB) -> None:
@@ -36,56 +36,56 @@ def link(conn: Connection) -> Any:
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room()
+def broker() -> UnreadBroker:
+    return UnreadBroker()
 
 
-def test_those_that_leave_most_unread_are_ended_and_others_are_not(room: Room) -> None:
-    most, much, little = room.reads_nothing(), room.reads_nothing(), room.reads_nothing()
-    room.reply(little, bytes(MIB // 2))
-    room.reply(much, bytes(MIB))
-    room.reply(most, bytes(2 * MIB))
+def test_those_that_leave_most_unread_are_ended_and_others_are_not(broker: UnreadBroker) -> None:
+    most, much, little = broker.reads_nothing(), broker.reads_nothing(), broker.reads_nothing()
+    broker.reply(little, bytes(MIB // 2))
+    broker.reply(much, bytes(MIB))
+    broker.reply(most, bytes(2 * MIB))
     assert not most.closed
-    room.reply(much, bytes(MIB // 2 - 1000))
+    broker.reply(much, bytes(MIB // 2 - 1000))
     assert not most.closed, "no more than the limit"
-    room.reply(little, bytes(MIB))
+    broker.reply(little, bytes(MIB))
     assert (link(most).aborted, much.closed, little.closed) == (True, False, False)
-    assert [(event, fields["bytes"] >> 20) for event, fields in room.env.traces if event == "replies_dropped"] == [
+    assert [(event, fields["bytes"] >> 20) for event, fields in broker.env.traces if event == "replies_dropped"] == [
         ("replies_dropped", 2)
     ]
-    room.reply(little, bytes(MIB // 2))
+    broker.reply(little, bytes(MIB // 2))
     assert (much.closed, little.closed) == (False, False), "what is gone counts no more"
 
 
-def test_what_is_read_counts_no_more(room: Room) -> None:
-    reads, other = room.reads_nothing(), room.reads_nothing()
+def test_what_is_read_counts_no_more(broker: UnreadBroker) -> None:
+    reads, other = broker.reads_nothing(), broker.reads_nothing()
     for _ in range(20):
-        room.reply(reads, bytes(3 * MIB))
+        broker.reply(reads, bytes(3 * MIB))
         link(reads).give_room(1 << 30)
         reads._blocked = False
         reads.flush()
         link(reads).room = 0
-    room.reply(other, bytes(3 * MIB))
+    broker.reply(other, bytes(3 * MIB))
     assert not reads.closed
     assert not other.closed
 
 
-def test_replies_behind_one_that_is_not_known_count_too(room: Room) -> None:
+def test_replies_behind_one_that_is_not_known_count_too(broker: UnreadBroker) -> None:
     """Behind a Fetch that waits, any number of answers could gather."""
-    waits, other = room.reads_nothing(), room.reads_nothing()
-    room.slot(waits, ApiKey.FETCH, 4)
-    room.reply(waits, bytes(3 * MIB))
-    room.reply(other, bytes(2 * MIB))
+    waits, other = broker.reads_nothing(), broker.reads_nothing()
+    broker.slot(waits, ApiKey.FETCH, 4)
+    broker.reply(waits, bytes(3 * MIB))
+    broker.reply(other, bytes(2 * MIB))
     assert waits.closed
     assert not other.closed
 
 
-def test_records_that_are_still_in_their_files_take_no_memory(room: Room) -> None:
+def test_records_that_are_still_in_their_files_take_no_memory(broker: UnreadBroker) -> None:
     file = MemoryFs().open("f", create=True)
     file.append(bytes(8 * MIB))
-    conns = [room.reads_nothing() for _ in range(3)]
+    conns = [broker.reads_nothing() for _ in range(3)]
     for conn in conns:
-        room.reply(conn, [b"head", FileSlice(file, 0, 8 * MIB)])
+        broker.reply(conn, [b"head", FileSlice(file, 0, 8 * MIB)])
         assert conn.kept_bytes < 100
     assert not any(conn.closed for conn in conns)
     link(conns[0]).room = 3 * MIB
@@ -100,11 +100,11 @@ def test_records_that_are_still_in_their_files_take_no_memory(room: Room) -> Non
 
 
 def test_brokers_do_not_count() -> None:
-    room = Room()
-    server: Any = room.server
+    broker = UnreadBroker()
+    server: Any = broker.server
     server._inner = "INTERNAL"
-    broker, client = room.reads_nothing("INTERNAL"), room.reads_nothing()
-    room.reply(broker, bytes(8 * MIB))
-    room.reply(client, bytes(3 * MIB))
-    assert not broker.closed
+    of_a_broker, client = broker.reads_nothing("INTERNAL"), broker.reads_nothing()
+    broker.reply(of_a_broker, bytes(8 * MIB))
+    broker.reply(client, bytes(3 * MIB))
+    assert not of_a_broker.closed
     assert not client.closed

@@ -89,17 +89,17 @@ class Follower:
     """Broker 1, which fetches from `Leader`."""
 
     def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
-        self.room = MemoryBroker(**properties)
+        self.broker = MemoryBroker(**properties)
         self.leader = Leader()
         self.env = FakeEnv(self.leader)
         peers: Any = Peers(self.leader)
-        self.fetchers = Fetchers(self.env, self.room.config, peers, lambda node: ("leader", 1), lambda: 101)
-        self.fetchers.bind(self.room.replicas, nursery)
-        self.room.replicas._fetchers = self.fetchers
-        self.room.replicas.bind(nursery.start_soon)
+        self.fetchers = Fetchers(self.env, self.broker.config, peers, lambda node: ("leader", 1), lambda: 101)
+        self.fetchers.bind(self.broker.replicas, nursery)
+        self.broker.replicas._fetchers = self.fetchers
+        self.broker.replicas.bind(nursery.start_soon)
 
     def give(self, name: str = "t", *, epoch: int = 5) -> Hosted:
-        return self.room.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)
+        return self.broker.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)
 
     @property
     def fetcher(self) -> Fetcher:
@@ -135,7 +135,7 @@ async def test_what_is_fetched_is_appended_and_the_next_fetch_acknowledges_it(au
 async def test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk(autojump_clock: Any) -> None:
     async with following(log_flush_interval_messages="1") as it:
         h = it.give()
-        request = it.room.env.cpu
+        request = it.broker.env.cpu
         on_disk: list[int] = []
 
         async def slow(fn: Any, *args: Any) -> Any:
@@ -143,7 +143,7 @@ async def test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk(autojum
             on_disk.append(h.state.log_end_offset)
             return await request(fn, *args)
 
-        it.room.env.cpu = slow  # type: ignore[method-assign]
+        it.broker.env.cpu = slow  # type: ignore[method-assign]
         await it.leader.request()
         it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
         assert part_of(await it.leader.request()) == (5, 2, 5)
@@ -276,12 +276,12 @@ QUIET = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
 async def test_a_partition_that_is_added_does_not_wait_out_the_fetch_under_way(autojump_clock: Any) -> None:
     async with following() as it:
         it.give("t")
-        assert (await it.leader.request()).max_wait_ms == it.room.config.replica_fetch_wait_max_ms
+        assert (await it.leader.request()).max_wait_ms == it.broker.config.replica_fetch_wait_max_ms
         it.give("u")
         while len(it.leader.links) < 2:
             await trio.lowlevel.checkpoint()
         request = await it.leader.request()
-        assert request.max_wait_ms == it.room.config.replica_fetch_wait_max_ms
+        assert request.max_wait_ms == it.broker.config.replica_fetch_wait_max_ms
         assert {key for key, _ in request.topics} == {IDS["t"], IDS["u"]}
 
 
@@ -308,7 +308,7 @@ async def test_partitions_that_are_added_one_after_the_other_end_no_fetch_of_eac
         assert part_of(request, "w")[1] == 0
         await it.env.sleep(AGAIN_MS / 1000)
         it.leader.answer(("t", QUIET))
-        assert (await it.leader.request()).max_wait_ms == it.room.config.replica_fetch_wait_max_ms
+        assert (await it.leader.request()).max_wait_ms == it.broker.config.replica_fetch_wait_max_ms
 
 
 async def test_a_partition_that_begins_anew_under_way_is_asked_for_in_a_new_session(autojump_clock: Any) -> None:
@@ -359,7 +359,7 @@ async def test_nothing_is_taken_after_fetching_was_stopped(autojump_clock: Any) 
 async def test_what_many_partitions_get_is_appended_in_turns(autojump_clock: Any) -> None:
     """Each waits for the disk when a leader epoch begins in it: a thousand took seconds, in which nobody was served."""
     async with following() as it:
-        hosted = [it.room.give("t", leader=2, epoch=5, partition_epoch=10, index=index) for index in range(20)]
+        hosted = [it.broker.give("t", leader=2, epoch=5, partition_epoch=10, index=index) for index in range(20)]
         request = await it.leader.request()
         asked = [part.index for _, parts in request.topics for part in parts]
         while len(asked) < 20:

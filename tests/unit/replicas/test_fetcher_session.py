@@ -7,8 +7,8 @@ from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.disks.batches import NEWEST, batch
 
 
-def followed(room: MemoryBroker, *names: str) -> list[tuple[PartKey, Following]]:
-    return [((IDS[name], 0), Following(room.give(name, leader=2))) for name in names]
+def followed(broker: MemoryBroker, *names: str) -> list[tuple[PartKey, Following]]:
+    return [((IDS[name], 0), Following(broker.give(name, leader=2))) for name in names]
 
 
 def offsets(session: FetcherSession, wanted: list[tuple[PartKey, Following]]) -> dict[bytes, int]:

@@ -56,214 +56,214 @@ class Disk(MemoryBroker):
 
 @asynccontextmanager
 async def disk(**properties: str) -> AsyncIterator[Disk]:
-    room = Disk(**properties)
+    broker = Disk(**properties)
     with trio.fail_after(5):
-        async with trio.open_nursery() as room.nursery:
-            yield room
-            room.nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as broker.nursery:
+            yield broker
+            broker.nursery.cancel_scope.cancel()
 
 
 async def test_acks_1_is_answered_after_the_fsync() -> None:
-    async with disk() as room:
-        h = room.give()
-        conn = room.client()
-        room.produce(conn, acks=1)
+    async with disk() as broker:
+        h = broker.give()
+        conn = broker.client()
+        broker.produce(conn, acks=1)
         assert answers(conn) == []
-        await room.sync()
+        await broker.sync()
         assert produced(conn)[0].error_code == ErrorCode.NONE
         assert h.log.recovery_point == 1
         assert not h.unflushed
 
 
 async def test_nobody_hears_of_an_append_before_its_fsync() -> None:
-    async with disk() as room:
-        h = room.give()
-        waiting, consumer = room.client(), room.client()
-        room.fetch(waiting, ("t", 0), replica=2, epoch=5)
-        room.fetch(consumer, ("t", 0))
-        room.produce(room.client())
+    async with disk() as broker:
+        h = broker.give()
+        waiting, consumer = broker.client(), broker.client()
+        broker.fetch(waiting, ("t", 0), replica=2, epoch=5)
+        broker.fetch(consumer, ("t", 0))
+        broker.produce(broker.client())
         assert (h.log.log_end_offset, h.state.log_end_offset) == (1, 0)
         assert answers(waiting) == answers(consumer) == []
-        assert not room.follower_has(3, 0).records
-        assert listed(room, LATEST, replica=2).offset == 0
-        await room.sync()
+        assert not broker.follower_has(3, 0).records
+        assert listed(broker, LATEST, replica=2).offset == 0
+        await broker.sync()
         assert fetched(waiting).records
-        assert listed(room, LATEST, replica=2).offset == 1
+        assert listed(broker, LATEST, replica=2).offset == 1
 
 
 async def test_a_lone_replica_commits_what_is_on_its_disk_and_no_more() -> None:
-    async with disk() as room:
-        h = room.give(**ALONE)
-        conn = room.client()
-        room.produce(conn)
+    async with disk() as broker:
+        h = broker.give(**ALONE)
+        conn = broker.client()
+        broker.produce(conn)
         assert h.state.high_watermark == 0
-        await room.sync()
+        await broker.sync()
         assert h.state.high_watermark == 1
         assert produced(conn)[0].error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_one_fsync_covers_all_that_came_before_it_began_and_answers_keep_their_order(acks: int) -> None:
-    async with disk() as room:
-        h = room.give(**ALONE)
-        conn = room.client()
+    async with disk() as broker:
+        h = broker.give(**ALONE)
+        conn = broker.client()
         for _ in range(10):
-            room.produce(conn, acks=acks)
+            broker.produce(conn, acks=acks)
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(5):
-            room.produce(conn, acks=acks)
-        await room.sync()
+            broker.produce(conn, acks=acks)
+        await broker.sync()
         assert [number for number, _ in answers(conn)] == list(range(1, 11))
         assert h.state.log_end_offset == 10
-        await room.sync()
+        await broker.sync()
         assert [number for number, _ in answers(conn)] == list(range(11, 16))
-        assert room.flushes == 2
+        assert broker.flushes == 2
         assert not h.flushing
 
 
 async def test_a_duplicate_of_what_is_not_on_disk_yet_waits_for_it_too() -> None:
-    async with disk() as room:
-        room.give()
-        again = room.client()
-        for conn in (room.client(), again):
-            room.produce(conn, ("t", 0, room.batch(pid=7, epoch=0, seq=0)), acks=1)
+    async with disk() as broker:
+        broker.give()
+        again = broker.client()
+        for conn in (broker.client(), again):
+            broker.produce(conn, ("t", 0, broker.batch(pid=7, epoch=0, seq=0)), acks=1)
         assert answers(again) == []
-        await room.sync()
-        assert (produced(again)[0].base_offset, room.flushes) == (0, 1)
+        await broker.sync()
+        assert (produced(again)[0].base_offset, broker.flushes) == (0, 1)
 
 
 async def test_what_asks_for_no_flush_of_its_own_is_told_with_the_flush_under_way() -> None:
-    async with disk(log_flush_interval_messages="3") as room:
-        h = room.give()
+    async with disk(log_flush_interval_messages="3") as broker:
+        h = broker.give()
         for told in (1, 2):
-            room.produce(room.client(), acks=1)
+            broker.produce(broker.client(), acks=1)
             assert h.state.log_end_offset == told
         for _ in range(2):
-            room.produce(room.client(), acks=1)
+            broker.produce(broker.client(), acks=1)
         assert h.state.log_end_offset == 2
-        await room.sync()
-        assert (h.state.log_end_offset, h.log.recovery_point, room.flushes) == (4, 4, 1)
+        await broker.sync()
+        assert (h.state.log_end_offset, h.log.recovery_point, broker.flushes) == (4, 4, 1)
 
 
 async def test_without_the_setting_nothing_is_flushed() -> None:
-    async with disk(log_flush_interval_messages=str(2**63 - 1)) as room:
-        h = room.give()
-        room.produce(room.client(), acks=1)
-        await room.sync()
-        assert (h.state.log_end_offset, h.log.recovery_point, room.flushes) == (1, 0, 0)
+    async with disk(log_flush_interval_messages=str(2**63 - 1)) as broker:
+        h = broker.give()
+        broker.produce(broker.client(), acks=1)
+        await broker.sync()
+        assert (h.state.log_end_offset, h.log.recovery_point, broker.flushes) == (1, 0, 0)
 
 
 async def test_a_quiet_log_is_flushed_when_its_flush_ms_is_over() -> None:
-    async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as room:
-        h = room.give()
-        room.produce(room.client(), acks=1)
-        room.replicas.flush_by_time()
-        await room.sync()
-        assert room.flushes == 0
-        room.pass_ms(501)
-        room.replicas.flush_by_time()
-        await room.sync()
-        assert (room.flushes, h.log.recovery_point) == (1, 1)
+    async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as broker:
+        h = broker.give()
+        broker.produce(broker.client(), acks=1)
+        broker.replicas.flush_by_time()
+        await broker.sync()
+        assert broker.flushes == 0
+        broker.pass_ms(501)
+        broker.replicas.flush_by_time()
+        await broker.sync()
+        assert (broker.flushes, h.log.recovery_point) == (1, 1)
 
 
 async def test_nobody_waits_for_a_flush_that_only_flush_ms_asks_for() -> None:
-    async with disk(log_flush_interval_messages="4", log_flush_interval_ms="500") as room:
-        h = room.give()
-        conn = room.client()
-        room.pass_ms(501)
+    async with disk(log_flush_interval_messages="4", log_flush_interval_ms="500") as broker:
+        h = broker.give()
+        conn = broker.client()
+        broker.pass_ms(501)
         for _ in range(2):
-            room.produce(conn, acks=1)
+            broker.produce(conn, acks=1)
         await trio.testing.wait_all_tasks_blocked()
-        assert (len(answers(conn)), h.state.log_end_offset, len(room.waiting)) == (2, 2, 1)
+        assert (len(answers(conn)), h.state.log_end_offset, len(broker.waiting)) == (2, 2, 1)
         for _ in range(3):
-            room.produce(conn, acks=1)
+            broker.produce(conn, acks=1)
         assert (len(answers(conn)), h.state.log_end_offset) == (1, 3)
-        await room.sync()
+        await broker.sync()
         assert (len(answers(conn)), h.state.log_end_offset, h.log.recovery_point) == (2, 5, 2)
 
 
 async def test_a_follower_does_not_wait_for_one_either() -> None:
-    async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as room:
-        h = room.give(leader=2)
-        room.pass_ms(501)
+    async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as broker:
+        h = broker.give(leader=2)
+        broker.pass_ms(501)
         h.log.append_as_follower(as_sent(1, 0), NEWEST)
-        assert room.replicas.followed(h, 1, 0) is None
+        assert broker.replicas.followed(h, 1, 0) is None
         assert h.state.log_end_offset == 1
-        await room.sync()
+        await broker.sync()
         assert h.log.recovery_point == 1
 
 
 async def test_who_leads_anew_has_nothing_pending_and_its_epoch_begins_at_the_logs_end() -> None:
-    async with disk() as room:
-        h = room.give(**ALONE)
-        conn = room.client()
-        room.produce(conn, acks=1)
+    async with disk() as broker:
+        h = broker.give(**ALONE)
+        conn = broker.client()
+        broker.produce(conn, acks=1)
         await trio.testing.wait_all_tasks_blocked()
-        room.give(epoch=6, partition_epoch=11, **ALONE)
+        broker.give(epoch=6, partition_epoch=11, **ALONE)
         assert produced(conn)[0].error_code == ErrorCode.NONE
         assert (h.state.log_end_offset, h.state.epoch_start_offset, h.state.high_watermark) == (1, 1, 1)
-        room.produce(conn, acks=1)
-        await room.sync()
-        await room.sync()
+        broker.produce(conn, acks=1)
+        await broker.sync()
+        await broker.sync()
         assert h.state.log_end_offset == 2
         assert produced(conn)[0].base_offset == 1
 
 
 async def test_news_within_the_epoch_does_not_tell_what_is_pending() -> None:
-    async with disk() as room:
-        h = room.give()
-        room.produce(room.client(), acks=1)
-        room.give(isr=(1, 2), partition_epoch=11)
+    async with disk() as broker:
+        h = broker.give()
+        broker.produce(broker.client(), acks=1)
+        broker.give(isr=(1, 2), partition_epoch=11)
         assert (h.state.log_end_offset, h.state.isr) == (0, (1, 2))
-        await room.sync()
+        await broker.sync()
         assert h.state.log_end_offset == 1
 
 
 async def test_a_deleted_topics_producers_are_told_and_its_flush_is_forgotten() -> None:
-    async with disk() as room:
-        room.give()
-        conn = room.client()
-        room.produce(conn, acks=1)
+    async with disk() as broker:
+        broker.give()
+        conn = broker.client()
+        broker.produce(conn, acks=1)
         await trio.testing.wait_all_tasks_blocked()
-        room.remove("t")
-        room.server.settle()
+        broker.remove("t")
+        broker.server.settle()
         assert produced(conn)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        room.fails = FileNotFoundError("its directory has another name now")
-        await room.sync()
-        await room.replicas.flushes.idle()
+        broker.fails = FileNotFoundError("its directory has another name now")
+        await broker.sync()
+        await broker.replicas.flushes.idle()
 
 
 async def test_a_disk_that_fails_ends_the_node_and_acknowledges_nothing() -> None:
     conn = None
     with pytest.raises(ExceptionGroup) as ended:
-        async with disk() as room:
-            room.give()
-            conn = room.client()
-            room.produce(conn, acks=1)
-            room.fails = OSError(5, "EIO")
-            await room.sync()
+        async with disk() as broker:
+            broker.give()
+            conn = broker.client()
+            broker.produce(conn, acks=1)
+            broker.fails = OSError(5, "EIO")
+            await broker.sync()
     assert ended.group_contains(OSError, match="EIO")
     assert conn is not None
     assert answers(conn) == []
 
 
 async def test_a_stop_waits_for_the_flushes_under_way() -> None:
-    async with disk() as room:
-        room.give()
-        room.give("u")
+    async with disk() as broker:
+        broker.give()
+        broker.give("u")
         for name in ("t", "u"):
-            room.produce(room.client(), (name, 0, room.batch()), acks=1)
+            broker.produce(broker.client(), (name, 0, broker.batch()), acks=1)
         idle = trio.Event()
 
         async def stop() -> None:
-            await room.replicas.flushes.idle()
+            await broker.replicas.flushes.idle()
             idle.set()
 
-        assert room.nursery is not None
-        room.nursery.start_soon(stop)
+        assert broker.nursery is not None
+        broker.nursery.start_soon(stop)
         await trio.testing.wait_all_tasks_blocked()
         assert not idle.is_set()
-        await room.sync()
+        await broker.sync()
         assert idle.is_set()
 
 
@@ -271,50 +271,50 @@ def as_sent(count: int, base: int) -> memoryview:
     return batch(count, base=base, leader_epoch=5)
 
 
-async def follow(room: Disk, h: Hosted, base: int, count: int = 1) -> list[bool]:
+async def follow(broker: Disk, h: Hosted, base: int, count: int = 1) -> list[bool]:
     """What a fetcher does with records; what is returned becomes true when it may fetch on."""
     h.log.append_as_follower(as_sent(count, base), NEWEST)
-    held = room.replicas.followed(h, base + count, 0)
+    held = broker.replicas.followed(h, base + count, 0)
     assert held is not None
     done = [False]
 
     async def flush() -> None:
-        await room.replicas.flush_followed([held])
+        await broker.replicas.flush_followed([held])
         done[0] = True
 
-    assert room.nursery is not None
-    room.nursery.start_soon(flush)
+    assert broker.nursery is not None
+    broker.nursery.start_soon(flush)
     await trio.testing.wait_all_tasks_blocked()
     return done
 
 
 async def test_a_follower_takes_note_of_what_it_fetched_once_it_is_on_disk() -> None:
-    async with disk() as room:
-        h = room.give(leader=2)
-        done = await follow(room, h, 0, 3)
+    async with disk() as broker:
+        h = broker.give(leader=2)
+        done = await follow(broker, h, 0, 3)
         assert (h.state.log_end_offset, h.state.high_watermark, done[0]) == (0, 0, False)
-        await room.sync()
+        await broker.sync()
         assert (h.state.log_end_offset, h.state.high_watermark, done[0]) == (3, 3, True)
         assert h.log.recovery_point == 3
 
 
 async def test_what_a_follower_was_told_in_an_epoch_that_is_over_is_not_taken_note_of() -> None:
-    async with disk() as room:
-        h = room.give(leader=2)
-        done = await follow(room, h, 0)
-        room.give(leader=1, epoch=6, partition_epoch=11)
+    async with disk() as broker:
+        h = broker.give(leader=2)
+        done = await follow(broker, h, 0)
+        broker.give(leader=1, epoch=6, partition_epoch=11)
         assert (h.state.log_end_offset, h.state.is_leader) == (1, True)
-        await room.sync()
+        await broker.sync()
         assert done[0]
         assert h.state.high_watermark == 0
 
 
 async def test_a_truncation_ends_the_wait_for_what_it_cut() -> None:
-    async with disk() as room:
-        h = room.give(leader=2)
-        done = await follow(room, h, 0, 1)
+    async with disk() as broker:
+        h = broker.give(leader=2)
+        done = await follow(broker, h, 0, 1)
         h.log.truncate_to(0)
-        await room.sync()
+        await broker.sync()
         assert done[0]
         assert (h.state.log_end_offset, h.log.log_end_offset) == (0, 0)
 
@@ -322,12 +322,12 @@ async def test_a_truncation_ends_the_wait_for_what_it_cut() -> None:
 @pytest.mark.parametrize("flush_messages", [1, 2])
 async def test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_is_durable(flush_messages: int) -> None:
     properties = {"log_flush_interval_messages": str(flush_messages)}
-    async with disk(**properties) as room:
-        h = room.give(**ALONE)
+    async with disk(**properties) as broker:
+        h = broker.give(**ALONE)
         for _ in range(flush_messages):
-            room.produce(room.client())
+            broker.produce(broker.client())
         assert (h.log.log_end_offset, h.log.recovery_point) == (flush_messages, 0)
-    after = MemoryBroker(fs=room.fs.after_crash(), **properties)
+    after = MemoryBroker(fs=broker.fs.after_crash(), **properties)
     h = after.give(epoch=6, **ALONE)
     assert h.state.high_watermark == flush_messages
     assert h.log.recovery_point == flush_messages
@@ -337,10 +337,10 @@ async def test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_
 
 
 async def test_nothing_is_flushed_as_a_log_is_taken_up_where_nobody_asks_for_it() -> None:
-    room = MemoryBroker()
-    h = room.give(**ALONE)
-    room.produce(room.client())
-    after = MemoryBroker(fs=room.fs.after_crash())
+    broker = MemoryBroker()
+    h = broker.give(**ALONE)
+    broker.produce(broker.client())
+    after = MemoryBroker(fs=broker.fs.after_crash())
     flushed = after.fs.log.count("fsync")
     h = after.give(epoch=6, **ALONE)
     assert (h.state.log_end_offset, h.log.recovery_point) == (1, 0)

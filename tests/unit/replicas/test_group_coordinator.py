@@ -32,29 +32,29 @@ Clock = trio.testing.MockClock
 
 
 @pytest.fixture
-async def room(nursery: trio.Nursery) -> GroupBroker:
+async def broker(nursery: trio.Nursery) -> GroupBroker:
     """A broker that leads the log of groups in epoch 5."""
-    room = GroupBroker(nursery)
-    await room.lead()
-    return room
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    return broker
 
 
-async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(room: GroupBroker) -> None:
-    answers = room.submit(commit(5))
-    fetched = room.submit(FETCH)
-    room.follower_has(2, 1, name=TOPIC)
+async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(broker: GroupBroker) -> None:
+    answers = broker.submit(commit(5))
+    fetched = broker.submit(FETCH)
+    broker.follower_has(2, 1, name=TOPIC)
     assert not answers + fetched, "broker 3 is in sync and has not got it"
-    room.follower_has(3, 1, name=TOPIC)
+    broker.follower_has(3, 1, name=TOPIC)
     assert answers == [Answer()]
     assert told(fetched) == [5]
 
 
 async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None:
-    room = GroupBroker(nursery, min_insync_replicas="3")
-    await room.lead()
-    room.give(TOPIC, isr=(1,), partition_epoch=99)
-    assert room.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-    assert told(room.submit(FETCH)) == [None]
+    broker = GroupBroker(nursery, min_insync_replicas="3")
+    await broker.lead()
+    broker.give(TOPIC, isr=(1,), partition_epoch=99)
+    assert broker.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert told(broker.submit(FETCH)) == [None]
 
 
 @pytest.mark.parametrize(
@@ -75,79 +75,79 @@ def test_clients_are_told_of_the_logs_errors_as_kafka_4_does(of_the_log: ErrorCo
 
 
 async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_next_one_is_not(
-    room: GroupBroker,
+    broker: GroupBroker,
 ) -> None:
     """Kafka 4 says UNKNOWN_SERVER_ERROR here; INVALID_COMMIT_OFFSET_SIZE is of the coordinators up to 3.x."""
     large = tuple((("t", n), Committed(5, metadata="m" * 4000)) for n in range(900))
-    assert room.submit(replace(commit(5), offsets=large)) == [Answer(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert broker.submit(replace(commit(5), offsets=large)) == [Answer(ErrorCode.UNKNOWN_SERVER_ERROR)]
     reason = {"partition": 0, "why": "UNKNOWN_SERVER_ERROR", "group": "g", "records": 900}
-    assert [said for event, said in room.env.traces if event == "group_not_written"] == [reason]
-    assert room.do(commit(6)) == Answer()
+    assert [said for event, said in broker.env.traces if event == "group_not_written"] == [reason]
+    assert broker.do(commit(6)) == Answer()
 
 
 async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobody_else_does(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupBroker(nursery)
-    await room.lead()
+    broker = GroupBroker(nursery)
+    await broker.lead()
     instance = "i" * LONGEST_STRING  # itself it would fit
-    [joined] = room.submit(replace(JOIN, instance_id=instance, fresh_id=f"{instance}-1"))
+    [joined] = broker.submit(replace(JOIN, instance_id=instance, fresh_id=f"{instance}-1"))
     assert joined.error == ErrorCode.NONE
-    [synced] = room.submit(Sync("g", joined.generation, joined.member_id, instance))
+    [synced] = broker.submit(Sync("g", joined.generation, joined.member_id, instance))
     assert synced.error == ErrorCode.UNKNOWN_SERVER_ERROR
-    room.env.now_ms += JOIN.rebalance_ms  # nobody is left, which is written
+    broker.env.now_ms += JOIN.rebalance_ms  # nobody is left, which is written
     await trio.sleep(1.5 * JOIN.rebalance_ms / 1000)
-    assert not room.coordinator.shards[0].machine.groups["g"].members
-    assert room.do(commit(5)) == Answer()
+    assert not broker.coordinator.shards[0].machine.groups["g"].members
+    assert broker.do(commit(5)) == Answer()
 
 
-async def test_only_the_leader_of_the_groups_partition_coordinates_it(room: GroupBroker) -> None:
-    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
-    assert room.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
+async def test_only_the_leader_of_the_groups_partition_coordinates_it(broker: GroupBroker) -> None:
+    broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    assert broker.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
-async def test_a_lost_leadership_is_told_to_everybody_who_waits(room: GroupBroker) -> None:
-    joined = room.do(JOIN)
+async def test_a_lost_leadership_is_told_to_everybody_who_waits(broker: GroupBroker) -> None:
+    joined = broker.do(JOIN)
     assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
     waits = [
-        room.submit(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),))),
-        room.submit(commit(5)),
-        room.submit(FETCH),
+        broker.submit(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),))),
+        broker.submit(commit(5)),
+        broker.submit(FETCH),
     ]
     # Its members commit in their generation: this is nobody's, and was refused at once.
     assert waits[1] == [Answer(ErrorCode.UNKNOWN_MEMBER_ID)]
-    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     assert [a[0].error for a in (waits[0], waits[2])] == [ErrorCode.NOT_COORDINATOR] * 2
-    assert room.coordinator.inspect() == {}
+    assert broker.coordinator.inspect() == {}
 
 
-async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(room: GroupBroker) -> None:
-    room.do(commit(5))
-    lost = room.submit(commit(6))
-    room.give(TOPIC, epoch=6, partition_epoch=60)
+async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed(broker: GroupBroker) -> None:
+    broker.do(commit(5))
+    lost = broker.submit(commit(6))
+    broker.give(TOPIC, epoch=6, partition_epoch=60)
     assert lost == [Answer(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
     await trio.testing.wait_all_tasks_blocked()
-    assert room.submit(FETCH) == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-    room.replicate(6)
+    assert broker.submit(FETCH) == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    broker.replicate(6)
     await trio.testing.wait_all_tasks_blocked()
-    assert told(room.submit(FETCH)) == [6]
-    assert room.coordinator.inspect()[0].log.epoch == 6
+    assert told(broker.submit(FETCH)) == [6]
+    assert broker.coordinator.inspect()[0].log.epoch == 6
 
 
-async def test_the_next_epoch_goes_on_with_the_generation(room: GroupBroker) -> None:
-    joined = room.do(JOIN)
-    synced = room.do(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
+async def test_the_next_epoch_goes_on_with_the_generation(broker: GroupBroker) -> None:
+    joined = broker.do(JOIN)
+    synced = broker.do(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
     assert synced.assignment == b"all"
-    await room.lead(6)
-    assert room.do(Sync("g", 1, joined.member_id)).assignment == b"all"
-    assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
+    await broker.lead(6)
+    assert broker.do(Sync("g", 1, joined.member_id)).assignment == b"all"
+    assert broker.coordinator.inspect()[0].machine.ledger.inspect() == broker.replayed().inspect()
 
 
-async def test_clients_read_the_log_and_do_not_write_it(room: GroupBroker) -> None:
-    conn = room.client()
-    room.produce(conn, (TOPIC, 0, room.batch(key=b"\0\1")))
+async def test_clients_read_the_log_and_do_not_write_it(broker: GroupBroker) -> None:
+    conn = broker.client()
+    broker.produce(conn, (TOPIC, 0, broker.batch(key=b"\0\1")))
     assert [p.error_code for p in produced(conn)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert room.log.log.log_end_offset == 0
+    assert broker.log.log.log_end_offset == 0
 
 
 # ------------------------------------------------------------------------------------------------------- transactions
@@ -155,126 +155,126 @@ async def test_clients_read_the_log_and_do_not_write_it(room: GroupBroker) -> No
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
-    room: GroupBroker, committed: bool
+    broker: GroupBroker, committed: bool
 ) -> None:
-    room.do(commit(5))
-    assert room.do(in_transaction(9)) == Answer()
-    assert told(room.submit(FETCH)) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
-    conn = room.client()
-    room.end(conn, PID, 0, (TOPIC, 0), commit=committed)
-    fetched = room.submit(FETCH)
+    broker.do(commit(5))
+    assert broker.do(in_transaction(9)) == Answer()
+    assert told(broker.submit(FETCH)) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    conn = broker.client()
+    broker.end(conn, PID, 0, (TOPIC, 0), commit=committed)
+    fetched = broker.submit(FETCH)
     assert not answered(conn)
     assert not fetched, "what it says rests on the marker"
-    room.replicate()
+    broker.replicate()
     assert marked(conn) == [ErrorCode.NONE]
     assert told(fetched) == [9 if committed else 5]
-    assert room.coordinator.inspect()[0].machine.ledger.inspect() == room.replayed().inspect()
+    assert broker.coordinator.inspect()[0].machine.ledger.inspect() == broker.replayed().inspect()
 
 
 async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_written_behind_it(
-    room: GroupBroker,
+    broker: GroupBroker,
 ) -> None:
-    room.do(in_transaction(9))
-    room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
-    others = room.submit(Commit("other", -1, "", None, ((T0, Committed(3)),)))
-    fetched = room.submit(FETCH)
+    broker.do(in_transaction(9))
+    broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
+    others = broker.submit(Commit("other", -1, "", None, ((T0, Committed(3)),)))
+    fetched = broker.submit(FETCH)
     assert not fetched
     assert not others
-    room.replicate()
+    broker.replicate()
     assert told(fetched) == [9]
     assert others == [Answer()]
 
 
 @pytest.mark.parametrize("ended", [None, True, False])
-async def test_the_next_coordinator_knows_what_is_pending(room: GroupBroker, ended: bool | None) -> None:
-    room.do(commit(5))
-    room.do(in_transaction(9))
+async def test_the_next_coordinator_knows_what_is_pending(broker: GroupBroker, ended: bool | None) -> None:
+    broker.do(commit(5))
+    broker.do(in_transaction(9))
     if ended is not None:
-        room.end(room.client(), PID, 0, (TOPIC, 0), commit=ended)
-    await room.lead(6)
+        broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=ended)
+    await broker.lead(6)
     wanted = {None: ErrorCode.UNSTABLE_OFFSET_COMMIT, True: 9, False: 5}
-    assert told(room.submit(FETCH)) == [wanted[ended]]
+    assert told(broker.submit(FETCH)) == [wanted[ended]]
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(room: GroupBroker, is_read: bool) -> None:
-    room.submit(in_transaction(9))
-    room.give(TOPIC, epoch=6, partition_epoch=60)
+async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(broker: GroupBroker, is_read: bool) -> None:
+    broker.submit(in_transaction(9))
+    broker.give(TOPIC, epoch=6, partition_epoch=60)
     if is_read:
         await trio.testing.wait_all_tasks_blocked()
-    room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
-    room.replicate(6)
+    broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
+    broker.replicate(6)
     await trio.testing.wait_all_tasks_blocked()
-    room.replicate(6)
-    assert told(room.submit(FETCH)) == [9]
+    broker.replicate(6)
+    assert told(broker.submit(FETCH)) == [9]
 
 
-async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(room: GroupBroker) -> None:
+async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(broker: GroupBroker) -> None:
     for first in (9, 11):
-        assert room.do(in_transaction(first)) == Answer()
-        assert room.do(in_transaction(first + 1)) == Answer()
-        room.end(room.client(), PID, 0, (TOPIC, 0), commit=True)
-        assert told([room.do(FETCH)]) == [first + 1]
+        assert broker.do(in_transaction(first)) == Answer()
+        assert broker.do(in_transaction(first + 1)) == Answer()
+        broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
+        assert told([broker.do(FETCH)]) == [first + 1]
 
 
-async def test_a_producer_that_was_fenced_commits_nothing(room: GroupBroker) -> None:
-    room.end(room.client(), PID, 3, (TOPIC, 0), commit=False)
-    room.replicate()
-    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert told(room.submit(FETCH)) == [None]
+async def test_a_producer_that_was_fenced_commits_nothing(broker: GroupBroker) -> None:
+    broker.end(broker.client(), PID, 3, (TOPIC, 0), commit=False)
+    broker.replicate()
+    assert broker.do(in_transaction(9)).error == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert told(broker.submit(FETCH)) == [None]
 
 
 async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_nothing(nursery: trio.Nursery) -> None:
-    room = GroupBroker(nursery, transaction_partition_verification_enable="true")
-    await room.lead()
-    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
-    question = room.coordinator.question("g", PID, 0, raises_epoch=False)
+    broker = GroupBroker(nursery, transaction_partition_verification_enable="true")
+    await broker.lead()
+    assert broker.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
+    question = broker.coordinator.question("g", PID, 0, raises_epoch=False)
     assert question is not None
     question.agreed = True
-    assert room.do(in_transaction(9)) == Answer()
-    assert room.coordinator.question("g", PID, 0, raises_epoch=False) is None, "it is open here"
+    assert broker.do(in_transaction(9)) == Answer()
+    assert broker.coordinator.question("g", PID, 0, raises_epoch=False) is None, "it is open here"
 
 
 async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use_after_it(
     nursery: trio.Nursery,
 ) -> None:
-    room = GroupBroker(nursery, transaction_partition_verification_enable="true")
-    await room.lead()
-    question = room.coordinator.question("g", PID, 0, raises_epoch=False)
+    broker = GroupBroker(nursery, transaction_partition_verification_enable="true")
+    await broker.lead()
+    question = broker.coordinator.question("g", PID, 0, raises_epoch=False)
     assert question is not None
-    room.end(room.client(), PID, 0, (TOPIC, 0), commit=False)
+    broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=False)
     question.agreed = True
-    assert room.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
+    assert broker.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
 
 
 async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broker_permits(
     autojump_clock: Clock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = GroupBroker(nursery)
-        session_of = room.coordinator._settings.own_session_ms
+        broker = GroupBroker(nursery)
+        session_of = broker.coordinator._settings.own_session_ms
         assert session_of("g") is None
-        room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="50000")
+        broker.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="50000")
         assert session_of("g") == 50_000
         assert session_of("h") is None
-        room.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="70000")
+        broker.alter(GROUP_RESOURCE, "g", consumer_session_timeout_ms="70000")
         assert session_of("g") == 60_000
         nursery.cancel_scope.cancel()
 
 
-async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(room: GroupBroker) -> None:
+async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(broker: GroupBroker) -> None:
     """Each tombstone has the group's name, of up to 32 KB: nobody could ever be rid of such a group."""
     name = "g" * 32_000
     for n in range(2):
         offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
-        assert room.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
-    assert room.do(DeleteOffsets(name, tuple(("t", n) for n in range(39)))).error == ErrorCode.NONE
-    assert list(room.replayed().offsets[name]) == [("t", 39)]
+        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
+    assert broker.do(DeleteOffsets(name, tuple(("t", n) for n in range(39)))).error == ErrorCode.NONE
+    assert list(broker.replayed().offsets[name]) == [("t", 39)]
     for n in range(2):
         offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
-        assert room.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
-    assert room.do(DeleteGroup(name)) == Answer()
-    assert room.replayed().offsets == room.coordinator.shards[0].machine.ledger.offsets == {}
+        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
+    assert broker.do(DeleteGroup(name)) == Answer()
+    assert broker.replayed().offsets == broker.coordinator.shards[0].machine.ledger.offsets == {}
 
 
 def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
@@ -282,20 +282,20 @@ def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
     return ConsumerBeat("g", member_id, epoch, **{**given, **also})
 
 
-async def test_targets_of_members_under_long_ids_are_written_in_several_batches(room: GroupBroker) -> None:
+async def test_targets_of_members_under_long_ids_are_written_in_several_batches(broker: GroupBroker) -> None:
     """Who joined a group in which forty members had ids of 32 KB got UNKNOWN_SERVER_ERROR for ever."""
     for index in range(90):
-        room.give("t", leader=2, index=index)
+        broker.give("t", leader=2, index=index)
     for n in range(40):
-        assert room.do(consumer_beat(f"{n:03}" + "m" * 32_000)).error == ErrorCode.NONE
-    assert room.do(consumer_beat("honest")).error == ErrorCode.NONE
-    ledger = room.coordinator.shards[0].machine.ledger
+        assert broker.do(consumer_beat(f"{n:03}" + "m" * 32_000)).error == ErrorCode.NONE
+    assert broker.do(consumer_beat("honest")).error == ErrorCode.NONE
+    ledger = broker.coordinator.shards[0].machine.ledger
     assert len(ledger.consumers["g"].target["honest"]) == 2
     for index in range(90, 180):
-        room.give("t", leader=2, index=index)  # everybody gets more
-    assert room.do(consumer_beat("honest", ledger.consumers["g"].now_of("honest").epoch)).error == ErrorCode.NONE
+        broker.give("t", leader=2, index=index)  # everybody gets more
+    assert broker.do(consumer_beat("honest", ledger.consumers["g"].now_of("honest").epoch)).error == ErrorCode.NONE
     assert len(ledger.consumers["g"].target["honest"]) == 4
-    assert room.replayed().inspect_consumers() == ledger.inspect_consumers()
+    assert broker.replayed().inspect_consumers() == ledger.inspect_consumers()
 
 
 async def test_offsets_of_many_groups_expire_in_turns(
@@ -303,19 +303,19 @@ async def test_offsets_of_many_groups_expire_in_turns(
 ) -> None:
     """Tens of thousands at once kept the broker from all else for seconds."""
     monkeypatch.setattr(group_coordinator, "EXPIRED_IN_A_TURN", 2)
-    room = GroupBroker(nursery, offsets_retention_minutes="1")
-    await room.lead()
+    broker = GroupBroker(nursery, offsets_retention_minutes="1")
+    await broker.lead()
     for n in range(9):
-        assert room.do(replace(commit(5), group_id=f"g{n}")) == Answer()
-    room.env.now_ms += 60_001
-    left, known, sleep = [], room.coordinator.shards[0].machine.ledger.offsets, room.env.sleep
+        assert broker.do(replace(commit(5), group_id=f"g{n}")) == Answer()
+    broker.env.now_ms += 60_001
+    left, known, sleep = [], broker.coordinator.shards[0].machine.ledger.offsets, broker.env.sleep
 
     async def looked(seconds: float) -> None:
         left.append(len(known))
         await sleep(seconds)
 
-    monkeypatch.setattr(room.env, "sleep", looked)
+    monkeypatch.setattr(broker.env, "sleep", looked)
     await trio.sleep(601)
     assert left == [7, 5, 3, 1, 0]
-    room.replicate()
-    assert room.replayed().offsets == known == {}
+    broker.replicate()
+    assert broker.replayed().offsets == known == {}

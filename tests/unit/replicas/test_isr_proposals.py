@@ -47,18 +47,18 @@ async def leading(
     *script: ErrorCode | str, of: type[Controller] = Controller
 ) -> AsyncIterator[tuple[MemoryBroker, Controller, Hosted]]:
     """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
-    room = MemoryBroker()
+    broker = MemoryBroker()
     controller: Any = of(*script)
     env: Any = FakeEnv()
-    env.mono = room.env.mono
+    env.mono = broker.env.mono
     proposals = IsrProposals(env, controller)
-    proposals.replicas = room.replicas
-    room.replicas._proposals = proposals
-    h = room.give(isr=(1, 2))
+    proposals.replicas = broker.replicas
+    broker.replicas._proposals = proposals
+    h = broker.give(isr=(1, 2))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(proposals.run)
-        room.follower_has(3, 0)
-        yield room, controller, h
+        broker.follower_has(3, 0)
+        yield broker, controller, h
         nursery.cancel_scope.cancel()
 
 
@@ -84,14 +84,14 @@ async def test_what_the_controller_accepts_is_in_force(autojump_clock: Any) -> N
 
 
 async def test_an_accepted_shrink_lets_the_producers_go(autojump_clock: Any) -> None:
-    async with leading(ErrorCode.NONE) as (room, _, h):
+    async with leading(ErrorCode.NONE) as (broker, _, h):
         await quiet()
-        conn = room.client()
-        room.produce(conn, timeout_ms=100_000)
+        conn = broker.client()
+        broker.produce(conn, timeout_ms=100_000)
         for _ in range(2):
-            room.pass_ms(25_000)
-            room.follower_has(2, 1)
-        room.replicas.check_isr()
+            broker.pass_ms(25_000)
+            broker.follower_has(2, 1)
+        broker.replicas.check_isr()
         await quiet()
         assert h.state.isr == (1, 2)
         assert len(answers(conn)) == 1
@@ -106,11 +106,11 @@ async def test_an_ineligible_member_is_given_up_and_not_asked_for_again(autojump
 
 
 async def test_a_fenced_proposal_stays_in_doubt_until_metadata_comes(autojump_clock: Any) -> None:
-    async with leading(ErrorCode.FENCED_LEADER_EPOCH) as (room, controller, h):
+    async with leading(ErrorCode.FENCED_LEADER_EPOCH) as (broker, controller, h):
         await quiet()
         assert h.state.maximal_isr == (1, 2, 3)
         assert len(controller.requests) == 1
-        room.give(isr=(1, 2), epoch=6, partition_epoch=12)
+        broker.give(isr=(1, 2), epoch=6, partition_epoch=12)
         assert h.state.maximal_isr == (1, 2)
 
 
@@ -138,9 +138,9 @@ async def test_an_error_that_decides_nothing_is_not_answered_by_asking_without_a
 
 
 async def test_a_proposal_that_newer_metadata_has_overtaken_is_not_asked_again(autojump_clock: Any) -> None:
-    async with leading("silence") as (room, controller, h):
+    async with leading("silence") as (broker, controller, h):
         await asked_times(controller, 1)
-        room.give(isr=(1, 2), epoch=6, partition_epoch=12)
+        broker.give(isr=(1, 2), epoch=6, partition_epoch=12)
         count = len(controller.requests)
         await trio.sleep(5)
         assert len(controller.requests) == count
@@ -162,11 +162,11 @@ async def test_a_request_has_so_many_partitions_and_no_more(
     names = [f"many-{n}" for n in range(1, 9)]
     for n, name in enumerate(names, 1):
         monkeypatch.setitem(IDS, name, bytes([n]) * 16)
-    async with leading(ErrorCode.NONE, of=Many) as (room, _, _):
+    async with leading(ErrorCode.NONE, of=Many) as (broker, _, _):
         await quiet()
-        hosted = [room.give(name, isr=(1, 2)) for name in names]
+        hosted = [broker.give(name, isr=(1, 2)) for name in names]
         for name in names:
-            room.follower_has(3, 0, name=name)
+            broker.follower_has(3, 0, name=name)
         await quiet()
         assert asked[1:] == [[1, 2, 3], [4, 5, 6], [7, 8]]
         assert {h.state.isr for h in hosted} == {(1, 2, 3)}

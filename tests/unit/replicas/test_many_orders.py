@@ -13,26 +13,26 @@ from tests.support.brokers.in_memory import IDS, MemoryBroker
 MANY = 3 * MADE_IN_A_TURN + 1
 
 
-def wide(room: MemoryBroker, count: int = MANY) -> bytes:
+def wide(broker: MemoryBroker, count: int = MANY) -> bytes:
     """Metadata says that there is a topic with so many partitions, all at once."""
-    topic = room.image.topics_by_id.setdefault(IDS["t"], Topic("t", IDS["t"]))
-    room.image.topic_ids["t"] = topic.id
+    topic = broker.image.topics_by_id.setdefault(IDS["t"], Topic("t", IDS["t"]))
+    broker.image.topic_ids["t"] = topic.id
     for index in range(count):
         topic.partitions[index] = PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 10)
-    room.learn(ImageDelta(partitions={(topic.id, index): None for index in range(count)}))
+    broker.learn(ImageDelta(partitions={(topic.id, index): None for index in range(count)}))
     return topic.id
 
 
-def hosted(room: MemoryBroker) -> int:
-    return len(room.replicas.hosted())
+def hosted(broker: MemoryBroker) -> int:
+    return len(broker.replicas.hosted())
 
 
 def test_others_have_their_turn_after_some() -> None:
-    room = MemoryBroker()
-    wide(room)
-    assert hosted(room) == MADE_IN_A_TURN
-    room.run_started()
-    assert hosted(room) == MANY
+    broker = MemoryBroker()
+    wide(broker)
+    assert hosted(broker) == MADE_IN_A_TURN
+    broker.run_started()
+    assert hosted(broker) == MANY
 
 
 def test_a_turn_ends_once_it_has_taken_long() -> None:
@@ -54,34 +54,34 @@ def test_a_turn_ends_once_it_has_taken_long() -> None:
 
 
 def test_few_are_obeyed_at_once() -> None:
-    room = MemoryBroker()
-    wide(room, MADE_IN_A_TURN)
-    assert hosted(room) == MADE_IN_A_TURN
-    assert not room.started
+    broker = MemoryBroker()
+    wide(broker, MADE_IN_A_TURN)
+    assert hosted(broker) == MADE_IN_A_TURN
+    assert not broker.started
 
 
 def test_who_asks_for_one_that_is_not_made_yet_is_to_ask_again() -> None:
-    room = MemoryBroker()
-    topic_id = wide(room)
-    error, leader = room.replicas.absent(topic_id, MANY - 1, by_id=True)
+    broker = MemoryBroker()
+    topic_id = wide(broker)
+    error, leader = broker.replicas.absent(topic_id, MANY - 1, by_id=True)
     assert (error.name, leader) == ("NOT_LEADER_OR_FOLLOWER", (1, 5))
 
 
 def test_later_orders_wait_for_the_earlier_ones() -> None:
     """A topic that is deleted before all of it was made is not made afterwards."""
-    room = MemoryBroker()
-    wide(room)
-    room.remove("t")
-    room.fence(2)
-    assert hosted(room) == MADE_IN_A_TURN
-    assert len(room.started) == 1
-    room.run_started()
-    assert hosted(room) == 0
-    assert not room.logs.logs
+    broker = MemoryBroker()
+    wide(broker)
+    broker.remove("t")
+    broker.fence(2)
+    assert hosted(broker) == MADE_IN_A_TURN
+    assert len(broker.started) == 1
+    broker.run_started()
+    assert hosted(broker) == 0
+    assert not broker.logs.logs
 
 
 def test_what_comes_while_nothing_is_left_is_obeyed_at_once() -> None:
-    room = MemoryBroker()
-    wide(room)
-    room.run_started()
-    assert room.give("u") is not None
+    broker = MemoryBroker()
+    wide(broker)
+    broker.run_started()
+    assert broker.give("u") is not None

@@ -18,8 +18,8 @@ from tests.support.brokers.in_memory import answers as answered
 Clock = trio.testing.MockClock
 
 
-async def passes(room: GroupBroker, ms: int) -> None:
-    room.env.now_ms += ms
+async def passes(broker: GroupBroker, ms: int) -> None:
+    broker.env.now_ms += ms
     await trio.sleep(2 * group_coordinator.CONFIRMED_EVERY_S)
 
 
@@ -27,35 +27,35 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     """A swarm's seed: one that only its members still reached told positions of before its successor's."""
-    room = GroupBroker(nursery)
-    await room.lead()
-    room.do(commit(5))
-    assert told(room.submit(FETCH)) == [5]
-    await passes(room, 1001)
-    waits = room.submit(FETCH)
-    assert told(room.submit(replace(FETCH, stable=False))) == [5], "as with Kafka"
-    await passes(room, 500)
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    broker.do(commit(5))
+    assert told(broker.submit(FETCH)) == [5]
+    await passes(broker, 1001)
+    waits = broker.submit(FETCH)
+    assert told(broker.submit(replace(FETCH, stable=False))) == [5], "as with Kafka"
+    await passes(broker, 500)
     assert not waits, "its followers may come back"
-    room.replicate()
-    await passes(room, 0)
+    broker.replicate()
+    await passes(broker, 0)
     assert not waits, "what has come may have been sent long ago"
-    room.replicate()
-    await passes(room, 0)
+    broker.replicate()
+    await passes(broker, 0)
     assert told(waits) == [5]
-    await passes(room, 1001)
-    waits = room.submit(FETCH)
-    room.follower_has(2, 1, name=TOPIC)
-    await passes(room, 999)
+    await passes(broker, 1001)
+    waits = broker.submit(FETCH)
+    broker.follower_has(2, 1, name=TOPIC)
+    await passes(broker, 999)
     assert not waits, "broker 3 may be the next coordinator"
-    await passes(room, 1)
+    await passes(broker, 1)
     assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
-    room.give(TOPIC, isr=(1, 2), partition_epoch=99)
-    room.follower_has(2, 1, name=TOPIC)
-    room.follower_has(2, 1, name=TOPIC)
-    assert told(room.submit(FETCH)) == [5]
-    room.give(TOPIC, isr=(1,), partition_epoch=100)
-    await passes(room, 10_000)
-    assert told(room.submit(FETCH)) == [5], "nobody can be"
+    broker.give(TOPIC, isr=(1, 2), partition_epoch=99)
+    broker.follower_has(2, 1, name=TOPIC)
+    broker.follower_has(2, 1, name=TOPIC)
+    assert told(broker.submit(FETCH)) == [5]
+    broker.give(TOPIC, isr=(1,), partition_epoch=100)
+    await passes(broker, 10_000)
+    assert told(broker.submit(FETCH)) == [5], "nobody can be"
 
 
 @pytest.mark.parametrize("ms", [1, 20_000])
@@ -63,76 +63,76 @@ async def test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follo
     nursery: trio.Nursery, autojump_clock: Clock, ms: int
 ) -> None:
     """A coordinator that stood still reads first what its followers sent before they had another leader."""
-    room = GroupBroker(nursery)
-    await room.lead()
-    room.do(commit(5))
-    room.replicate()
-    room.env.now_ms += ms
-    room.replicate()
-    waits = room.submit(FETCH)
-    await passes(room, 0)
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    broker.do(commit(5))
+    broker.replicate()
+    broker.env.now_ms += ms
+    broker.replicate()
+    waits = broker.submit(FETCH)
+    await passes(broker, 0)
     assert not waits
-    room.replicate()
-    await passes(room, 0)
+    broker.replicate()
+    await passes(broker, 0)
     assert told(waits) == [5], "they have been answered since, and follow"
 
 
 async def test_followers_whose_fetches_wait_are_answered_at_once_where_somebody_waits_for_them(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupBroker(nursery)
-    await room.lead()
-    room.fetch(conn := room.client(), (TOPIC, 0), replica=2, epoch=5)
-    await passes(room, 1001)
-    room.submit(FETCH)
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    broker.fetch(conn := broker.client(), (TOPIC, 0), replica=2, epoch=5)
+    await passes(broker, 1001)
+    broker.submit(FETCH)
     assert not answered(conn)
-    room.server.settle()
+    broker.server.settle()
     assert len(answered(conn)) == 1
-    room.fetch(conn, (TOPIC, 0), replica=2, epoch=5)
-    await passes(room, 0)
+    broker.fetch(conn, (TOPIC, 0), replica=2, epoch=5)
+    await passes(broker, 0)
     assert len(answered(conn)) == 1, "its next fetch is not left to wait, either"
 
 
 async def test_who_waits_for_followers_is_sent_on_before_a_commit_would_time_out(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupBroker(nursery, replica_fetch_wait_max_ms="6000")
-    await room.lead()
-    await passes(room, 6501)
-    waits = room.submit(FETCH)
-    await passes(room, 2499)
+    broker = GroupBroker(nursery, replica_fetch_wait_max_ms="6000")
+    await broker.lead()
+    await passes(broker, 6501)
+    waits = broker.submit(FETCH)
+    await passes(broker, 2499)
     assert not waits
-    await passes(room, 1)
+    await passes(broker, 1)
     assert waits == [Answer(ErrorCode.NOT_COORDINATOR)], "offsets.commit.timeout.ms is 5000"
 
 
 async def test_positions_that_wait_for_followers_take_so_much_memory_and_no_more(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupBroker(nursery, squall_groups_max_bytes="65536")
-    await room.lead()
-    room.do(commit(5))
-    room.replicate()
+    broker = GroupBroker(nursery, squall_groups_max_bytes="65536")
+    await broker.lead()
+    broker.do(commit(5))
+    broker.replicate()
     asked = replace(FETCH, partitions=tuple(("t", index) for index in range(50)))
     for _ in range(2):
-        await passes(room, 1001)
-        waits = [room.submit(asked) for _ in range(20)]
+        await passes(broker, 1001)
+        waits = [broker.submit(asked) for _ in range(20)]
         assert [each for each in waits if each] == [[Answer(ErrorCode.NOT_COORDINATOR)]] * 10, "6,140 bytes each"
-        room.replicate()
-        room.replicate()
-        await passes(room, 0)
+        broker.replicate()
+        broker.replicate()
+        await passes(broker, 0)
         assert all(waits)
 
 
 async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_followers(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    room = GroupBroker(nursery)
-    await room.lead()
-    await passes(room, 1001)
-    waits = room.submit(FETCH)
-    room.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
-    await passes(room, 0)
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    await passes(broker, 1001)
+    waits = broker.submit(FETCH)
+    broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
+    await passes(broker, 0)
     assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
 
 
@@ -141,39 +141,39 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
 ) -> None:
     """A request may ask for 50,000: none of them is looked at while the first one has to wait."""
     monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 2)
-    room = GroupBroker(nursery)
-    await room.lead()
-    await passes(room, 1001)
-    waits = [room.submit(replace(FETCH, group_id=f"g{n}")) for n in range(5)]
-    assert [*map(len, room.coordinator._unconfirmed.values())] == [5], "by one task"
-    told_before, sleep = list[int](), room.env.sleep
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    await passes(broker, 1001)
+    waits = [broker.submit(replace(FETCH, group_id=f"g{n}")) for n in range(5)]
+    assert [*map(len, broker.coordinator._unconfirmed.values())] == [5], "by one task"
+    told_before, sleep = list[int](), broker.env.sleep
 
     async def looked(seconds: float) -> None:
         told_before.append(sum(map(len, waits)))
         await sleep(seconds)
 
-    monkeypatch.setattr(room.env, "sleep", looked)
-    await passes(room, 1)
-    room.replicate()
-    room.replicate()
-    await passes(room, 0)
+    monkeypatch.setattr(broker.env, "sleep", looked)
+    await passes(broker, 1)
+    broker.replicate()
+    broker.replicate()
+    await passes(broker, 0)
     assert told_before[-2:] == [2, 4]
     assert all(told(answers) == [None] for answers in waits)
-    await passes(room, 1001)
-    waits = [room.submit(replace(FETCH, partitions=(T0, ("t", 1), ("t", 2)))) for n in range(3)]
-    room.replicate()
-    room.replicate()
-    await passes(room, 0)
+    await passes(broker, 1001)
+    waits = [broker.submit(replace(FETCH, partitions=(T0, ("t", 1), ("t", 2)))) for n in range(3)]
+    broker.replicate()
+    broker.replicate()
+    await passes(broker, 0)
     assert told_before[-3:] == [1, 2, 3], "each is a turn's work"
-    assert room.coordinator._unconfirmed == {}
+    assert broker.coordinator._unconfirmed == {}
 
 
 async def test_positions_are_told_as_with_kafka_where_that_is_asked_for(nursery: trio.Nursery) -> None:
-    room = GroupBroker(nursery, squall_group_confirmed_positions="false")
-    await room.lead()
-    room.do(commit(5))
-    room.env.now_ms += 10_000
-    assert told(room.submit(FETCH)) == [5]
+    broker = GroupBroker(nursery, squall_group_confirmed_positions="false")
+    await broker.lead()
+    broker.do(commit(5))
+    broker.env.now_ms += 10_000
+    assert told(broker.submit(FETCH)) == [5]
 
 
 async def test_who_asks_for_all_positions_takes_a_turn_for_as_many_as_there_are(
@@ -181,19 +181,19 @@ async def test_who_asks_for_all_positions_takes_a_turn_for_as_many_as_there_are(
 ) -> None:
     """Such a request has 120 bytes. Counted as one position each, 400 of them got the broker fenced."""
     monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 3)
-    room = GroupBroker(nursery)
-    await room.lead()
-    room.do(Commit("g", -1, "", None, tuple((("t", index), Committed(5)) for index in range(3))))
-    await passes(room, 1001)
-    waits = [room.submit(FetchOffsets("g", None, stable=True)) for _ in range(3)]
-    told_before, sleep = list[int](), room.env.sleep
+    broker = GroupBroker(nursery)
+    await broker.lead()
+    broker.do(Commit("g", -1, "", None, tuple((("t", index), Committed(5)) for index in range(3))))
+    await passes(broker, 1001)
+    waits = [broker.submit(FetchOffsets("g", None, stable=True)) for _ in range(3)]
+    told_before, sleep = list[int](), broker.env.sleep
 
     async def looked(seconds: float) -> None:
         told_before.append(sum(map(len, waits)))
         await sleep(seconds)
 
-    monkeypatch.setattr(room.env, "sleep", looked)
-    room.replicate()
-    room.replicate()
-    await passes(room, 0)
+    monkeypatch.setattr(broker.env, "sleep", looked)
+    broker.replicate()
+    broker.replicate()
+    await passes(broker, 0)
     assert told_before[-3:] == [1, 2, 3], "each is a turn's work"
