@@ -23,7 +23,7 @@ from chaos.faults.kind import Fault
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S
 from chaos.faults.stage import Cluster, Patience, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
-from chaos.runtimes.contract import Counting, Runtime
+from chaos.runtimes.contract import Runtime, counts_calls
 from workloads.control import Controls
 
 
@@ -165,5 +165,5 @@ class Nemesis:
             state = view.states.get(part.id)
             return state, part.holds(state)
         runtime = self._stage.runtime
-        seen = triggers.seen_of(part, view, runtime.calls if isinstance(runtime, Counting) else None)
+        seen = triggers.seen_of(part, view, runtime.calls if counts_calls(runtime) else None)
         return seen, part.holds(seen)

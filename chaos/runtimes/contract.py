@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeGuard
 
 from broker.env import Env
 
@@ -280,7 +280,6 @@ class NodeExit:
     """The end of what it printed."""
 
 
-@runtime_checkable
 class Counting(Protocol):
     """A world that counts its brokers' calls."""
 
@@ -288,7 +287,6 @@ class Counting(Protocol):
         """How many calls of this kind a node has made since the cluster was made, over all its incarnations."""
 
 
-@runtime_checkable
 class FakingTime(Protocol):
     """A world that can also bend a broker's clock from outside, without help from the broker."""
 
@@ -296,6 +294,19 @@ class FakingTime(Protocol):
         """As `Runtime.set_clock`, without a rate; `clock_words` reports it too. Refused if the cluster was not made for
         it.
         """
+
+
+def counts_calls(runtime: object) -> TypeGuard[Counting]:
+    """Whether a world counts its brokers' calls.
+
+    Not by `isinstance`: since Python 3.12 that does not see methods that a world passes on by `__getattr__`.
+    """
+    return hasattr(runtime, "calls")
+
+
+def fakes_time(runtime: object) -> TypeGuard[FakingTime]:
+    """Whether a world can bend a broker's clock from outside."""
+    return hasattr(runtime, "fake_time")
 
 
 class Runtime(Protocol):

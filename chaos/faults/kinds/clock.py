@@ -10,7 +10,7 @@ from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, mapping, number
-from chaos.runtimes.contract import ClockWord, Evidence, FakingTime
+from chaos.runtimes.contract import ClockWord, Evidence, fakes_time
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -69,10 +69,10 @@ def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[E
         return await runtime.set_clock(node, offset_ms, rate=rate)
 
     async def from_below(node: int, offset_ms: float, rate: float) -> Evidence:
-        assert isinstance(runtime, FakingTime), "it was looked at"
+        assert fakes_time(runtime), "it was looked at"
         return await runtime.fake_time(node, offset_ms)
 
-    if how == FROM_BELOW and not isinstance(runtime, FakingTime):
+    if how == FROM_BELOW and not fakes_time(runtime):
         raise HarnessError("how = 'faketime': there is no libfaketime under these brokers")
     return from_below if how == FROM_BELOW else by_file
 

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Counting, CrashOp, Runtime
+from chaos.runtimes.contract import CrashOp, Runtime, counts_calls
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play
@@ -19,7 +19,7 @@ RECORDS = 20
 
 
 def calls(runtime: Runtime, op: CrashOp) -> int:
-    assert isinstance(runtime, Counting)
+    assert counts_calls(runtime)
     return runtime.calls(1, op)
 
 

@@ -43,11 +43,12 @@ def found(folder: Path) -> Any:
     return kept, json.loads((folder / "metrics.json").read_text()), json.loads((folder / "series.json").read_text())
 
 
-def started(folder: Path) -> Ahead:
+def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
     """A Spark that is ready for the history of `folder`."""
+    # It keeps its share of the CPU, else it would start only when the tests beside this one let it, and only root may
+    # give the share back.
+    monkeypatch.setattr(ahead_of_use, "_yield_to_all", lambda pid: None)
     ahead = Ahead(RunDirectory(folder), command_of(folder, java(print), None))
-    # With what nobody else wants it starts when the tests beside this one let it. What it finds is asked here.
-    assert ahead_of_use._hurry(ahead._program.pid)
     until = time.monotonic() + LIMIT_S
     while line_of(READY) not in (said := ahead.log.read_text()):
         assert ahead._program.poll() is None, said
@@ -63,7 +64,7 @@ def test_it_finds_what_another_one_finds_and_is_the_only_one(tmp_path: Path, mon
     with_losses(other)
     quiet = Console(quiet=True)
     assert judgement.analyse(RunDirectory(other), quiet) is None
-    ahead = started(one)
+    ahead = started(one, monkeypatch)
     with_losses(one)
     monkeypatch.setattr(judgement, "run_staged", lambda *_: pytest.fail("another Spark was started"))
     assert judgement.analyse(RunDirectory(one), quiet, ahead=ahead) is None
