@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import lacks
+from tests.support import lacks, patience
 from tests.support.gate import costs, rules
 from tests.support.gate.lanes import STAGES
 
@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Golden scripts: read the difference before you commit it."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
     pluginmanager.register(lacks)
+    pluginmanager.register(patience)
 
 
 @pytest.fixture

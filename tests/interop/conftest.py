@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import Squall
+from tests.support.patience import slowed
 
-# A busy machine stands still for a second or two: that is to move no leaders where nobody was killed.
 QUICK_FAILOVER = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "4000",
@@ -21,7 +21,7 @@ QUICK_FAILOVER = {
     "controller.quorum.fetch.timeout.ms": "2000",
     "log.segment.bytes": "1048576",
 }
-READY_S = 30.0
+READY_S = 120.0
 
 
 class TracedCluster(Squall):
@@ -58,7 +58,7 @@ class TracedCluster(Squall):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TracedCluster]:
-    made = TracedCluster(tmp_path_factory.mktemp("cluster"), QUICK_FAILOVER)
+    made = TracedCluster(tmp_path_factory.mktemp("cluster"), slowed(QUICK_FAILOVER))
     made.start()
     try:
         for node in (1, 2, 3):

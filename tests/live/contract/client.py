@@ -17,6 +17,7 @@ from chaos.runtimes.contract import Runtime
 from chaos.runtimes.layout import addresses
 from chaos.runtimes.sim import inquiry
 from tests.support.disks.batches import batch
+from tests.support.patience import LONG_S
 
 LATEST, EARLIEST = -1, -2
 
@@ -38,7 +39,7 @@ class OneClient:
         made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
         answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
         assert answer.topics[0].error_code == 0, answer
-        with trio.fail_after(10):
+        with trio.fail_after(LONG_S):
             while (await self.offset(topic)) is None:
                 await trio.sleep(0.02)
 
@@ -89,7 +90,7 @@ class OneClient:
 
     async def end(self, topic: str) -> int:
         """As `offset`, once somebody leads."""
-        with trio.fail_after(10):
+        with trio.fail_after(LONG_S):
             while (found := await self.offset(topic)) is None:
                 await trio.sleep(0.02)
         return found

@@ -17,6 +17,7 @@ from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
+from tests.support.patience import slowed
 
 Test = Callable[[Runtime], Awaitable[None]]
 OnCluster = Callable[..., None]
@@ -79,7 +80,7 @@ def our_broker(folder: Path, test: Test, **options: object) -> None:
         runtime = ProcessRuntime(
             folder / "run",
             nodes=1,
-            settings=SETTINGS,
+            settings=slowed(SETTINGS),
             proxied=False,
             hurt=True,
             seed=7,
@@ -99,8 +100,9 @@ def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
     engine, images = engine_and_images()
 
     async def run() -> None:
+        settings = slowed(SETTINGS)
         runtime = DockerRuntime(
-            folder / "run", engine, images, nodes=1, settings=SETTINGS, hurt=True, seed=7, **options
+            folder / "run", engine, images, nodes=1, settings=settings, hurt=True, seed=7, **options
         )  # type: ignore[arg-type]
         await runtime.start()
         try:
@@ -116,6 +118,12 @@ def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
+@pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
+def on_real_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """As `on_cluster`, in the worlds of real processes."""
+    return partial(request.param, tmp_path)
+
+
 @pytest.fixture(params=[our_broker, our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
@@ -124,5 +132,5 @@ def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
 
 @pytest.fixture(params=[our_broker, our_contained_broker], ids=["process", "docker"])
 def on_real_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """As `on_broker`, in the worlds that have a CPU to be slow on."""
+    """As `on_broker`, in the worlds of real processes."""
     return partial(request.param, tmp_path)

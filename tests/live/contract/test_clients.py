@@ -16,6 +16,7 @@ from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play, unproven
 from tests.support.clusters.drive import drive
+from tests.support.patience import LONG_S, scaled
 from workloads.appends import Appends
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
@@ -25,7 +26,8 @@ from workloads.recorder import Recorder
 LOAD = Appends(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
 (TOPIC,) = LOAD.topic_names()
 ON_S, QUIET_S = 0.8, 0.25
-"""How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way."""
+"""How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way.
+Both are scaled."""
 FAULTS = [("producer:0", "crash"), ("producer:0", "pause"), ("reader:0", "pause")]
 
 
@@ -69,13 +71,13 @@ class Load:
     async def going(self) -> None:
         """Until something was produced and read again."""
         acked, polled = self.counters.acked, self.reader.done
-        with trio.fail_after(20):
+        with trio.fail_after(LONG_S):
             while self.counters.acked <= acked or self.reader.done <= polled:
                 await trio.sleep(0.02)
 
     async def played(self, target: str, how: str) -> dict[str, Any]:
         """The fault's last line."""
-        fault = make_fault(0, 0.0, ON_S, "client", target, {"how": how})
+        fault = make_fault(0, 0.0, scaled(ON_S, self.runtime.name), "client", target, {"how": how})
         (line,) = await play(self.runtime, fault, clients=self.hands)
         return line
 
@@ -85,14 +87,15 @@ async def watched(load: Load, target: str) -> tuple[bool, bool]:
     did in the last moments. A producer's records are seen by another client, as the end of the partition.
     """
     client, env = OneClient(load.runtime), load.runtime.env("clock")
+    on_s, quiet_s = (scaled(seconds, load.runtime.name) for seconds in (ON_S, QUIET_S))
     first = last = await client.end(TOPIC) if target.startswith("producer") else load.reader.done
     began = changed = env.mono()
-    while env.mono() < began + ON_S - 0.1:
+    while env.mono() < began + on_s - 0.1:
         await trio.sleep(0.02)
         now = await client.end(TOPIC) if target.startswith("producer") else load.reader.done
         if now != last:
             last, changed = now, env.mono()
-    return last > first, env.mono() - changed > QUIET_S
+    return last > first, env.mono() - changed > quiet_s
 
 
 def test_a_client_that_is_hit_is_missed_and_only_then_there_is_evidence(on_broker: OnCluster, tmp_path: Path) -> None:

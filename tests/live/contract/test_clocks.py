@@ -8,13 +8,14 @@ from chaos.faults.kinds.clock import clock_evidence
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
+from tests.support.patience import LONG_S
 
 HOUR_MS = 3_600_000
 
 
 async def words(runtime: Runtime, count: int) -> None:
     """Until broker 1 has said so much."""
-    with trio.fail_after(10):
+    with trio.fail_after(LONG_S):
         while len(runtime.clock_words(1)) < count:
             await trio.sleep(0.05)
 

@@ -1,66 +1,52 @@
-"""Faults of links that are proven by what they hit: clients feel them, and switched off they have hit nothing.
+"""Lost packets, in containers: clients feel them, and switched off they have hit nothing.
 
-Protocol faults of real brokers go through a relay: see `test_frames.py`.
+Lost packets and frames of the simulator: `tests/sim/world`. Protocol faults of real brokers: `test_frames.py`.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
-from tests.live.contract.conftest import OnCluster, our_contained_broker, our_simulated_broker
+from tests.live.contract.conftest import our_contained_broker
 from tests.live.contract.player import play, unproven
 from tests.support.clusters.pretender import Pretending
+from tests.support.patience import scaled
 
 ON_S, LATE_S = 1.0, 0.15
 """How long a fault lasts; what an answer takes at least of which a packet or a request was lost: TCP's first time-out
 is 0.2 s, and nobody sends a request again.
 """
-LOSS = ("packet_loss", {"probability": 0.5, "rto_ms": 200, "side": "clients"})
-DROP = ("protocol", {"api": "Produce", "act": "drop", "count": 0, "side": "clients"})
+LOSS = {"probability": 0.5, "rto_ms": 200, "side": "clients"}
 
 
-@pytest.mark.parametrize(
-    ("world", "action", "params"),
-    [
-        pytest.param(our_simulated_broker, *LOSS, id="packet_loss-sim"),
-        pytest.param(partial(our_contained_broker, lossy=True), *LOSS, id="packet_loss-docker"),
-        pytest.param(our_simulated_broker, *DROP, id="protocol-sim"),
-    ],
-)
-def test_what_is_lost_is_late_and_counted_and_switched_off_there_is_no_evidence(
-    world: OnCluster, action: str, params: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_is_lost_is_late_and_counted_and_switched_off_there_is_no_evidence(tmp_path: Path) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t")
-        line, longest_s = await played(runtime, runtime, action, params)
+        line, longest_s = await played(runtime, runtime)
         assert line["error"] is None
         assert line["evidence"]["links"] == ["CLIENT->1"]
         assert line["evidence"]["hits"][0] > 0
         assert unproven(line) is None
         assert longest_s >= LATE_S
         await OneClient(runtime).must_produce("t")
-        line, longest_s = await played(Pretending(runtime), runtime, action, params)
+        line, _ = await played(Pretending(runtime), runtime)
         assert line["evidence"] is None
         assert line["error"] == "nothing came over these links that it could have hit"
         assert unproven(line)
-        if runtime.name == "sim":
-            assert longest_s < LATE_S, "else being late would tell nothing; a real machine may be busy"
 
-    world(tmp_path, body)
+    our_contained_broker(tmp_path, body, lossy=True)
 
 
-async def played(view: Any, real: Runtime, action: str, params: dict[str, Any]) -> tuple[dict[str, Any], float]:
+async def played(view: Any, real: Runtime) -> tuple[dict[str, Any], float]:
     """The fault's last line, and the longest that a record took meanwhile, in seconds."""
     client, clock = OneClient(real), real.env("clock")
-    fault = make_fault(0, 0.0, ON_S, action, "node:1", params)
+    fault = make_fault(0, 0.0, scaled(ON_S), "packet_loss", "node:1", LOSS)
     took = [0.0]
 
     async def load() -> None:

@@ -21,6 +21,7 @@ from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import SETTINGS
 from tests.live.contract.test_switched_off import SwitchedOff, played
 from tests.live.engine import engine_and_images
+from tests.support.patience import LONG_S, scaled, slowed
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 OFF_MS = 5_000
@@ -30,7 +31,7 @@ Bend = Callable[[int, float], Awaitable[Evidence]]
 def on_faked(folder: Path, test: Callable[[DockerRuntime], Awaitable[None]]) -> None:
     """Runs a test's body on one of our brokers behind libfaketime."""
     engine, images = engine_and_images()
-    settings = {**SETTINGS, "log.retention.check.interval.ms": "300"}
+    settings = {**slowed(SETTINGS), "log.retention.check.interval.ms": "300"}
 
     async def run() -> None:
         runtime = DockerRuntime(folder / "run", engine, images, nodes=1, settings=settings, fake_time=True)
@@ -49,7 +50,7 @@ def bender(runtime: DockerRuntime, how: str) -> Bend:
 
 async def words(runtime: DockerRuntime, count: int) -> None:
     """Until broker 1 has said so much."""
-    with trio.fail_after(10):
+    with trio.fail_after(LONG_S):
         while len(runtime.clock_words(1)) < count:
             await trio.sleep(0.05)
 
@@ -65,12 +66,12 @@ def test_a_jump_is_seen_in_timestamps_and_said_by_the_node_either_way(tmp_path: 
             await bend(1, jump_ms)
             await words(runtime, said + 3)
             off_ms = (await client.must_produce("t")).log_append_time_ms - time.time() * 1000
-            assert abs(off_ms - jump_ms) < OFF_MS / 10
+            assert abs(off_ms - jump_ms) < scaled(OFF_MS / 10)
             told = clock_evidence(runtime.clock_words(1)[said:], jump_ms, 1.0)
             assert told["off"], told
         await bend(1, 0)
         await trio.sleep(0.2)
-        assert abs((await client.must_produce("t")).log_append_time_ms - time.time() * 1000) < OFF_MS / 10
+        assert abs((await client.must_produce("t")).log_append_time_ms - time.time() * 1000) < scaled(OFF_MS / 10)
 
     on_faked(tmp_path, body)
 
@@ -86,7 +87,7 @@ def test_what_is_old_by_a_bent_clock_is_deleted_either_way(tmp_path: Path, how: 
         await trio.sleep(1)
         assert await client.start("t") == 0
         await bend(1, DAY_MS)
-        with trio.fail_after(10):
+        with trio.fail_after(LONG_S):
             while not await client.start("t"):
                 await trio.sleep(0.05)
 

@@ -14,12 +14,13 @@ from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, DiskFault, FailWrites, NodeState, Quota, Runtime, SlowDisk
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
+from tests.support.patience import LONG_S, scaled
 
 RECORDS = 40
 FULL_OR_BROKEN: tuple[DiskFault, ...] = (FailWrites("EIO"), FailWrites("ENOSPC"), Quota(0))
 
 
-async def down(runtime: Runtime, within_s: float = 20) -> None:
+async def down(runtime: Runtime, within_s: float = LONG_S) -> None:
     """Until broker 1 has ended by itself."""
     with trio.fail_after(within_s):
         while runtime.state(1) is not NodeState.DOWN:
@@ -107,14 +108,15 @@ def test_a_slow_disk_makes_its_clients_wait(on_broker: OnCluster) -> None:
             await client.must_produce("t")
             return env.mono() - began
 
-        await took_s()
-        quick_s = await took_s()
-        await runtime.fault_disk("f", 1, SlowDisk(300))
-        assert await took_s() >= 0.3
+        slow_s = scaled(0.3, runtime.name)
+        await runtime.fault_disk("f", 1, SlowDisk(1000 * slow_s))
+        assert await took_s() >= slow_s
         hits = (await runtime.heal_disk("f", 1))["hits"]
         assert isinstance(hits, int)
         assert hits >= 1
-        assert min(quick_s, await took_s()) < 0.25
+        with trio.fail_after(LONG_S):  # Quicker than any that meets the fault, as soon as the machine lets it.
+            while await took_s() >= slow_s:
+                pass
 
     on_broker(body)
 
@@ -152,7 +154,7 @@ def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster) -> None:
             await client.end("t")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(load)
-                told = await runtime.crash_at(1, op, 5, within_s=20)
+                told = await runtime.crash_at(1, op, 5, within_s=LONG_S)
             assert told["gone"] is True, op
             assert told["at"], op
             assert runtime.state(1) is NodeState.DOWN
@@ -183,7 +185,7 @@ def test_rotten_bits_are_what_a_client_gets_and_what_the_digests_say(on_broker: 
         await runtime.kill(1)
         await runtime.start_node(1)
         await client.end("t")
-        with trio.fail_after(30):
+        with trio.fail_after(LONG_S):
             while (rotten := await runtime.rot(1, path_glob="data/t-0/*.log", bits=8))["path"] is None:
                 await trio.sleep(0.05)
         assert rotten["before"] != rotten["after"]

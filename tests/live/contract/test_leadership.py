@@ -23,6 +23,7 @@ from chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.contract.conftest import Test, in_simulation
 from tests.live.contract.player import play
 from tests.live.engine import engine_and_images
+from tests.support.patience import LONG_S, scaled, slowed
 from workloads.client import admin
 
 MOVED_S, ELECTED_S, SWALLOWED_S = 3.0, 1.2, 0.5
@@ -44,9 +45,9 @@ def on_machine(test: Test, runtime: Any) -> None:
 
 def three(where: str, folder: Path) -> Callable[[Test], None]:
     """Three of our brokers."""
-    settings = dict(FAST_FAILOVER)
     if where == "sim":
-        return lambda test: in_simulation(folder, test, settings=settings)
+        return lambda test: in_simulation(folder, test, settings=dict(FAST_FAILOVER))
+    settings = slowed(FAST_FAILOVER)
     if where == "process":
         return partial(on_machine, runtime=ProcessRuntime(folder / "run", settings=settings, proxied=False))
     return partial(on_machine, runtime=DockerRuntime(folder / "run", *engine_and_images(), settings=settings))
@@ -68,7 +69,7 @@ class Administered:
 
     async def until(self, true: Callable[[ClusterView], bool]) -> ClusterView:
         """What clients see once that is so."""
-        with trio.fail_after(20):
+        with trio.fail_after(LONG_S):
             while not true(view := await self.view()):
                 await trio.sleep(0.05)
         return view
@@ -100,7 +101,8 @@ class Administered:
             return await self.fails(how, target)
 
     async def _played(self, how: str, target: str, duration_s: float) -> dict[str, Any]:
-        fault = make_fault(0, 0.0, duration_s, "leadership", target, {"how": how})
+        lasts_s = scaled(duration_s, self.runtime.name)
+        fault = make_fault(0, 0.0, lasts_s, "leadership", target, {"how": how})
         (line,) = await play(self.runtime, fault, cluster=self.observer)
         return line
 

@@ -1,5 +1,5 @@
-"""Every action on links, played by the nemesis in every world: what a client sees of it, its proof, and no proof
-where the fault was switched off under the nemesis's feet.
+"""Every action on links, played by the nemesis in worlds of real processes: what a client sees of it, its proof, and no
+proof where the fault was switched off under the nemesis's feet. Simulated ones: `tests/sim/world`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, Probe, Runtime
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import Seen, play, unproven
+from tests.live.hurt_links import answers
 from tests.support.clusters.pretender import Pretending
+from tests.support.patience import scaled
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 SEEN_MS = 20.0
@@ -44,7 +46,7 @@ def test_every_action_on_links_is_played_here() -> None:
     } - {"zone_isolation"}
 
 
-def test_each_lands_with_proof_and_a_client_feels_it(on_cluster: OnCluster) -> None:
+def test_each_lands_with_proof_and_a_client_feels_it(on_real_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for number, (action, params) in enumerate(FAULTS):
             felt: list[Probe] = []
@@ -52,33 +54,37 @@ def test_each_lands_with_proof_and_a_client_feels_it(on_cluster: OnCluster) -> N
             async with trio.open_nursery() as nursery:
                 if params.get("side"):
                     nursery.start_soon(feel, runtime, link, felt)
-                (line,) = await play(runtime, make_fault(number, 0, 2.0, action, "node:2", params), cluster=SEEN)
+                fault = make_fault(number, 0, scaled(2.0), action, "node:2", params)
+                (line,) = await play(runtime, fault, cluster=SEEN)
             assert line["evidence"], (action, params, line)
             assert line["error"] is None
             assert unproven(line) is None
-            assert (await runtime.probe(link)).ok, f"{link} is whole after {action}"
+            assert await answers(runtime, link), f"{link} is whole after {action}"
             if action in BARRED and felt:
                 assert not all(probe.ok for probe in felt), (action, felt)
             elif felt and action not in ("reset", "slow_close"):
                 assert max(probe.round_trip_ms for probe in felt) > SEEN_MS, (action, felt)
 
-    on_cluster(body)
+    on_real_cluster(body)
 
 
 async def feel(runtime: Runtime, link: Link, felt: list[Probe]) -> None:
     """What a client sees that asks now and then."""
     for _ in range(4):
-        await trio.sleep(0.25)
-        felt.append(await runtime.probe(link, timeout_s=0.6, pad_bytes=60_000 if len(felt) == 2 else 0))
+        await trio.sleep(scaled(0.25))
+        felt.append(await runtime.probe(link, timeout_s=scaled(0.6), pad_bytes=60_000 if len(felt) == 2 else 0))
 
 
-def test_switched_off_under_the_nemesis_feet_each_is_without_proof(on_cluster: OnCluster) -> None:
+def test_switched_off_under_the_nemesis_feet_each_is_without_proof(on_real_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         # What does nothing cannot disturb what follows: each begins when the one before it was measured first.
-        faults = [make_fault(n, n * 0.6, 2.0, action, "node:2", params) for n, (action, params) in enumerate(FAULTS)]
+        faults = [
+            make_fault(n, scaled(n * 0.6), scaled(2.0), action, "node:2", params)
+            for n, (action, params) in enumerate(FAULTS)
+        ]
         for line in await play(Pretending(runtime), *faults, cluster=SEEN):
             assert line["evidence"] is None, line
             assert line["error"]
             assert unproven(line)
 
-    on_cluster(body)
+    on_real_cluster(body)

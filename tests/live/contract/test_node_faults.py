@@ -15,6 +15,7 @@ from chaos.runtimes.contract import Evidence, NodeState, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play, unproven
+from tests.support.patience import LONG_S, scaled
 
 FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("kill", {}, 1.0),
@@ -24,6 +25,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("rolling", {"how": "kill"}, 60.0),
 ]
 ANSWER_S = 0.4
+"""The silence that a client feels. It is scaled, as the faults are."""
 
 
 class Undone:
@@ -63,18 +65,19 @@ async def played(
     runtime: Any, real: Runtime, action: str, params: dict[str, Any], duration_s: float
 ) -> tuple[dict[str, Any], int]:
     """The fault's last line, and how often a client had no answer, or lost an idle connection, while it went on."""
-    (line,), felt = await all_played(runtime, real, [make_fault(0, 0.0, duration_s, action, "node:1", params)])
+    fault = make_fault(0, 0.0, scaled(duration_s, real.name), action, "node:1", params)
+    (line,), felt = await all_played(runtime, real, [fault])
     return line, felt
 
 
 async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[list[dict[str, Any]], int]:
     """As `played`, of several faults."""
-    client, felt = OneClient(real), 0
+    client, felt, answer_s = OneClient(real), 0, scaled(ANSWER_S, real.name)
 
     async def ask() -> None:
         nonlocal felt
         while True:
-            with trio.move_on_after(ANSWER_S) as scope:
+            with trio.move_on_after(answer_s) as scope:
                 felt += await client.refused("t")
             felt += scope.cancelled_caught
             await trio.sleep(0.005)
@@ -110,37 +113,38 @@ def test_only_what_is_left_on_has_evidence_and_is_felt_by_clients(on_broker: OnC
 def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t")
-        both = [make_fault(0, 0.0, 1.0, "kill", "node:1", {}), make_fault(1, 0.5, 1.0, "stop", "node:1", {})]
+        half_s, one_s = scaled(0.5, runtime.name), scaled(1.0, runtime.name)
+        both = [make_fault(0, 0.0, one_s, "kill", "node:1", {}), make_fault(1, half_s, one_s, "stop", "node:1", {})]
         (first, second), felt = await all_played(runtime, runtime, both)
         assert (unproven(first), unproven(second)) == (None, None)
         assert first["evidence"]["up"] == [{"node": 1, "held_by": [1], "state": "down"}]
         (found,) = second["evidence"]["down"]
         assert (found["found"], found["by"], found["answered"]) == ("down", {"0": "kill"}, 0)
-        assert second["evidence"]["up"][0]["asked_ns"] >= second["began"] + 1e9, "started by the last one"
+        assert second["evidence"]["up"][0]["asked_ns"] >= second["began"] + one_s * 1e9, "started by the last one"
         assert felt
         await in_service(runtime)
-        longer = make_fault(1, 0.5, 20.0, "stop", "node:1", {})
+        longer = make_fault(1, half_s, 20 * one_s, "stop", "node:1", {})
         async with trio.open_nursery() as nursery:
             nursery.start_soon(start_too_early, runtime)
             (_, second), _ = await all_played(runtime, runtime, [both[0], longer])
         assert "node 1, which was down already, was running" in str(unproven(second))
-        assert second["ended"] - second["began"] < 10e9, "seen at once, and told"
+        assert second["ended"] - second["began"] < 20e9 * one_s, "seen at once, and told"
 
     on_broker(body)
 
 
 async def start_too_early(runtime: Runtime) -> None:
     """What somebody does under the nemesis's feet, once both faults are on."""
-    with trio.fail_after(10):
+    with trio.fail_after(LONG_S):
         while runtime.state(1) is not NodeState.DOWN:
             await trio.sleep(0.02)
-        await trio.sleep(0.7)
+        await trio.sleep(scaled(0.7, runtime.name))
     await runtime.start_node(1)
 
 
 async def in_service(runtime: Runtime) -> None:
     """Until the broker acknowledges records again."""
-    with trio.fail_after(20):
+    with trio.fail_after(LONG_S):
         while await OneClient(runtime).refused("t"):
             await trio.sleep(0.05)
 

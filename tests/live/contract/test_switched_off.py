@@ -1,4 +1,6 @@
-"""A fault that somebody switches off under the nemesis's feet has no evidence, in every world: the run is unknown."""
+"""A fault that somebody switches off under the nemesis's feet has no evidence: the run is unknown. Simulated ones:
+`tests/sim/world/test_swallowed_faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from chaos.runtimes.contract import Evidence, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play
+from tests.support.patience import scaled
 
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("power_loss", {}),
@@ -58,7 +61,7 @@ async def played(
     """The fault's last line, played while records are sent to a new topic."""
     client = OneClient(real)
     await client.create(topic, flush_messages="1")
-    fault = make_fault(0, 0.0, duration_s, action, "node:1", params)
+    fault = make_fault(0, 0.0, scaled(duration_s, real.name), action, "node:1", params)
 
     async def load() -> None:
         while True:
@@ -74,7 +77,7 @@ async def played(
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
-def test_only_what_is_left_on_has_evidence(on_broker: OnCluster, off: bool) -> None:
+def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
         for number, (action, params) in enumerate(FAULTS):
             view = SwitchedOff(runtime) if off else runtime
@@ -82,4 +85,4 @@ def test_only_what_is_left_on_has_evidence(on_broker: OnCluster, off: bool) -> N
             assert bool(told["evidence"]) is not off, told
             assert bool(told["error"]) is off
 
-    on_broker(body)
+    on_real_broker(body)

@@ -23,6 +23,7 @@ from tests.live.contract.player import Seen, play
 from tests.live.engine import engine_and_images
 from tests.support.clusters.drive import drive
 from tests.support.clusters.pretender import Pretending
+from tests.support.patience import LONG_S, scaled, scaled_ms, slowed
 from workloads.appends import Appends
 from workloads.control import Controls
 from workloads.counters import Counters
@@ -31,6 +32,7 @@ from workloads.recorder import Recorder
 
 ZONES = zone_names(2)
 WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}
+REAL = {**WORLD, "settings": slowed(FAST_FAILOVER)}
 LOAD = Appends(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
@@ -50,7 +52,8 @@ class Load:
     async def run(self) -> None:
         zones = [Zone(name, addresses(self.runtime.bootstrap(name))) for name in ZONES]
         told = partial(drive, envs=self.runtime.env, acknowledged=self._acknowledged, controls=self.controls)
-        await told(self._env, zones, LOAD, self._recorder, self.stop, Counters())
+        load = LOAD if self.runtime.name == "sim" else LOAD.model_copy(update={"request_timeout_ms": scaled_ms(1000)})
+        await told(self._env, zones, load, self._recorder, self.stop, Counters())
         self._recorder.close()
 
     def _acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
@@ -60,23 +63,24 @@ class Load:
     async def both(self) -> None:
         """Until each zone's producer has had something acknowledged from now on."""
         before = Counter(self.acked)
-        with trio.fail_after(20):
+        with trio.fail_after(LONG_S):
             while any(self.acked[number] == before[number] for number in range(LOAD.producers)):
                 await trio.sleep(0.02)
 
 
 async def played(runtime: Any, action: str, duration_s: float = LASTS_S, **params: Any) -> dict[str, Any]:
     """The last line of nemesis.jsonl."""
-    (line,) = await play(runtime, make_fault(0, 0, duration_s, action, "zone:2", params), cluster=SEEN)
+    fault = make_fault(0, 0, scaled(duration_s, runtime.name), action, "zone:2", params)
+    (line,) = await play(runtime, fault, cluster=SEEN)
     return line
 
 
 def _in_processes(folder: Path, test: Test) -> None:
-    trio.run(_on, ProcessRuntime(folder / "run", **WORLD), test)  # type: ignore[arg-type]
+    trio.run(_on, ProcessRuntime(folder / "run", **REAL), test)  # type: ignore[arg-type]
 
 
 def _in_containers(folder: Path, test: Test) -> None:
-    trio.run(_on, DockerRuntime(folder / "run", *engine_and_images(), **WORLD), test)  # type: ignore[arg-type]
+    trio.run(_on, DockerRuntime(folder / "run", *engine_and_images(), **REAL), test)  # type: ignore[arg-type]
 
 
 async def _on(runtime: Runtime, test: Test) -> None:
@@ -124,7 +128,7 @@ def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_pa
 
 async def _look_while_cut(runtime: Runtime, load: Load) -> None:
     """From when nothing of zone 2 passes any more, and as long as nothing does, only zone 1 gets its answers."""
-    with trio.fail_after(10):
+    with trio.fail_after(LONG_S):
         while await _passes(runtime):
             await trio.sleep(0.01)
         await _several(load)  # what had been answered before has been taken in by then
@@ -137,7 +141,8 @@ async def _look_while_cut(runtime: Runtime, load: Load) -> None:
 
 async def _passes(runtime: Runtime) -> bool:
     """Whether anything passes a link of zone 2."""
-    return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=0.3)).ok for node in runtime.nodes])
+    within_s = scaled(0.3, runtime.name)
+    return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=within_s)).ok for node in runtime.nodes])
 
 
 async def _several(load: Load) -> None:

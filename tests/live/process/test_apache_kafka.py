@@ -20,6 +20,7 @@ from chaos.toolchain.lacks import one_line
 from chaos.toolchain.lookout import FETCH
 from reports import kafka_log
 from tests.support.lacks import without
+from tests.support.patience import slowed
 from workloads.client.new_topic import NewTopic
 
 LEADER = "leader:t-0"
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and 
 
 
 async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no_more(tmp_path: Path) -> None:
-    runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=dict(FAST_FAILOVER))
+    runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=slowed(FAST_FAILOVER))
     faults = [
         make_fault(0, 0, 5, "partition", LEADER, {"shape": "isolate", "manner": "drop"}),
         make_fault(1, 8, 1, "pause", LEADER, {}),

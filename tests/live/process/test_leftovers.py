@@ -18,6 +18,7 @@ from chaos.runtimes.real.proc import ProcessId, identify, namespace
 from chaos.runtimes.real.processes import registry
 from chaos.runtimes.real.processes.child import until
 from tests.live.process.conftest import STUB
+from tests.support.patience import LONG_S
 
 HARNESS = """
 import sys, trio
@@ -104,7 +105,7 @@ async def test_no_process_survives_the_harness_being_killed_not_even_a_paused_br
     assert len(pids) == 4
     assert all(identify(pid) for pid in pids)
     harness.send_signal(signal.SIGKILL)
-    assert await until(lambda: harness.poll() is not None and not any(identify(pid) for pid in pids), 10)
+    assert await until(lambda: harness.poll() is not None and not any(identify(pid) for pid in pids), LONG_S)
     assert squall(["clean"]) == 0
     assert registry.runs() == []
 
@@ -114,7 +115,7 @@ def test_clean_ends_what_an_ended_run_left_and_forgets_the_run(
 ) -> None:
     leave_behind(known(sleeper), dead())
     assert squall(["clean"]) == 0
-    assert sleeper.wait(10) == -signal.SIGKILL
+    assert sleeper.wait(LONG_S) == -signal.SIGKILL
     assert f"broker 1 (pid {sleeper.pid})" in capsys.readouterr().out
     assert registry.runs() == []
 
@@ -124,7 +125,7 @@ def test_the_next_run_ends_what_an_ended_run_left_and_forgets_the_run(
 ) -> None:
     leave_behind(known(sleeper), dead())
     registry.Registration("next", tmp_path).close()
-    assert sleeper.wait(10) == -signal.SIGKILL
+    assert sleeper.wait(LONG_S) == -signal.SIGKILL
     assert registry.runs() == []
 
 

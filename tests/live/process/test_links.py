@@ -6,8 +6,9 @@ import pytest
 
 from chaos.runtimes.contract import Cut, Link, LinkFault, Manner
 from chaos.runtimes.process.runtime import ProcessRuntime
-from tests.live.hurt_links import CUTS
+from tests.live.hurt_links import CUTS, answers
 from tests.live.process.conftest import MakeRuntime
+from tests.support.patience import scaled
 
 HURT, OTHER_WAY = Link(1, 2), Link(2, 1)
 
@@ -17,11 +18,11 @@ async def test_nothing_passes_a_cut_link_while_it_is_cut_and_every_other_way_is_
     runtime: ProcessRuntime, cut: LinkFault, error: str
 ) -> None:
     await runtime.fault_link("cut", HURT, cut)
-    assert (await runtime.probe(HURT, timeout_s=0.3)).error == error
-    assert (await runtime.probe(OTHER_WAY)).ok
-    assert (await runtime.probe(Link("CLIENT", 2))).ok
+    assert (await runtime.probe(HURT, timeout_s=scaled(0.3))).error == error
+    assert await answers(runtime, OTHER_WAY)
+    assert await answers(runtime, Link("CLIENT", 2))
     await runtime.heal_link("cut", HURT)
-    assert (await runtime.probe(HURT)).ok
+    assert await answers(runtime, HURT)
 
 
 async def test_a_zone_is_cut_off_without_the_others_noticing(make_runtime: MakeRuntime) -> None:
@@ -30,5 +31,5 @@ async def test_a_zone_is_cut_off_without_the_others_noticing(make_runtime: MakeR
     for node in runtime.nodes:
         await runtime.fault_link("away", Link("ZONE_B", node), Cut(Manner.REFUSE))
     assert not (await runtime.probe(Link("ZONE_B", 1))).ok
-    assert (await runtime.probe(Link("CLIENT", 1))).ok
+    assert await answers(runtime, Link("CLIENT", 1))
     assert set(runtime.bootstrap("CLIENT").split(",")).isdisjoint(runtime.bootstrap("ZONE_B").split(","))

@@ -24,6 +24,8 @@ from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.processes.ports import is_free
+from tests.live.hurt_links import answers
+from tests.support.patience import scaled, slowed
 
 ROOT = Path(__file__).resolve().parents[3]
 MESSAGES = 300
@@ -31,17 +33,17 @@ MESSAGES = 300
 
 async def test_three_brokers_come_up_are_hurt_and_heal(tmp_path: Path) -> None:
     # A killed broker's session must expire before the next incarnation may register: 9 s where nobody says otherwise.
-    settings = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+    settings = slowed({"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"})
     runtime = ProcessRuntime(tmp_path / "run", settings=settings)
     try:
         await runtime.start()
         for link in runtime.links():
-            assert (await runtime.probe(link)).ok, link
+            assert await answers(runtime, link), link
         await runtime.kill(1)
         assert (await runtime.start_node(1))["incarnation"] == 2
         assert (await runtime.stop_node(2))["controlled"] is True
         await runtime.pause(3)
-        assert not (await runtime.probe(Link("CLIENT", 3), timeout_s=0.2)).ok
+        assert not (await runtime.probe(Link("CLIENT", 3), timeout_s=scaled(0.2))).ok
         healed = await runtime.heal()
         assert (healed["resumed"], healed["started"], healed["failed"]) == ([3], [2], [])
         assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
@@ -51,13 +53,13 @@ async def test_three_brokers_come_up_are_hurt_and_heal(tmp_path: Path) -> None:
 
 
 async def test_a_controller_resigns_by_request_and_another_follows_it(tmp_path: Path) -> None:
-    runtime = ProcessRuntime(tmp_path / "run", settings=dict(FAST_FAILOVER))
+    runtime = ProcessRuntime(tmp_path / "run", settings=slowed(FAST_FAILOVER))
     told: list[dict[str, Any]] = []
     try:
         await runtime.start()
         env = runtime.env("harness")
         observer = Observer(env, addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
-        fault = make_fault(0, 0, 5, "leadership", "controller", {"how": "resign"})
+        fault = make_fault(0, 0, scaled(5), "leadership", "controller", {"how": "resign"})
         async with trio.open_nursery() as nursery:
             await nursery.start(observer.client.run)
             await Nemesis(runtime, [fault], 1, env=env, cluster=observer, record=told.append).play()

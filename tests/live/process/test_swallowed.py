@@ -27,18 +27,19 @@ from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY
 from tests.live.process.test_nodes import pids
+from tests.support.patience import scaled
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 
 
 async def test_a_pause_that_somebody_ended_is_no_pause(runtime: ProcessRuntime) -> None:
     async def let_go() -> None:
-        await trio.sleep(0.8)
+        await trio.sleep(scaled(0.8))
         os.kill(pids(runtime)["broker 2"], signal.SIGCONT)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_go)
-        (line,) = await play(runtime, make_fault(0, 0, 2.0, "pause", "node:2", {}), cluster=SEEN)
+        (line,) = await play(runtime, make_fault(0, 0, scaled(2.0), "pause", "node:2", {}), cluster=SEEN)
     assert line["evidence"] is None
     assert "let go by somebody else" in line["error"]
     assert unproven(line)
@@ -51,8 +52,8 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
     runtime: ProcessRuntime, manner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, "BEHIND_OTHERS_S", 0.0)  # else the cut waits until the broker is back
-    kill = make_fault(0, 0, 4.5, "kill", "node:2", {})
-    cut = make_fault(1, 0.5, 4.3, "partition", "node:2", {"manner": manner, "side": "clients"})
+    kill = make_fault(0, 0, scaled(4.5), "kill", "node:2", {})
+    cut = make_fault(1, scaled(0.5), scaled(4.3), "partition", "node:2", {"manner": manner, "side": "clients"})
     killed, isolated = await play(runtime, kill, cut, cluster=SEEN)
     assert killed["evidence"]
     assert isolated["evidence"] is None
@@ -62,13 +63,13 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
 
 async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime) -> None:
     async def heal() -> None:
-        await trio.sleep(1.0)
+        await trio.sleep(scaled(1.0))
         for link in runtime.links():
             await runtime.heal_link("fault-0", link)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(heal)
-        fault = make_fault(0, 0, 2.5, "partition", "node:2", {"manner": "drop", "side": "both"})
+        fault = make_fault(0, 0, scaled(2.5), "partition", "node:2", {"manner": "drop", "side": "both"})
         (line,) = await play(runtime, fault, cluster=SEEN)
     assert line["evidence"] is None
     assert "a cut link answered" in line["error"]

@@ -9,10 +9,12 @@ import pytest
 from chaos.faults.framed import framed_links
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runtimes.layout import links, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.contract.player import Seen, play
 from tests.support.clusters.pretender import Pretending
+from tests.support.patience import scaled, slowed
 
 NODES = (1, 2)
 VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
@@ -21,11 +23,11 @@ VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
 @pytest.mark.parametrize("manner", ["drop", "refuse"])
 async def test_a_cut_of_one_traffic_is_proven_and_leaves_the_rest_of_the_link(tmp_path: Path, manner: str) -> None:
     faults = [
-        make_fault(number, 2.5 * number, 2, "partition", target, {"manner": manner, "side": side})
+        make_fault(number, scaled(2.5 * number), scaled(2), "partition", target, {"manner": manner, "side": side})
         for number, (side, target) in enumerate([("replication", "link:1->2"), ("controller", "node:2")])
     ]
     framed = framed_links(faults, NODES, links(NODES, zone_names(1)))
-    runtime = ProcessRuntime(tmp_path / "run", nodes=2, framed=framed)
+    runtime = ProcessRuntime(tmp_path / "run", nodes=2, framed=framed, settings=slowed(FAST_FAILOVER))
     await runtime.start()
     try:
         one, both = await play(runtime, *faults, cluster=Seen(VIEW))

@@ -16,6 +16,8 @@ from chaos.toolchain.class_archive import class_archive
 from chaos.toolchain.java import java
 
 ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 400
+"""For a whole run beside other things."""
 
 
 class Squall:
@@ -39,7 +41,7 @@ class Squall:
         """All that it has printed so far."""
         return self.log.read_text(errors="replace")
 
-    def until(self, words: str, limit_s: float = 60) -> None:
+    def until(self, words: str, limit_s: float = LIMIT_S) -> None:
         """Wait until it has said that. AssertionError where it ends or takes too long before."""
         deadline = time.monotonic() + limit_s
         while words not in self.said():
@@ -51,7 +53,7 @@ class Squall:
         """A signal to the harness alone, as `timeout` or a job runner sends it."""
         self.process.send_signal(number)
 
-    def code(self, limit_s: float = 60) -> int:
+    def code(self, limit_s: float = LIMIT_S) -> int:
         """Its exit code, once it has ended."""
         return self.process.wait(limit_s)
 

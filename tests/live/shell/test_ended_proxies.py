@@ -46,7 +46,7 @@ def test_a_run_whose_proxies_were_killed_is_unknown(
     started.append(squall)
     squall.until("] load")
     kill(what, tmp_path)
-    assert squall.code(400) == 2, squall.said()
+    assert squall.code() == 2, squall.said()
     assert squall.left_behind() == []
     verdict = json.loads((tmp_path / "runs/latest/verdict.json").read_text())
     assert verdict["verdict"] == "unknown"

@@ -13,6 +13,7 @@ import pytest
 
 from chaos.runtimes.real.processes.ports import free_ports
 from chaos.runtimes.real.processes.registry import claimed_ports
+from tests.support.patience import scaled_ms
 
 ROOT = Path(__file__).parents[3]
 NODES = (1, 2, 3)
@@ -40,8 +41,8 @@ class Brokers:
                 "listeners": listeners,
                 "advertised.listeners": listeners,
                 "log.dirs": self._home(node) / "data",
-                "broker.session.timeout.ms": session_timeout_ms,
-                "broker.heartbeat.interval.ms": 500,
+                "broker.session.timeout.ms": scaled_ms(session_timeout_ms),
+                "broker.heartbeat.interval.ms": scaled_ms(500),
                 "squall.trace.path": self._home(node) / "trace.jsonl",
             }
             (self._home(node) / "data").mkdir(parents=True)

@@ -18,6 +18,7 @@ from broker.real_env import RealEnv
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, OK, POLL, SEND
 from tests.support.clusters.drive import drive
+from tests.support.patience import scaled_ms
 from workloads.appends import Appends
 from workloads.client.admin import describe_cluster, list_offsets
 from workloads.client.client import Client
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parents[3]
-SETTINGS = Appends(rate=300, request_timeout_ms=5000)
+SETTINGS = Appends(rate=300, request_timeout_ms=scaled_ms(5000))
 
 
 class Run:

@@ -14,6 +14,7 @@ from chaos.drivers.library import CLIENTS
 from checkers.history.parser import parse
 from checkers.history.tables import OK, POLL, SEND
 from tests.support.clusters.drive import drive
+from tests.support.patience import scaled_ms
 from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.final_reads import final_reads
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
 
-SETTINGS = Appends(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=3000)
+SETTINGS = Appends(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=scaled_ms(3000))
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -15,6 +15,7 @@ from checkers.anomalies.registry import find_all
 from checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
 from checkers.history.parser import parse
 from checkers.history.tables import OK
+from tests.support.patience import scaled_ms
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
 from workloads.groups import GroupsLoad
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 
 LOG = "__consumer_offsets"
+
+LIMIT_S = 300
 
 
 def coordinator_of(bootstrap: str) -> int:
@@ -63,8 +66,8 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
     brokers: Brokers, tmp_path: Path, client: str, protocol: str
 ) -> None:
     """One of its members is killed as well; what that had goes to the others."""
-    scenario = GroupsLoad(client=client, group_protocol=protocol, rate=20, churn=0, session_timeout_ms=6_000,
-                          max_poll_interval_ms=10_000)  # fmt: skip
+    scenario = GroupsLoad(client=client, group_protocol=protocol, rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
+                          max_poll_interval_ms=scaled_ms(10_000))  # fmt: skip
     env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
@@ -77,7 +80,7 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
     async def until_read(more: int) -> None:
         """By members, or by the reader beside them: all of it is read twice."""
         goal = counters.read + more
-        with trio.fail_after(100):
+        with trio.fail_after(LIMIT_S):
             while counters.read < goal:
                 await trio.sleep(0.05)
 
@@ -88,13 +91,13 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
 
     async def until_held(handle: Handle) -> None:
         """By a process of this member: one that has nothing yet loses nothing."""
-        with trio.fail_after(60):
+        with trio.fail_after(LIMIT_S):
             while not any(hold.proc == handle.processes[-1] and hold.how == HELD for hold in so_far().holds.rows()):
                 await trio.sleep(0.2)
 
     async def until_committed() -> None:
         """A position of each partition: on a busy machine members may have read a lot before they commit."""
-        with trio.fail_after(60):
+        with trio.fail_after(LIMIT_S):
             while {commit.part for commit in committed(so_far())} != set(range(scenario.partitions)):
                 await trio.sleep(0.2)
 

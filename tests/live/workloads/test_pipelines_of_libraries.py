@@ -14,6 +14,7 @@ from chaos.drivers.host import LibraryDriver
 from checkers.anomalies.registry import find_all
 from checkers.history.parser import parse
 from checkers.history.tables import COMMIT, OK, History
+from tests.support.patience import scaled_ms
 from workloads.client.cluster import Place
 from workloads.control import Controls
 from workloads.counters import Counters
@@ -26,6 +27,9 @@ from workloads.semantics import SemanticsLoad
 
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
+
+LIMIT_S = 300
+PATIENT = {"session_timeout_ms": scaled_ms(6_000), "max_poll_interval_ms": scaled_ms(10_000)}
 
 
 def last(path: Path, lines: int = 60) -> str:
@@ -54,7 +58,7 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
         """In each partition of each application's outputs."""
         goals = {place: made[place] + more for place in outputs}
         try:
-            with trio.fail_after(240):
+            with trio.fail_after(LIMIT_S):
                 while any(made[place] < goal for place, goal in goals.items()):
                     await trio.sleep(0.05)
         except trio.TooSlowError:
@@ -88,9 +92,7 @@ async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> His
 async def test_a_library_makes_one_output_of_each_input(
     brokers: Brokers, tmp_path: Path, client: str, instances: int
 ) -> None:
-    scenario = PipelineLoad(
-        client=client, instances=instances, churn=0, session_timeout_ms=6_000, max_poll_interval_ms=10_000
-    )
+    scenario = PipelineLoad(client=client, instances=instances, churn=0, **PATIENT)
     history = await played(scenario, brokers, tmp_path)
     own = {each.proc for each in history.processes if "member" in each.settings}
     assert {each.client for each in history.processes if each.proc in own} == {client}
@@ -105,7 +107,7 @@ async def test_a_library_makes_one_output_of_each_input(
 
 @pytest.mark.parametrize("client", ["confluent", "kafka-python"])
 async def test_a_library_is_what_each_application_promises(brokers: Brokers, tmp_path: Path, client: str) -> None:
-    scenario = SemanticsLoad(client=client, churn=0, session_timeout_ms=6_000, max_poll_interval_ms=10_000)
+    scenario = SemanticsLoad(client=client, churn=0, **PATIENT)
     history = await played(scenario, brokers, tmp_path)
     commits = [each for each in history.commits.rows() if each.st == OK]
     groups = {history.names[each.group]: each.txn >= 0 for each in commits}
