@@ -16,18 +16,31 @@ from broker.log.manager import InconsistentMeta
 from broker.node import broker_main
 from broker.real_env import RealEnv
 from broker.replicas.fetcher import StorageFailed
+from broker.turn_meter import TurnMeter
 
 REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMeta)
 """What ends a node with one sentence: none of them is a bug."""
 USAGE, FAILED = 3, 1
 
 
-async def _run(env: RealEnv, config: BrokerConfig) -> None:
+async def _run(env: RealEnv, config: BrokerConfig, meter: TurnMeter | None) -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, stop)
+        if meter is not None:
+            await nursery.start(_report_on_signal, meter)
         await broker_main(env, config, stop=stop)
         nursery.cancel_scope.cancel()
+    if meter is not None:
+        meter.report()
+
+
+async def _report_on_signal(meter: TurnMeter, task_status: trio.TaskStatus[None]) -> None:
+    """SIGUSR1 asks for the longest turn since it was last asked for."""
+    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+        task_status.started()
+        async for _ in signals:
+            meter.report()
 
 
 async def _stop_on_signal(stop: trio.Event) -> None:
@@ -61,7 +74,8 @@ def main() -> int:
     # What was imported stays: a full collection that walks over its 36,000 objects holds up all for tens of ms.
     gc.freeze()
     try:
-        trio.run(_run, env, config)
+        meter = TurnMeter(env.trace) if config.squall_turn_measurement_enable else None
+        trio.run(_run, env, config, meter, instruments=[] if meter is None else [meter])
     except BaseExceptionGroup as group:
         ours, others = group.split(REFUSALS)
         if others is not None:

@@ -50,6 +50,7 @@ from broker.replicas.fetcher import Fetchers
 from broker.replicas.isr_proposals import IsrProposals
 from broker.replicas.replica_manager import ReplicaManager
 from broker.replicas.turns import SPENT_IN_A_TURN
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -353,7 +354,9 @@ class Node:
         """Whether there is more to do."""
         spent = 0
         for lost in work:
-            spent += SEGMENTS_COST if lost else 1
+            cost = SEGMENTS_COST if lost else 1
+            spent += cost
+            DONE.entries += cost
             if spent >= SPENT_IN_A_TURN:
                 return True
         self._retaining = False

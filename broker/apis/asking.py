@@ -9,6 +9,7 @@ import trio
 
 from broker.net.later import Later
 from broker.net.turns import give_way
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +52,9 @@ def ask(
             done.set()
 
     def submit_some(begin: int) -> None:
-        for at, request in enumerate(requests[begin : begin + at_once], begin):
+        some = requests[begin : begin + at_once]
+        DONE.entries += len(some)
+        for at, request in enumerate(some, begin):
             submit(request, lambda answer, at=at: take(at, answer))  # type: ignore[misc]
 
     submit_some(0)

@@ -27,6 +27,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit as commit_wire
 from broker.protocol.schema import offset_delete as delete_wire
 from broker.protocol.schema import offset_fetch as fetch_wire
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -219,6 +220,7 @@ class CommittedOffsetApis:
         for number, ((name, index), committed, error) in enumerate(answer.offsets, 1):
             if number % PIECE == 0:
                 yield
+            DONE.entries += 1
             topic = topics.get(name)
             if topic is None:
                 topic_id = self._image.topic_ids.get(name, bytes(16)) if by_id else bytes(16)
@@ -295,6 +297,7 @@ def _of_one(answer: Answer, partitions: Sequence[TopicPartition], version: int) 
     for number, ((name, index), committed, error) in enumerate(found, 1):
         if number % PIECE == 0:
             yield
+        DONE.entries += 1
         told = _told(committed)
         part = fetch_wire.OffsetFetchResponsePartition(index, told.offset, told.leader_epoch, told.metadata, int(error))
         topics.setdefault(name, []).append(part)

@@ -28,6 +28,7 @@ from broker.net.turns import give_way
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema import api_versions as versions_wire
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
@@ -196,6 +197,7 @@ def describe_configs(
             wanted = frozenset(resource.configuration_keys or ())
             entries = _entries(context, resource, result)
             left -= len(entries)
+            DONE.entries += len(entries)
             result.configs = [
                 _described(entry, request.include_synonyms) for entry in entries if not wanted or entry.name in wanted
             ]

@@ -13,6 +13,7 @@ from broker.protocol.schema.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from broker.log.producer_rules import Producer
@@ -42,7 +43,9 @@ def describe_producers(
         left = MOST_AT_ONCE
         for told, index in asked:
             told.partitions.append(part := _describe(replicas, told.name, index, seen))
-            left -= 1 + len(part.active_producers)
+            cost = 1 + len(part.active_producers)
+            left -= cost
+            DONE.entries += cost
             if left < 0:
                 await give_way()
                 left = MOST_AT_ONCE

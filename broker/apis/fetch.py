@@ -14,6 +14,7 @@ from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from broker.apis.fetch_session import FetchSession
@@ -129,6 +130,7 @@ class Watch:
             api.forget(fetch)
             return
         fetch.look = self._look
+        DONE.entries += 1
         if api.satisfied(fetch):
             api.answer(fetch)
 

@@ -38,6 +38,7 @@ from broker.protocol.schema import list_groups as list_wire
 from broker.protocol.schema.heartbeat import HeartbeatResponse
 from broker.protocol.schema.sync_group import SyncGroupResponse
 from broker.protocol.wire import LONGEST_STRING
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,6 +211,7 @@ class GroupApis:
         for number, group in enumerate(found, 1):
             if number % PIECE == 0:
                 yield
+            DONE.entries += 1
             if (not states or group.state.value.lower() in states) and (not types or group.group_type in types):
                 state, kind = group.state.value, group.group_type
                 groups.append(list_wire.ListedGroup(group.group_id, group.protocol_type, state, kind))

@@ -28,6 +28,7 @@ from broker.protocol.timestamps import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from broker.apis.unpacking import Unpacking
@@ -201,6 +202,8 @@ def _go_on(search: _Search, turn: Turn) -> Step | None:
         turn.bytes -= len(step.data)
         if not step.is_quick:
             return step
+        DONE.bytes += len(step.data)
+        DONE.records += step.header.record_count
         lookup.take(step, step.search())
     if lookup.found is not None:
         part.timestamp, part.offset, part.leader_epoch = lookup.found

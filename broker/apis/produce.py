@@ -21,6 +21,7 @@ from broker.protocol.hot import decode_produce, encode_produce_response
 from broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
 from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,12 +152,14 @@ class ProduceApi:
             begin = 0
             for at, (index, _) in enumerate(parts):
                 if spent >= SPENT_IN_A_TURN:
+                    DONE.entries += spent
                     append([*turn, (key, parts[begin:at])])
                     turn, begin, spent = [], at, 0
                     yield True
                 hosted = find(key)
                 spent += _cost(hosted.get(index) if hosted else None)
             turn.append((key, parts[begin:]))
+        DONE.entries += spent
         now_ms = append(turn)
         if delayed.is_over():
             return  # the connection has ended

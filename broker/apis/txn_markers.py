@@ -24,6 +24,7 @@ from broker.protocol.schema.write_txn_markers import (
 )
 from broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +107,7 @@ class TxnMarkersApi:
                         yield True
                     result, awaited, cost = self._end(topic.name.encode(), index, marker)
                     spent += cost
+                    DONE.entries += cost
                     out.append(result)
                     if awaited is not None:
                         delayed.wait_for(awaited)

@@ -252,6 +252,8 @@ class BrokerConfig:
     squall_incarnation: int = integer(1, low=1)
     squall_trace_path: str | None = text(None)
     squall_clock_offset_path: str | None = text(None)
+    squall_turn_measurement_enable: bool = flag(False)
+    """Trace the longest turn: `broker.turn_meter`."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
     """On the inter-broker listener, where it is not the only one: max.connections lets brokers in."""
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)

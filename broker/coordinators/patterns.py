@@ -14,6 +14,8 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Final
 
+from broker.work import DONE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -164,12 +166,14 @@ class Search:
         length times the expression's states.
         """
         matching, names = self._matching, self._names
-        until = matching.spent + steps
+        before = matching.spent
+        until = before + steps
         while self._at < len(names) and matching.spent < until:
             name = names[self._at]
             self._at += 1
             if matching.has(name):
                 self.found.append(name)
+        DONE.steps += matching.spent - before
         return self._at == len(names)
 
 

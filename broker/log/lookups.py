@@ -20,6 +20,7 @@ from broker.log.segment import Segment
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.record_walk import record_since
 from broker.protocol.records import CODEC_MASK, BatchHeader
+from broker.work import DONE
 
 QUICK_BYTES = 32 << 10
 """A batch up to this size that is not compressed is searched in less time than handing it to a thread takes."""
@@ -131,6 +132,7 @@ class Lookup:
             while self._turn.is_over:
                 yield Pause.TURN_IS_OVER
             self._turn.headers -= 1
+            DONE.entries += 1
             if placed.header.base_offset >= self._limit:
                 return
             if placed.header.base_offset + placed.header.last_offset_delta >= offset:

@@ -23,6 +23,7 @@ from broker.net.later import Later
 from broker.net.turns import LongAnswer, Turns
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -294,6 +295,7 @@ class Server:
             conn.hold()
             self._nursery.start_soon(self._read_large, route, frame, at, slot)
             return
+        DONE.bytes += size
         request, _ = request_class(key).decode(frame, at, version)
         self._handle(route, request, slot)
 
@@ -326,7 +328,7 @@ class Server:
             elif is_large:
                 self._nursery.start_soon(self._write_large, answer, slot)
             else:
-                slot.reply(answer.encode(slot.version))
+                slot.reply(_encode(answer, slot.version))
         except MalformedFrame as wrong:
             self._malformed(slot, wrong)
         except OUR_BUGS as bug:
@@ -354,7 +356,7 @@ class Server:
             if slot.conn.closed:
                 answer = []
             if not isinstance(answer, (bytes, list)) and not is_large:
-                answer = answer.encode(slot.version)
+                answer = _encode(answer, slot.version)
             if long is not None:
                 long.end()
             if not isinstance(answer, (bytes, list)):
@@ -445,6 +447,13 @@ class Server:
             listener.close()
         for conn in list(self._connections):
             conn.close()
+
+
+def _encode(answer: Any, version: int) -> bytes:
+    """A response, encoded on the event loop."""
+    encoded: bytes = answer.encode(version)
+    DONE.bytes += len(encoded)
+    return encoded
 
 
 def _tags_end(frame: memoryview, at: int) -> int:

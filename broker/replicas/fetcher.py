@@ -32,6 +32,7 @@ from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffset
 from broker.protocol.timestamps import EARLIEST, LATEST
 from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
 from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -259,7 +260,9 @@ class Fetcher:
                 await trio.lowlevel.checkpoint()
             f = before.following
             waits_for_disk = part.records and f.hosted.log.epochs.must_be_written(f.leader_epoch)
-            spent += FIRST_COSTS if waits_for_disk else 1
+            cost = FIRST_COSTS if waits_for_disk else 1
+            spent += cost
+            DONE.entries += cost
             self._apply(part, f, before.offset)
 
     def _apply(self, part: FetchPartOut, f: Following, offset: int) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.work import DONE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -68,4 +70,5 @@ class Turns:
                 made += 1
                 if self._mono() > until_s:
                     break
+        DONE.entries += made
         self._settle()

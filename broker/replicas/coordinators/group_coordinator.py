@@ -34,6 +34,7 @@ from broker.log.markers import read_marker
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
+from broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -349,7 +350,9 @@ class GroupCoordinator:
                 self._unconfirmed_bytes -= _size(request)
                 if is_confirmed:
                     effects = shard.machine.submit(request, answer, self._now())
-                    told += max(1, _positions(effects))
+                    cost = max(1, _positions(effects))
+                    told += cost
+                    DONE.entries += cost
                     self._carry_out(shard, effects)
                 else:
                     told += 1

@@ -1,0 +1,57 @@
+"""The longest turn: the most CPU time and the most units of work between two points where a task gives way to others.
+
+`squall.turn.measurement.enable` switches it on. As an instrument of trio it sees each step of each task; so it belongs
+to a process, and a simulation has none.
+"""
+
+from __future__ import annotations
+
+from time import thread_time
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.work import DONE, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TurnMeter(trio.abc.Instrument):
+    """Keeps the longest turn since the last report, and traces each that is longer than all before it."""
+
+    def __init__(self, trace: Callable[..., None], cpu_time: Callable[[], float] = thread_time) -> None:
+        self._trace, self._cpu_time = trace, cpu_time
+        self._began = cpu_time()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._longest_s, self._task = 0.0, ""
+        self._most = Work()
+        for unit in Work.__slots__:
+            setattr(DONE, unit, 0)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """As `Instrument.before_task_step`."""
+        self._began = self._cpu_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """As `Instrument.after_task_step`."""
+        took_s = self._cpu_time() - self._began
+        most = self._most
+        for unit in Work.__slots__:
+            done = getattr(DONE, unit)
+            if done:
+                setattr(DONE, unit, 0)
+                if done > getattr(most, unit):
+                    setattr(most, unit, done)
+        if took_s > self._longest_s:
+            self._longest_s, self._task = took_s, task.name
+            self._trace("longest_turn", squall_longest_turn_seconds=round(took_s, 6), task=task.name)
+
+    def report(self) -> None:
+        """Trace what the longest turn has come to, and begin anew."""
+        most = {f"most_{unit}": getattr(self._most, unit) for unit in Work.__slots__}
+        longest_s = round(self._longest_s, 6)
+        self._trace("turns_measured", squall_longest_turn_seconds=longest_s, task=self._task, **most)
+        self._begin_anew()
