@@ -35,8 +35,7 @@ def installed(name: str, build: Callable[[Path], None]) -> Path:
     place = cache_folder() / name
     if place.is_dir():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(place.parent / f".{place.name}.lock"):
+    with locked(name):
         if place.is_dir():
             return place
         for stale in place.parent.glob(f".{place.name}.new-*"):
@@ -96,7 +95,10 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
+def locked(name: str) -> Iterator[Path]:
+    """Yield the path of `name` in the cache while no other process has it locked."""
+    place = cache_folder() / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (place.parent / f".{place.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield place
