@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
 import shlex
 from collections import Counter
@@ -13,15 +11,10 @@ from pathlib import Path
 import pytest
 
 from chaos import cli
-from chaos.plans.plan import read_plan
 from chaos.runs import batch
 from chaos.runs.batch import Order, Seeded
 from chaos.runs.result import Failure
 from chaos.typed import here
-from reports.fault_words import fault_rows
-from reports.run_files import read_run
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -70,22 +63,6 @@ def test_an_unknown_mutant_is_refused_in_one_sentence(
 def test_two_mutants_are_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*command, "--mutant", "40", "--mutant", "1"]) == 3
     assert "--mutant is given 2 times (40, 1): give one of them" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("named", ["1", "truncate-to-high-watermark"])
-def test_the_mutant_that_is_planted_is_named_first_and_wherever_its_run_is_shown(
-    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = ROOT / "tests/sim/plans/kip_101_loss.toml"
-    assert cli.run(["sim", "--plan", str(plan), "--mutant", named, "--runs", str(tmp_path)]) == 1
-    said, told = capsys.readouterr()
-    name = "1 (truncate-to-high-watermark)"
-    title = "truncates a new follower's log to its high watermark"
-    assert told.splitlines()[1] == f"planted: mutant {name}, a broker that {title}"
-    assert re.search(rf"^INVALID  sim-seed\d+, with mutant {re.escape(name)} planted$", said, re.MULTILINE), said
-    assert re.search(rf"^repeat: .* --mutant {named}$", said, re.MULTILINE), said
-    page = (tmp_path / "latest/report.html").read_text()
-    assert f"with mutant {name} planted</p>" in html.unescape(page)
 
 
 def test_a_batch_names_its_mutant_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,83 +199,9 @@ def test_a_batch_with_too_many_unknown_seeds_is_unknown_and_says_why(
     assert ("too little is proven" in said) == (code == 2)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--seed", "3"],
-        ["--seed", "3", "--acks", "1", "--min-isr", "1", "--faults", "kill,partition", "--expect", "safe"],
-        ["--seed", "5", "--mutant", "18", "--time", "8"],
-        ["--seed", "5", "--mutant", "18", "--time", "8", "--all-violations"],
-        ["--swarm", "--seed", "11"],
-    ],
-)
-def test_the_printed_command_repeats_a_single_simulation_exactly(
-    flags: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = cli.run(["sim", *flags])
-    made = (tmp_path / "runs/latest").resolve()
-    first = json.loads((made / "run.json").read_text())
-    words = shlex.split(first["command"])
-    assert Path(words[0]) == ROOT / "squall"
-    # It works wherever somebody stands.
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert cli.run(words[1:]) == code
-    again = json.loads((tmp_path / "elsewhere/runs/latest/run.json").read_text())
-    assert again["simulated"]["digest"] == first["simulated"]["digest"]
-    page = made / "report.html"
-    assert page.exists() == (code != 0)
-    if code == 0:
-        assert cli.run(["report", str(made)]) == 0
-    assert html.escape(first["command"]) in page.read_text()
-    assert (first["command"] in (made / "junit.xml").read_text()) == (code != 0)
-
-
-def test_a_valid_simulation_says_what_draws_its_page_and_page_draws_it_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(["sim", "--seed", "3", "--time", "5"]) == 0
-    made = (tmp_path / "runs/latest").resolve()
-    assert not (made / "report.html").exists()
-    said = re.search(r"^report: (.*) draws it$", capsys.readouterr().out, re.MULTILINE)
-    assert said is not None
-    _, *words = shlex.split(said[1])
-    assert cli.run(words) == 0
-    drawn = (made / "report.html").read_text()
-    assert "VALID" in drawn.upper()
-    assert cli.run(["sim", "--seed", "3", "--time", "5", "--page"]) == 0
-    at_once = (tmp_path / "runs/latest/report.html").read_text()
-    assert "draws it" not in capsys.readouterr().out
-    # All that the page has of the history is on both.
-    assert at_once.count("<svg") == drawn.count("<svg")
-    assert (made / "history/records.parquet").exists()
-
-
 def test_a_batch_draws_no_page_of_what_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["sim", "--seeds", "0..2", "--page"]) == 3
     assert "--page" in capsys.readouterr().err
-
-
-def test_one_moment_is_one_number_in_banner_verdict_story_and_page(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    plan = ROOT / "tests/sim/plans/kip_497_a_leader_commits_alone.toml"
-    assert cli.run(["sim", "--plan", str(plan), "--mutant", "9"]) == 1
-    run = (tmp_path / "runs/latest").resolve()
-    reasons = json.loads((run / "verdict.json").read_text())["reasons"]
-    moment, name = re.match(r"(\S+) s (\S+)", reasons[0]).groups()  # type: ignore[union-attr]
-    assert f"{moment} s {name}" in " ".join(capsys.readouterr().err.split())
-    page = (run / "report.html").read_text()
-    told = re.search(rf'class="t"[^>]*>([-0-9.]+) s</a><span[^>]*>Here {name} is broken', page)
-    assert told is not None
-    assert float(told[1]) == pytest.approx(float(moment), abs=0.01)
-    planned = {fault.id: fault.at_s for fault in read_plan(run / "plan.toml").timeline() if not fault.when}
-    rows = {row.id: row.began for row in fault_rows(read_run(run)) if row.began is not None}
-    assert rows
-    assert all(0 <= began - planned[number] < 1 for number, began in rows.items() if number in planned)
 
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:

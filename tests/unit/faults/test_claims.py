@@ -12,9 +12,7 @@ from chaos.errors import HarnessError
 from chaos.faults.kind import Fault
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, NodeState, Probe
-from checkers.verdict import VALID
 from tests.unit.faults.test_acts import World as FailingWorld
-from tests.unit.faults.test_composed import simulated
 from tests.unit.faults.test_nemesis import World, played
 
 CLIENTS = Link("CLIENT", 1)
@@ -168,15 +166,3 @@ async def test_a_node_whose_disk_ended_it_is_held_down_by_a_kill_as_well(
     assert hurt["evidence"]["started"] == [{"node": 1, "held_by": [1], "state": "down"}]
     assert killed["evidence"]["down"][0]["by"] == {"0": "disk"}
     assert world.done == ["start 1"]
-
-
-def test_two_overlapping_kills_of_a_simulated_broker_leave_a_valid_run() -> None:
-    kill = {"action": "kill", "target": "node:2"}
-    verdict, reasons, (first, second) = simulated(
-        {"at_s": 1, "duration_s": 3, **kill}, {"at_s": 2, "duration_s": 4, **kill}
-    )
-    assert verdict == VALID, reasons
-    assert first.evidence is not None
-    assert first.evidence["up"] == [{"node": 2, "held_by": [1], "state": "down"}]
-    assert second.evidence is not None
-    assert second.evidence["up"][0]["incarnation"] == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,7 +25,6 @@ from chaos.faults.targets import (
 )
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
-from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 from chaos.runtimes.layout import links, zone_names
 from workloads.registry import SCENARIOS
@@ -252,28 +250,6 @@ def test_a_name_is_that_of_a_transactional_id_or_of_a_group_and_never_of_both() 
 )
 def test_coordinators_of_groups_can_be_hit(workload: str, target: str) -> None:
     assert plan(target, workload=workload, action="kill").faults[0].target == target
-
-
-SMALL = {"topics": 1, "partitions": 3, "producers": 2, "readers": 1, "rate": 40}
-FAULTS = [
-    {"at_s": 2, "duration_s": 2, "action": "partition", "target": "link:1->2", "params": {"manner": "drop"}},
-    {"at_s": 5, "duration_s": 2, "action": "latency", "target": "link:zone:1->leader:appends-0-0"},
-    {"at_s": 8, "duration_s": 3, "action": "pause", "target": "leader not controller"},
-    {"at_s": 12, "duration_s": 2, "action": "kill", "target": "followers:appends-0-0"},
-]
-
-
-def test_a_simulated_run_hits_these_targets_and_says_whom() -> None:
-    result = simulate(make_plan({"runtime": "sim", "seed": 4, "time_s": 20, "workload": SMALL, "faults": FAULTS}))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
-    assert all(line["evidence"] for line in last.values())
-    assert last[0]["target"]["resolved"] == ["1->2"]
-    assert last[0]["evidence"]["links"] == ["1->2"]
-    assert last[1]["evidence"]["links"] == last[1]["target"]["resolved"]
-    assert last[1]["target"]["resolved"][0].startswith("CLIENT->")
-    assert len(last[2]["target"]["resolved"]) == 1
-    assert len(last[3]["target"]["resolved"]) == 2
 
 
 def test_the_page_has_a_row_for_each_target() -> None:

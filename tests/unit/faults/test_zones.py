@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from chaos.faults.shapes import links_of, partition_cuts
 from chaos.faults.targets import zone_of
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.runs.simulation import simulate
 from chaos.runtimes.layout import check_zones, links, zone_names
 
 NODES = (1, 2, 3)
@@ -115,18 +112,3 @@ def test_a_seed_draws_zones_only_where_there_are_several() -> None:
     assert len(moved) > len(pairs) / 6
     assert "kill" not in {two.action for two in moved}
     assert all((one.at_s, one.duration_s, one.action) == (two.at_s, two.duration_s, two.action) for one, two in pairs)
-
-
-def test_a_simulated_run_has_its_clients_in_zones_and_says_which_was_cut_off() -> None:
-    values = {**plan_values(2, "zone:2"), "runtime": "sim", "time_s": 6, "warmup_s": 1}
-    values["workload"] |= {"rate": 20, "producers": 2, "readers": 2, "topics": 1}
-    result = simulate(make_plan(values))
-    assert result.verdict == "valid", result.told
-    lines = [json.loads(line) for line in result.files["history.jsonl"].splitlines()]
-    zones = [(line["role"], line["zone"]) for line in lines if line["e"] == "p" and line["role"] != "final"]
-    # And after healing one more producer, of no zone in particular, who writes to every partition.
-    assert sorted(zones) == sorted([*product(("producer", "reader"), zone_names(2)), ("producer", "CLIENT")])
-    assert {line["zone"] for line in lines if line["e"] == "p" and line["role"] == "final"} == {"CLIENT"}
-    told = json.loads(result.files["nemesis.jsonl"].splitlines()[-1])
-    assert told["target"] == {"asked": "zone:2", "resolved": ["CLIENT2"]}
-    assert told["evidence"]["links"] == OF_ZONE_2

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from chaos.faults.kind import SHAPES, SIDES
 from chaos.faults.kinds import KINDS
 from chaos.plans import swarm
-from chaos.plans.late_scenes import (
-    LATE_SCENES,
-    late_ends,
-    late_markers,
-    late_records,
-    lost_answers_to_markers,
-    unreplicated_markers,
-)
 from chaos.plans.operations import concrete, drawn, of_the_run
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.plans.scenes import (
-    SCENES,
-    Scene,
-    flapping_leaders,
-    lonely_voter,
-    lost_registrations,
-    power_within_fsyncs,
-    refused_proposals,
-    rotten_segments,
-    slow_follower,
-    stale_sessions,
-)
 from chaos.plans.swarm import NEWER, swarm_plan
 from chaos.runs.rare_paths import PATHS, count, impossible
-from chaos.runs.simulation import simulate
 from workloads.agenda import Handover
 from workloads.registry import SCENARIOS
 
@@ -192,54 +169,6 @@ def test_only_a_controller_that_another_can_follow_is_asked_to_resign() -> None:
     ]
     assert asked
     assert all(nodes >= 3 and target == "controller" for nodes, target in asked)
-
-
-TAKEN = {
-    refused_proposals: "ISR proposal failed",
-    lost_registrations: "registration lost",
-    stale_sessions: "fetch session eviction",
-    rotten_segments: "bad records fetched",
-    slow_follower: "dedup hit",
-    lonely_voter: "metadata log truncated",
-    flapping_leaders: "leader elected",
-    power_within_fsyncs: "log truncated",
-}
-AT_LEAST = {flapping_leaders: 10}
-
-
-@pytest.mark.parametrize("scene", SCENES)
-def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
-    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(swarm, "SCENES", (scene,))
-    monkeypatch.setattr(swarm, "SCENE_SHARE", 1.0)
-    result = simulate(swarm_plan(1))
-    assert result.verdict == "valid", result.told
-    assert result.counts[TAKEN[scene]] >= AT_LEAST.get(scene, 1)
-
-
-HIT = {
-    late_ends: b'"EndTxn"',
-    late_markers: b'"WriteTxnMarkers"',
-    late_records: b'"Produce"',
-    lost_answers_to_markers: b'"WriteTxnMarkers"',
-    unreplicated_markers: b'"WriteTxnMarkers"',
-}
-"""What a scene's faults hit."""
-
-
-@pytest.mark.parametrize("scene", LATE_SCENES)
-def test_a_scene_of_late_requests_lands_and_proves_something(
-    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(swarm, "LATE_SCENES", (scene,))
-    monkeypatch.setattr(swarm, "LATE_SHARE", 1.0)
-    result = simulate(swarm_plan(1, workload="transactions"))
-    assert result.verdict == "valid", result.told
-    if scene is late_markers:
-        assert result.counts["marker written before"] > 0
-    hit = [line for line in result.files["nemesis.jsonl"].splitlines() if HIT[scene] in line]
-    assert len(hit) > 2
 
 
 def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:

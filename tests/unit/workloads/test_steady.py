@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,8 @@ from broker.real_env import RealFs
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
 from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
-from reports.page import render
-from reports.run_files import read_run
-from reports.sections.of_run import section_of
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.drive import drive
 from tests.support.clusters.fake_cluster import FakeCluster
@@ -148,30 +142,6 @@ def test_a_quiet_load_has_no_standstill_at_any_rate(tmp_path: Path) -> None:
 
 def test_a_history_without_a_send_says_nothing() -> None:
     assert measure(History(), [], 10) == {}
-
-
-# ---------------------------------------------------------------------------------------------- what it shows
-
-
-def test_a_simulated_run_has_availability_in_its_verdict_and_on_its_page(tmp_path: Path) -> None:
-    kill = {"at_s": 3, "duration_s": 2, "action": "kill", "target": "leader"}
-    load = {"name": "steady", "request_timeout_ms": 1000}
-    plan = make_plan({"seed": 1, "runtime": "sim", "time_s": 12, "workload": load, "faults": [kill]})
-    result = simulate(plan)
-    assert result.verdict == "valid", result.told
-    directory = save(result, tmp_path, "again")
-    said = json.loads(directory.verdict.read_text())["workload"]
-    assert said["name"] == "steady"
-    (hit,) = said["faults"]
-    assert hit["writes"]["longest_s"] > 1, "somebody has to notice that the leader is gone"
-    assert said["writes"]["without_s"] >= hit["writes"]["longest_s"]
-    page = render(directory.path).read_text()
-    assert "Availability" in page and "nothing acknowledged for" in page
-    section, trouble = section_of(read_run(directory.path))
-    assert section is not None and not trouble
-    assert section.strip is not None
-    assert [lane.name for lane in section.strip.lanes][:2] == ["acknowledgements", "answered polls"]
-    assert [row[0] for row in section.tables[0].rows] == [f"kill {hit['hit'][0]}", "the whole load"]
 
 
 def test_a_strip_is_whole_and_its_standstills_are_where_they_were() -> None:

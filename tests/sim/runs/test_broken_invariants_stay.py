@@ -27,8 +27,8 @@ from reports import checks
 from reports.junit import write_junit
 from reports.run_files import read_run
 from reports.shelf import one, to_remove
+from tests.sim.runs.test_simulation import small
 from tests.support.nights.files import NightFiles
-from tests.unit.runs.test_simulation import small
 
 NAME = "made-up"
 

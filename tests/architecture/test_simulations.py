@@ -1,0 +1,50 @@
+"""Simulated clusters are in tests/sim: they cost a hundred times what a test of one part does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.source import sources
+
+RUNNERS = ("chaos.runs.simulation", "chaos.runtimes.sim.runtime", "chaos.fixture", "tests.sim")
+"""What simulates a whole cluster, wherever it is imported."""
+
+
+def runners_in(tree: ast.Module) -> Iterator[str]:
+    """The names of imports that bring a runner of simulations."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+        else:
+            continue
+        yield from (name for name in names if name.startswith(tuple(f"{each}." for each in RUNNERS)) or name in RUNNERS)
+
+
+def test_no_unit_test_simulates_a_cluster() -> None:
+    found = [
+        f"{source.name} imports {name}"
+        for source in sources("tests")
+        if source.name.startswith("tests/unit/")
+        for name in runners_in(source.tree)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from chaos.runs.simulation import simulate", True),
+        ("from chaos.runs import simulation", True),
+        ("import chaos.fixture.handle", True),
+        ("def test():\n    from tests.sim.world.conftest import simulated", True),
+        ("from chaos.runs import batch", False),
+        ("from chaos.runtimes.sim.runtimes import x", False),
+    ],
+)
+def test_the_finder_of_runners_finds_them_and_nothing_else(code: str, found: bool) -> None:
+    assert any(runners_in(ast.parse(code))) == found

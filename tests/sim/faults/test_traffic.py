@@ -1,0 +1,59 @@
+"""A cut of replication or controller traffic alone in a simulated run, and what proves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chaos.faults.acts.traffic import frames_of
+from chaos.plans.plan import make_plan
+from chaos.runs.simulation import simulate
+from chaos.runtimes.wire.frames import Traffic
+
+PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
+
+
+SMALL = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 30}
+
+
+def simulated(side: str, manner: str = "drop", seed: int = 5) -> tuple[Any, dict[str, Any]]:
+    fault = {**PARTITION, "duration_s": 6, "params": {"side": side, "manner": manner}}
+    result = simulate(make_plan({"runtime": "sim", "seed": seed, "time_s": 16, "workload": SMALL, "faults": [fault]}))
+    return result, [json.loads(line) for line in result.papers()["nemesis.jsonl"].splitlines()][-1]
+
+
+@pytest.mark.parametrize("manner", ["drop", "refuse"])
+def test_without_replication_followers_leave_the_isr_and_without_controllers_brokers_are_fenced(manner: str) -> None:
+    seen = {}
+    for side in ("replication", "controller"):
+        result, line = simulated(side, manner)
+        assert result.verdict == "valid", result.told
+        assert line["evidence"], line
+        assert not any(probe["ok"] for probe in line["evidence"]["during"])
+        assert all(probe["ok"] for probe in line["evidence"]["other"])
+        assert side in line["words"]["evidence"]
+        traces = b"".join(text for name, text in result.files.items() if name.endswith("trace.jsonl"))
+        within = [json.loads(each) for each in traces.splitlines()]
+        seen[side] = {each["e"] for each in within if line["began"] / 1e9 + 1 < each["t"] < line["ended"] / 1e9}
+    assert "isr_changed" in seen["replication"]
+    assert "broker_fenced" not in seen["replication"], "every broker still talks to the controller"
+    assert seen["controller"] & {"broker_fenced", "election"}, "a leader without controllers loses its registration"
+
+
+def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: frames_of(cut, OTHER[traffic]))
+    result, line = simulated("replication")
+    assert result.verdict == "unknown"
+    assert line["error"] == "a request that was cut got its answer"
+
+
+OTHER = {Traffic.REPLICATION: Traffic.CONTROLLER, Traffic.CONTROLLER: Traffic.REPLICATION}
+
+
+def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: cut)
+    result, line = simulated("replication")
+    assert result.verdict == "unknown"
+    assert line["error"] == "other requests over these links got no answer either: all of the link was cut"
