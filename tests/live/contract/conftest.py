@@ -1,4 +1,8 @@
-"""The worlds that the contract's tests are run in."""
+"""The worlds that the contract's tests are run in.
+
+What a runtime promises is tested in each world. What the nemesis makes of it is tested here on real brokers; for the
+simulator `tests/sim/world` does, where each kind of fault lands, and is swallowed.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +73,12 @@ def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     return partial(request.param, tmp_path)
 
 
+@pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
+def on_real_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """Runs a test's body on a started cluster of three real brokers."""
+    return partial(request.param, tmp_path)
+
+
 SETTINGS = {**FAST_FAILOVER, "broker.session.timeout.ms": "900", "broker.heartbeat.interval.ms": "150"}
 """A broker alone: only its own restart waits for its session's end."""
 
@@ -118,12 +128,6 @@ def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
-@pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
-def on_real_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """As `on_cluster`, in the worlds of real processes."""
-    return partial(request.param, tmp_path)
-
-
 @pytest.fixture(params=[our_broker, our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
@@ -132,5 +136,5 @@ def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
 
 @pytest.fixture(params=[our_broker, our_contained_broker], ids=["process", "docker"])
 def on_real_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """As `on_broker`, in the worlds of real processes."""
+    """Runs a test's body on one of our brokers, whose disk can be hurt, as a process and in a container."""
     return partial(request.param, tmp_path)

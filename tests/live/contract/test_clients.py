@@ -1,4 +1,4 @@
-"""Faults of the workload's clients, in every world: others see that one is gone or stands still, and one that somebody
+"""Faults of the workload's clients, on real brokers: others see that one is gone or stands still, and one that somebody
 puts back at once has no evidence.
 """
 
@@ -98,7 +98,9 @@ async def watched(load: Load, target: str) -> tuple[bool, bool]:
     return last > first, env.mono() - changed > quiet_s
 
 
-def test_a_client_that_is_hit_is_missed_and_only_then_there_is_evidence(on_broker: OnCluster, tmp_path: Path) -> None:
+def test_a_client_that_is_hit_is_missed_and_only_then_there_is_evidence(
+    on_real_broker: OnCluster, tmp_path: Path
+) -> None:
     async def body(runtime: Runtime) -> None:
         load = Load(runtime, tmp_path / "history.jsonl")
 
@@ -127,4 +129,4 @@ def test_a_client_that_is_hit_is_missed_and_only_then_there_is_evidence(on_broke
             load.stop.set()
         assert len(load.producer.processes) >= 3, "each crash had a successor"
 
-    on_broker(body)
+    on_real_broker(body)

@@ -1,4 +1,4 @@
-"""Elections, moves and resignations by request, in every world: clients see another leader, other replicas or another
+"""Elections, moves and resignations by request, on real brokers: clients see another leader, other replicas or another
 epoch of the controller; and a request that never arrived, or that somebody else takes back, is evidence of nothing.
 """
 
@@ -20,7 +20,7 @@ from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
-from tests.live.contract.conftest import Test, in_simulation
+from tests.live.contract.conftest import Test
 from tests.live.contract.player import play
 from tests.live.engine import engine_and_images
 from tests.support.patience import LONG_S, scaled, slowed
@@ -45,8 +45,6 @@ def on_machine(test: Test, runtime: Any) -> None:
 
 def three(where: str, folder: Path) -> Callable[[Test], None]:
     """Three of our brokers."""
-    if where == "sim":
-        return lambda test: in_simulation(folder, test, settings=dict(FAST_FAILOVER))
     settings = slowed(FAST_FAILOVER)
     if where == "process":
         return partial(on_machine, runtime=ProcessRuntime(folder / "run", settings=settings, proxied=False))
@@ -121,7 +119,7 @@ def administered(where: str, folder: Path, story: Callable[[Administered], Any])
     three(where, folder)(body)
 
 
-@pytest.mark.parametrize("where", ["process", "sim", "docker"])
+@pytest.mark.parametrize("where", ["process", "docker"])
 def test_a_broker_is_emptied_and_filled_again_and_clients_see_it(tmp_path: Path, where: str) -> None:
     async def story(at: Administered) -> None:
         await at.observer.create_topics([admin.NewTopic("t", 4, 2, {})], 60)
@@ -139,7 +137,7 @@ def test_a_broker_is_emptied_and_filled_again_and_clients_see_it(tmp_path: Path,
     administered(where, tmp_path, story)
 
 
-@pytest.mark.parametrize("where", ["process", "sim", "docker"])
+@pytest.mark.parametrize("where", ["process", "docker"])
 def test_leaders_are_moved_and_elected_as_clients_see_and_only_then_there_is_evidence(
     tmp_path: Path, where: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Faults of whole nodes, played by the nemesis in every world: a client goes without an answer or loses its connection,
+"""Faults of whole nodes, played by the nemesis on real brokers: a client gets no answer or loses its connection,
 there is proof, and none where somebody undid the fault under the nemesis's feet. Two at once keep a node down.
 """
 
@@ -96,7 +96,7 @@ async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
-def test_only_what_is_left_on_has_evidence_and_is_felt_by_clients(on_broker: OnCluster, off: bool) -> None:
+def test_only_what_is_left_on_has_evidence_and_is_felt_by_clients(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t")
         for action, params, duration_s in FAULTS:
@@ -107,10 +107,10 @@ def test_only_what_is_left_on_has_evidence_and_is_felt_by_clients(on_broker: OnC
             assert felt or off, line
             await in_service(runtime)
 
-    on_broker(body)
+    on_real_broker(body)
 
 
-def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_broker: OnCluster) -> None:
+def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t")
         half_s, one_s = scaled(0.5, runtime.name), scaled(1.0, runtime.name)
@@ -130,7 +130,7 @@ def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_bro
         assert "node 1, which was down already, was running" in str(unproven(second))
         assert second["ended"] - second["began"] < 20e9 * one_s, "seen at once, and told"
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 async def start_too_early(runtime: Runtime) -> None:
@@ -150,7 +150,7 @@ async def in_service(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
-def test_bits_that_did_not_rot_are_no_evidence(on_broker: OnCluster, off: bool) -> None:
+def test_bits_that_did_not_rot_are_no_evidence(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t", segment_bytes="1000", flush_messages="1")
@@ -162,12 +162,12 @@ def test_bits_that_did_not_rot_are_no_evidence(on_broker: OnCluster, off: bool) 
         assert bool(line["evidence"]) is not off, line
         assert bool(unproven(line)) is off
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
 def test_a_segment_that_lost_its_end_is_shorter_for_clients_and_only_then_there_is_proof(
-    on_broker: OnCluster, off: bool
+    on_real_broker: OnCluster, off: bool
 ) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
@@ -185,10 +185,10 @@ def test_a_segment_that_lost_its_end_is_shorter_for_clients_and_only_then_there_
             assert done["bytes"] - done["bytes_left"] == 1000
             await client.must_produce("t", 3)
 
-    on_broker(body)
+    on_real_broker(body)
 
 
-def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_broker: OnCluster) -> None:
+def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t", segment_bytes="1000", flush_messages="1")
@@ -198,7 +198,7 @@ def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_bro
         assert (done["bytes_left"], done["after"]) == (None, None)
         await client.must_produce("t", 3)
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 async def unloaded(runtime: Any, params: dict[str, Any]) -> dict[str, Any]:

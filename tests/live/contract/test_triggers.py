@@ -58,7 +58,7 @@ async def waiting(runtime: Runtime, when: str, within_s: float, produced: int) -
 OPS: tuple[CrashOp, ...] = ("fsync", "write", "send")
 
 
-def test_a_fault_begins_at_the_n_th_call(on_broker: OnCluster) -> None:
+def test_a_fault_begins_at_the_n_th_call(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t", flush_messages="1")
         for op in OPS:
@@ -68,10 +68,10 @@ def test_a_fault_begins_at_the_n_th_call(on_broker: OnCluster) -> None:
             assert told["trigger"]["seen"] >= wanted
             assert told["asked"] <= told["trigger"]["true_ns"] <= told["began"]
 
-    on_broker(body)
+    on_real_broker(body)
 
 
-def test_a_call_that_does_not_come_leaves_the_fault_without_evidence(on_broker: OnCluster) -> None:
+def test_a_call_that_does_not_come_leaves_the_fault_without_evidence(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t", flush_messages="1")
         told = await waiting(runtime, f"fsync:1 >= {calls(runtime, 'fsync') + 1_000_000}", 0.5, 1)
@@ -79,4 +79,4 @@ def test_a_call_that_does_not_come_leaves_the_fault_without_evidence(on_broker: 
         assert not told["evidence"]
         assert "did not come true within 0.5 s" in told["error"]
 
-    on_broker(body)
+    on_real_broker(body)

@@ -1,4 +1,4 @@
-"""Client zones, in every world: a fault of one zone's links is felt by that zone's clients alone."""
+"""Client zones, on real brokers: a fault of one zone's links is felt by that zone's clients alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.layout import addresses, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from checkers.history.values import producer_of
-from tests.live.contract.conftest import OnCluster, Test, in_simulation
+from tests.live.contract.conftest import OnCluster, Test
 from tests.live.contract.player import Seen, play
 from tests.live.engine import engine_and_images
 from tests.support.clusters.drive import drive
@@ -91,18 +91,15 @@ async def _on(runtime: Runtime, test: Test) -> None:
         await runtime.stop()
 
 
-@pytest.fixture(
-    params=[_in_processes, partial(in_simulation, **WORLD), _in_containers], ids=["process", "sim", "docker"]
-)
+@pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
 def on_zones(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on two of our brokers with two client zones, in each world."""
+    """Runs a test's body on two of our brokers with two client zones, as processes and in containers."""
     return partial(request.param, tmp_path)
 
 
 def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_path: Path) -> None:
     async def body(runtime: Runtime) -> None:
-        history = "/history.jsonl" if runtime.name == "sim" else str(tmp_path / "history.jsonl")
-        load = Load(runtime, history)
+        load = Load(runtime, str(tmp_path / "history.jsonl"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(load.run)
             await load.both()
