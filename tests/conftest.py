@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -10,15 +9,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import lacks, patience
+from tests.support.effort import THOROUGH, examples
 from tests.support.gate import costs, rules
 from tests.support.gate.lanes import STAGES
 
 TESTS = Path(__file__).parent
 
 # Machines that are busy with other things must not turn a slow example into a failure.
-settings.register_profile("squall", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("squall"), derandomize=True, database=None)
-settings.load_profile("ci" if os.environ.get("CI") else "squall")
+settings.register_profile(
+    "night", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100)
+)
+settings.register_profile("gate", settings.get_profile("night"), derandomize=True, database=None)
+settings.load_profile("night" if THOROUGH else "gate")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import PurePosixPath
 
-from tests.architecture.source import PACKAGES, sources
+from tests.architecture.source import PACKAGES, Source, sources
 
 
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
     """Of each hand-written module, the hand-written modules that it names in an import, wherever that stands."""
-    known = {_module(source.name): source.tree for source in sources(*PACKAGES)}
-    return {name: frozenset(_named(tree, known)) - {name} for name, tree in known.items()}
+    known = {_module(source.name): source for source in sources(*PACKAGES)}
+    return {name: frozenset(_named(source, known)) - {name} for name, source in known.items()}
 
 
 def _module(path: str) -> str:
@@ -22,8 +22,8 @@ def _module(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _named(tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _named(source: Source, known: Mapping[str, Source]) -> Iterator[str]:
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

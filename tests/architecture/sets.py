@@ -31,9 +31,10 @@ ORDERED = {
 
 def unordered_iterations(tree: ast.Module) -> Iterator[ast.AST]:
     """Every place that takes the elements of a set one after the other and lets the order through."""
-    names = _set_names(tree)
-    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    names = _set_names(nodes)
+    parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
+    for node in nodes:
         if isinstance(node, ast.For | ast.AsyncFor) and _is_set(node.iter, names):
             yield node
         elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
@@ -72,11 +73,11 @@ def _is_set(node: ast.AST, names: set[str]) -> bool:
     return False
 
 
-def _set_names(tree: ast.Module) -> set[str]:
+def _set_names(nodes: list[ast.AST]) -> set[str]:
     """Names and attributes that are sets wherever this file says what they are."""
     sets: set[str] = set()
     others: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation):
                 (sets if _names_a_set(annotation) else others).add(name)

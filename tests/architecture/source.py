@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ LAUNCHERS = (
 """Inside node code, what may go round the seam: it is the other side of it, or never part of a node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """One file. `name` is its path from the root, with "/"."""
 
@@ -31,26 +32,50 @@ class Source:
     text: str
     tree: ast.Module
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Everything in it, as `ast.walk` finds it."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
+        """Every function with its qualified name: "Class.method", "outer.inner"."""
+        return tuple(_functions(self.tree))
+
     def where(self, node: ast.AST) -> str:
         """For messages: "broker/log/log.py:12"."""
         return f"{self.name}:{getattr(node, 'lineno', 1)}"
 
 
 @cache
-def _all() -> tuple[Source, ...]:
-    found = []
-    for folder in (*PACKAGES, "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            if not name.startswith(GENERATED) and "__pycache__" not in name:
-                text = path.read_text()
-                found.append(Source(name, text, ast.parse(text)))
-    return tuple(found)
+def _below(folder: str) -> tuple[Source, ...]:
+    """Every file of a folder of the root, parsed once for all tests of a session.
+
+    The collector would look through the growing trees again and again, which takes three times as long as parsing, and
+    through the finished ones in each test that comes after.
+    """
+    gc.disable()
+    try:
+        found = tuple(_parsed(folder))
+    finally:
+        gc.enable()
+    gc.freeze()
+    return found
+
+
+def _parsed(folder: str) -> Iterator[Source]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(GENERATED) and "__pycache__" not in name:
+            text = path.read_text(encoding="utf-8")
+            source = Source(name, text, ast.parse(text))
+            assert source.nodes
+            yield source
 
 
 def sources(*folders: str) -> tuple[Source, ...]:
     """Every hand-written Python file below these folders, by name."""
-    return tuple(source for source in _all() if source.name.partition("/")[0] in folders)
+    return tuple(source for folder in folders for source in _below(folder))
 
 
 def node_code() -> Iterator[Source]:
@@ -58,12 +83,13 @@ def node_code() -> Iterator[Source]:
     return (source for source in sources("broker", "workloads") if not source.name.startswith(LAUNCHERS))
 
 
-def functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function with its qualified name: "Class.method", "outer.inner"."""
+def _functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     waiting: list[tuple[str, ast.AST]] = [("", tree)]
     while waiting:
         prefix, parent = waiting.pop()
         for child in ast.iter_child_nodes(parent):
+            if isinstance(child, ast.expr):
+                continue
             named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             name = f"{prefix}{child.name}" if named else prefix  # type: ignore[attr-defined]
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):

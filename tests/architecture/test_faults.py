@@ -28,7 +28,7 @@ def test_no_list_of_actions_names_stands_outside_the_kinds() -> None:
         f"{source.where(node)}: {ast.unparse(node)[:100]}"
         for source in sources(*PACKAGES)
         if not source.name.startswith((*OWN, *DATA))
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if len(_names_in(node)) >= ENOUGH
     ]
     assert not found, "a trait says it for kinds that do not exist yet, too:\n" + "\n".join(found)
@@ -38,7 +38,7 @@ def _compared() -> Iterator[tuple[object, ast.AST]]:
     for source in sources(*PACKAGES):
         if source.name.startswith(OWN):
             continue
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if compares_an_action(node):
                 yield source, node
 

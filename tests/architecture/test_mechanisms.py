@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.architecture.source import PACKAGES, ROOT, functions, sources
+from tests.architecture.source import PACKAGES, ROOT, Source, sources
 from tests.mechanisms import page
 from tests.mechanisms.table import MECHANISMS
 
@@ -20,8 +20,7 @@ NEED_REMOVALS = (
 
 @cache
 def known_tests(file: str) -> frozenset[str]:
-    trees = [source.tree for source in sources("tests") if source.name == file]
-    return frozenset(name for tree in trees for name, _ in functions(tree))
+    return frozenset(name for source in sources("tests") if source.name == file for name, _ in source.functions)
 
 
 def test_every_mechanism_that_code_names_is_explained_and_no_other() -> None:
@@ -29,7 +28,7 @@ def test_every_mechanism_that_code_names_is_explained_and_no_other() -> None:
 
 
 def test_every_mechanism_that_tests_and_pages_name_is_explained() -> None:
-    named = {name: source.name for source in sources("tests") for name in page.ids_in(source.text, source.tree)}
+    named = {name: source.name for source in sources("tests") for name in page.ids_in(source)}
     missing = {name: where for name, where in named.items() if name not in MECHANISMS}
     assert not missing
 
@@ -73,5 +72,5 @@ def test_ids_are_found_in_docstrings_and_comments_and_not_in_other_text() -> Non
     import ast
 
     text = '"""Says (R2)."""\nCOMPILER = "C1"  # as E3 asks\nWATCH = 1\n"""L4."""\n'
-    assert page.ids_in(text, ast.parse(text)) == {"R2", "E3", "L4"}
+    assert page.ids_in(Source("x.py", text, ast.parse(text))) == {"R2", "E3", "L4"}
     assert PACKAGES

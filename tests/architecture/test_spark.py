@@ -19,10 +19,14 @@ def makers(source: Source) -> list[str]:
     """Where a session is made by PySpark's own means: its builder, or a context."""
     return [
         source.where(node)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if (isinstance(node, ast.Attribute) and node.attr in ("builder", "getOrCreate", "getActiveSession"))
-        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("SparkContext", "SparkSession")))
+        or (isinstance(node, ast.Call) and _called(node).endswith(("SparkContext", "SparkSession")))
     ]
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def test_one_module_makes_spark_sessions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.architecture.source import ROOT, sources
+from tests.architecture.source import ROOT, Source, sources
 from workloads.registry import FOLDERS, SCENARIOS
 from workloads.scenario import Scenario
 
@@ -13,16 +13,16 @@ MUTANTS = "chaos/mutants/"
 """Their hunting plans are data, and name topics as every plan does."""
 
 
-def _docstrings(tree: ast.AST) -> set[ast.AST]:
+def _docstrings(source: Source) -> set[ast.AST]:
     """Every string that is a statement by itself."""
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {node.value for node in source.nodes if isinstance(node, ast.Expr)}
 
 
 def test_no_module_of_the_harness_imports_a_workload() -> None:
     found = [
         f"{source.where(node)}: {name}"
         for source in sources("chaos", "reports", "checkers", "spark_analysis")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
         if name.startswith(FOLDERS)
@@ -37,8 +37,8 @@ def test_no_module_of_chaos_names_a_workload() -> None:
         f"{source.where(node)}: {node.value!r}"
         for source in sources("chaos")
         if not source.name.startswith(MUTANTS)
-        for told in [_docstrings(source.tree)]
-        for node in ast.walk(source.tree)
+        for told in [_docstrings(source)]
+        for node in source.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node not in told and named.search(node.value)
     ]

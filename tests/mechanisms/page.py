@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from functools import cache
 
-from tests.architecture.source import PACKAGES, ROOT, sources
+from tests.architecture.source import PACKAGES, ROOT, Source, sources
 from tests.mechanisms.table import MECHANISMS
 
 PAGE = ROOT / "docs" / "mechanisms.md"
@@ -74,18 +74,19 @@ def modules() -> dict[str, tuple[str, ...]]:
     """The modules whose docstrings or comments name an id, by id."""
     found: dict[str, list[str]] = {}
     for source in sources(*PACKAGES):
-        for name in sorted(ids_in(source.text, source.tree)):
+        for name in sorted(ids_in(source)):
             found.setdefault(name, []).append(source.name)
     return {name: tuple(where) for name, where in found.items()}
 
 
-def ids_in(source: str, tree: ast.Module) -> frozenset[str]:
+def ids_in(source: Source) -> frozenset[str]:
     """The ids in docstrings (of attributes, too) and comments. Other strings may say C1 and mean a compiler."""
     prose = [
         node.value.value
-        for node in ast.walk(tree)
+        for node in source.nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    prose += [token.string for token in tokens if token.type == tokenize.COMMENT]
+    if any(ID.search(line) for line in source.text.splitlines() if "#" in line):
+        tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
+        prose += [token.string for token in tokens if token.type == tokenize.COMMENT]
     return frozenset(name for piece in prose for name in ID.findall(piece))

@@ -19,6 +19,7 @@ from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.protocol.schema.metadata_records import FeatureLevelRecord
 from tests.support.brokers.controller_harness import SESSION_MS, ControllerHarness
+from tests.support.effort import examples
 
 BROKERS = st.integers(1, 5)
 TOPICS = st.sampled_from(["a", "b", "c"])
@@ -258,7 +259,7 @@ class CommandsWithUncleanElections(Commands):
         self.elect_everywhere(unclean=True)
 
 
-STEPS = settings(max_examples=60, stateful_step_count=40)
+STEPS = settings(max_examples=examples(60), stateful_step_count=40)
 
 for machine in (Commands, CommandsWithEligibleReplicas, CommandsWithUncleanElections):
     machine.TestCase.settings = STEPS

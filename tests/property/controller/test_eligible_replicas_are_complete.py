@@ -25,6 +25,7 @@ from broker.protocol.schema import alter_partition_reassignments as reassignment
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from tests.property.controller.test_any_sequence_of_commands import CheckedHarness
 from tests.support.brokers.controller_harness import SESSION_MS
+from tests.support.effort import examples
 
 BROKERS = st.integers(1, 3)
 Place = tuple[bytes, int]
@@ -178,7 +179,7 @@ class CommitsAndLossesAndMore(CommitsAndLosses):
         self.room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
 
 
-CommitsAndLosses.TestCase.settings = settings(max_examples=300, stateful_step_count=25)
-CommitsAndLossesAndMore.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+CommitsAndLosses.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=25)
+CommitsAndLossesAndMore.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestCommitsAndLosses = CommitsAndLosses.TestCase
 TestCommitsAndLossesAndMore = CommitsAndLossesAndMore.TestCase

@@ -30,6 +30,7 @@ from tests.support.disks.small_log import (
     small_chunks,
     stored_batches,
 )
+from tests.support.effort import examples
 
 PLACES = (("a", 0), ("b", 1))
 
@@ -250,7 +251,7 @@ def run(seed: int, rounds: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_recovery_after_a_crash_anywhere_yields_what_was_promised(seed: int) -> None:
     run(seed, rounds=4)
 

@@ -28,6 +28,7 @@ from tests.support.disks.small_log import (
     stable_offset,
     stored_batches,
 )
+from tests.support.effort import examples
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=150, retention_ms=-1)
 counts = st.integers(1, 4)
@@ -242,5 +243,5 @@ class LogMachine(RuleBasedStateMachine):
 def test_a_log_behaves_as_a_list_of_batches() -> None:
     with small_chunks():
         run_state_machine_as_test(
-            LogMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            LogMachine, settings=settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
-import os
 import sys
 from functools import cache
 from types import NoneType
@@ -24,9 +23,6 @@ from broker.protocol import apis
 from broker.protocol.codegen.build import CONSUMER_PROTOCOL, CONTROL_RECORDS
 from broker.protocol.codegen.from_kio import kio_classes, our_name
 from broker.protocol.wire import Message
-
-EFFORT = int(os.environ.get("SQUALL_FUZZ", "1"))
-"""Multiplies the number of examples."""
 
 
 class Subject(NamedTuple):

@@ -10,7 +10,7 @@ from broker.protocol import coordinator_frame, header, metadata_frame
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import consumer_protocol, control_records, group_records, metadata_records
 from tests.property.protocol.hostile import mutations, noise, truncations
-from tests.property.protocol.kio_messages import EFFORT
+from tests.support.effort import examples
 
 _PARTITION = metadata_records.PartitionRecord(replicas=[1, 2], isr=[1], eligible_leader_replicas=[2])
 _VOTERS = control_records.VotersRecord(voters=[control_records.VotersRecordVoter(1)])
@@ -61,7 +61,7 @@ def test_no_beginning_of_a_frame_is_a_frame(name: str) -> None:
 def test_hostile_frames_are_malformed_or_values(name: str) -> None:
     read, frame = READERS[name]
     outcomes = set()
-    for hostile in (*mutations(frame, 400 * EFFORT, seed=1), *noise(200 * EFFORT, seed=2)):
+    for hostile in (*mutations(frame, examples(400), seed=1), *noise(examples(200), seed=2)):
         try:
             read(hostile)
         except MalformedFrame:

@@ -16,7 +16,7 @@ from broker.protocol import hot
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import fetch, produce
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
-from tests.property.protocol.kio_messages import EFFORT
+from tests.support.effort import examples
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -56,7 +56,7 @@ endpoints = few(st.tuples(int32, text, int32, st.one_of(st.none(), text)))
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@settings(max_examples=15 * EFFORT)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_produce_requests_are_read_as_the_generated_class_writes_them(version: int, data: st.DataObject) -> None:
     transactional_id, acks, timeout_ms = data.draw(st.tuples(st.one_of(st.none(), text), int16, int32))
@@ -89,7 +89,7 @@ def test_records_of_a_produce_request_are_views_of_the_receive_buffer() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@settings(max_examples=15 * EFFORT)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_produce_responses_are_written_as_the_generated_class_does(version: int, data: st.DataObject) -> None:
     part = st.tuples(int32, int16, int64, int64, int64, st.one_of(st.none(), text), leaders, faults)
@@ -214,7 +214,7 @@ def _fetch_request(asked: hot.FetchIn, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=12 * EFFORT)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_fetch_requests_are_read_as_the_generated_class_writes_them(version: int, data: st.DataObject) -> None:
     wanted = _fetch_in(version, data)
@@ -223,7 +223,7 @@ def test_fetch_requests_are_read_as_the_generated_class_writes_them(version: int
 
 
 @pytest.mark.parametrize("version", (17, 18))
-@settings(max_examples=12 * EFFORT)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_fetch_requests_are_written_as_the_generated_class_does(version: int, data: st.DataObject) -> None:
     asked = _fetch_in(version, data)
@@ -292,7 +292,7 @@ def _fetched(part: hot.FetchPartOut) -> fetch.PartitionData:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=12 * EFFORT)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_fetch_responses_are_written_and_read_as_by_the_generated_class(version: int, data: st.DataObject) -> None:
     answers = data.draw(topics(version, _part_out(version)))
@@ -365,7 +365,7 @@ def _some_frame(name: str, version: int, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(max_examples=1 + 3 * EFFORT, phases=[Phase.generate])
+@settings(max_examples=examples(4, least=2), phases=[Phase.generate])
 @given(data=st.data())
 def test_hostile_frames_are_malformed_or_mean_what_the_generated_class_reads(name: str, data: st.DataObject) -> None:
     _, versions, cls = DECODERS[name]

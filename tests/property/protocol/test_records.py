@@ -17,7 +17,7 @@ from broker.protocol import compression, records
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import Record
 from tests.property.protocol.hostile import mutations, truncations
-from tests.property.protocol.kio_messages import EFFORT
+from tests.support.effort import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -44,7 +44,7 @@ def _as_read(batch: list[Record]) -> list[Record]:
     return [record._replace(headers=list(record.headers) or ()) for record in batch]
 
 
-@settings(max_examples=40 * EFFORT)
+@settings(max_examples=examples(40))
 @given(batch=batches(), codec=st.sampled_from(CODECS))
 def test_what_is_written_is_read(batch: list[Record], codec: int) -> None:
     raw = records.encode_batch(batch, base_offset=batch[0].offset, codec=codec, leader_epoch=7)
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(batch: list[Record], codec: int) -> None:
     assert header.record_count == len(batch)
 
 
-@settings(max_examples=25 * EFFORT)
+@settings(max_examples=examples(25))
 @given(batch=batches(), codec=st.sampled_from((0, 1)))
 def test_kafka_python_reads_what_we_write(batch: list[Record], codec: int) -> None:
     raw = records.encode_batch(batch, base_offset=batch[0].offset, codec=codec)
@@ -66,7 +66,7 @@ def test_kafka_python_reads_what_we_write(batch: list[Record], codec: int) -> No
     assert read == [(*record[:4], list(record.headers)) for record in batch]
 
 
-@settings(max_examples=25 * EFFORT)
+@settings(max_examples=examples(25))
 @given(batch=batches(), codec=st.sampled_from((0, 1)))
 def test_we_read_what_kafka_python_writes(batch: list[Record], codec: int) -> None:
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 10_000_000)
@@ -121,7 +121,7 @@ def test_a_batch_that_the_end_cuts_short_is_left_out() -> None:
 def test_mutated_batches_are_malformed_or_records(codec: int) -> None:
     batch = [Record(i, i, b"key%d" % i, b"value" * i, [("h", None)]) for i in range(12)]
     raw = records.encode_batch(batch, codec=codec)
-    for frame in (*mutations(raw, 300 * EFFORT, seed=codec), *truncations(raw)):
+    for frame in (*mutations(raw, examples(300), seed=codec), *truncations(raw)):
         try:
             assert isinstance(records.decode_records(memoryview(frame), check=False, max_bytes=1 << 16), list)
         except MalformedFrame:

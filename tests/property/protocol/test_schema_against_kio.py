@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from tests.property.protocol.kio_messages import EFFORT, Subject, as_ours, kio_bytes, messages, subjects
+from tests.property.protocol.kio_messages import Subject, as_ours, kio_bytes, messages, subjects
+from tests.support.effort import examples
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=repr)
-@settings(max_examples=3 * EFFORT)
+@settings(max_examples=examples(3))
 @given(data=st.data())
 def test_what_kio_writes_we_read_and_write_alike(subject: Subject, data: st.DataObject) -> None:
     for version, cls in subject.by_version.items():
@@ -24,7 +25,7 @@ def test_what_kio_writes_we_read_and_write_alike(subject: Subject, data: st.Data
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=repr)
-@settings(max_examples=2 * EFFORT)
+@settings(max_examples=examples(2))
 @given(data=st.data())
 def test_what_we_write_kio_reads(subject: Subject, data: st.DataObject) -> None:
     for version, cls in subject.by_version.items():

@@ -16,7 +16,8 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import group_records, metadata_records, transaction_records
 from broker.protocol.wire import Message
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
-from tests.property.protocol.kio_messages import EFFORT, Subject, kio_bytes, messages, subjects
+from tests.property.protocol.kio_messages import Subject, kio_bytes, messages, subjects
+from tests.support.effort import THOROUGH, examples
 
 
 def _records() -> list[type[Message]]:
@@ -25,7 +26,7 @@ def _records() -> list[type[Message]]:
     return [cls for cls in found if issubclass(cls, Message) and cls is not Message]
 
 
-FRAMES = 1 + EFFORT
+FRAMES = examples(2)
 """Hypothesis begins with the simplest value there is: the first frame is nearly empty."""
 
 ALL = [subject.ours for subject in subjects()] + _records()
@@ -67,7 +68,7 @@ def test_a_mutated_frame_is_malformed_or_a_message_that_can_be_written(subject: 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
 def test_noise_is_malformed_or_a_message(cls: type[Message]) -> None:
     for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
-        for frame in noise(12 * EFFORT, seed=version):
+        for frame in noise(examples(12), seed=version):
             message = _decode(cls, frame, version)
             assert message is None or isinstance(message.encode(version), bytes)
 
@@ -99,7 +100,7 @@ def test_memory_stays_a_multiple_of_the_frame(cls: type[Message]) -> None:
     size = 4096
     tracemalloc.start()
     try:
-        for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if EFFORT > 1 else 3]:
+        for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if THOROUGH else 3]:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
             _decode(cls, frame, cls.MAX_VERSION)
@@ -112,7 +113,7 @@ def test_memory_stays_a_multiple_of_the_frame(cls: type[Message]) -> None:
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
 def test_work_grows_with_the_bytes_and_not_with_what_they_claim(cls: type[Message]) -> None:
     size = 400
-    for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if EFFORT > 1 else 5]:
+    for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if THOROUGH else 5]:
         assert _lines(cls, frame, cls.MAX_VERSION) < 10 * len(frame) + 500
 
 

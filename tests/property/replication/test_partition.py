@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
+from tests.support.effort import examples
 from tests.support.replication.broken_rules import BROKEN
 from tests.support.replication.replication_invariants import check_converged, check_invariants
 from tests.support.replication.replication_steps import BROKERS, LAG_MS, Steps, walk
@@ -110,7 +111,7 @@ TestPartitionLife = PartitionLife.TestCase
 
 
 def test_no_random_walk_breaks_an_invariant() -> None:
-    for seed in range(400):
+    for seed in range(examples(400)):
         walk(seed)
 
 
@@ -123,11 +124,11 @@ def test_random_walks_find_a_broken_rule(machine: type[Partition]) -> None:
 
 def test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant() -> None:
     """R12 costs availability and copies, and no safety."""
-    thrown_out = 0
-    for seed in range(150):
+    thrown_out, walks = 0, examples(150)
+    for seed in range(walks):
         life = walk(seed, settings=ReplicationSettings(replica_lag_max_messages=2))
         thrown_out += sum("proposes ISR" in line for line in life.said)
-    assert thrown_out > 150
+    assert thrown_out > walks
 
 
 def test_random_walks_find_what_truncating_to_the_high_watermark_loses() -> None:
@@ -139,7 +140,7 @@ def test_random_walks_find_what_truncating_to_the_high_watermark_loses() -> None
 
 
 def test_no_long_random_walk_breaks_an_invariant() -> None:
-    for seed in range(10_000, 12_000):
+    for seed in range(10_000, 10_000 + examples(2000)):
         walk(seed, steps=300)
 
 

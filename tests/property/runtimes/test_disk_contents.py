@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.env import File
 from chaos.runtimes.contract import FailWrites
 from chaos.runtimes.sim.disk import Disk
+from tests.support.effort import examples
 
 MAX_DOUBTFUL = 4
 """Each multiplies the states that may be."""
@@ -134,11 +135,11 @@ class Contents(RuleBasedStateMachine):
             assert self.disk.durable_files()["f"] in self.model.possible()
 
 
-Contents.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Contents.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestContents = Contents.TestCase
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(pieces=st.lists(st.tuples(offsets, data.map(lambda piece: piece[:2])), min_size=1, max_size=2))
 def test_every_fate_there_may_be_is_met_sooner_or_later(pieces: list[tuple[int, bytes]]) -> None:
     model = Model()

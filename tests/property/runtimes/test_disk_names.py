@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.env import Fs, NodeDead
 from chaos.runtimes.sim.disk import Disk
+from tests.support.effort import examples
 
 FOLDERS = ("", "d")
 NAMES = st.sampled_from(["a", "b", "c", "d/a", "d/b"])
@@ -133,12 +134,12 @@ class Names(RuleBasedStateMachine):
                 assert self.disk.durable_files() == self.disk.files()
 
 
-Names.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Names.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestNames = Names.TestCase
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_once_every_directory_was_synced_all_names_are_durable_in_whatever_order_that_was_done(seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):
@@ -192,7 +193,7 @@ def act(fs: Fs, rng: Random, kind: str) -> None:
 
 
 @given(st.lists(CHANGING, max_size=30), st.integers(0, 2**32), st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_crash_at_any_call_leaves_the_disk_as_it_was_before_that_call(kinds: list[str], seed: int, at: int) -> None:
     disk = Disk(Random(seed))
     rng = Random(seed)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from chaos.runtimes.sim.disk import Disk
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
+from tests.support.effort import examples
 
 READS = ("pread", "list")
 
@@ -45,7 +46,7 @@ class CrashingDisk:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_recovery_yields_what_was_promised_on_the_stricter_disk_too(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(test_crashes, "MemoryFs", CrashingDisk)

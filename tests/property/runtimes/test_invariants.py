@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from broker.replication import Partition
+from tests.support.effort import examples
 from tests.support.replication.broken_rules import (
     BROKEN,
     CommitsBelowMinIsr,
@@ -19,7 +20,7 @@ SOON = {TruncatesToHighWatermark, TrustsTheShrunkIsr, CommitsBelowMinIsr}
 
 
 def test_no_invariant_is_broken_on_random_walks_of_a_sound_broker() -> None:
-    for seed in range(300):
+    for seed in range(examples(300)):
         judged = judged_walk(seed)
         assert not judged.broken, f"judged_walk({seed}): {judged.broken}"
 

@@ -20,6 +20,7 @@ from broker.faulted.files import FaultedFs
 from broker.faulted.losses import lose_power
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
+from tests.support.effort import examples
 
 MEMORY = "/dev/shm"
 """No disk takes part where this is: the tests sync often."""
@@ -118,7 +119,7 @@ def run(seed: int, top: Path) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_recovery_yields_what_was_promised_on_real_files_too(seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as top:
         run(seed, Path(top))

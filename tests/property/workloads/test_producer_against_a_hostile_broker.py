@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.protocol.errors import ErrorCode
+from tests.support.effort import examples
 from workloads.client.accumulator import Accumulator, Batch, Outgoing, ProducerRetired, Settled
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
@@ -203,7 +204,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.lists(STEPS, min_size=10, max_size=60))
 def test_order_uniqueness_and_every_outcome_hold_whatever_happens(steps: list[tuple[str, object]]) -> None:
     world = World()
@@ -221,7 +222,7 @@ def test_order_uniqueness_and_every_outcome_hold_whatever_happens(steps: list[tu
     assert world.accumulator.buffered_bytes == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(STEPS, max_size=60))
 def test_a_producer_that_is_left_in_peace_delivers_what_it_took(steps: list[tuple[str, object]]) -> None:
     world = World()
