@@ -16,15 +16,18 @@ from chaos.runs.progress import Progress
 from chaos.runs.real import runtime_maker
 from chaos.runs.run import Run
 from checkers.in_memory import Judgement, judge_bytes
+from tests.support.patience import scaled, scaled_ms
 from workloads.groups import GroupsLoad
 
 LOAD = {
-    "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 3, "partitions": 6, "rate": 40,
-    "churn": 0, "session_timeout_ms": 1500, "max_poll_interval_ms": 3000,
+    "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 4, "partitions": 8, "rate": 40,
+    "churn": 0, "session_timeout_ms": scaled_ms(1500), "max_poll_interval_ms": scaled_ms(3000),
 }  # fmt: skip
+"""Members 0 and 2 begin with the classic protocol, 1 and 3 with the consumer protocol, and each successor draws one. So
+the faults leave one member of each protocol alone: whenever the group comes to rest, it has both."""
 FAULTS = [
-    {"at_s": 1, "duration_s": 4, "action": "member_crash", "target": "member:1"},
-    {"at_s": 5.5, "duration_s": 1, "action": "member_twin", "target": "member:2"},
+    {"at_s": scaled(1), "duration_s": scaled(4), "action": "member_crash", "target": "member:1"},
+    {"at_s": scaled(5.5), "duration_s": scaled(1), "action": "member_twin", "target": "member:2"},
 ]
 
 
@@ -50,7 +53,8 @@ def judged(directory: RunDirectory) -> Judgement:
 def test_a_group_of_both_protocols_keeps_its_promises_while_members_crash_and_have_twins(tmp_path: Path) -> None:
     settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(LOAD)}
     cluster = {"nodes": 3, "settings": settings}
-    plan = make_plan({"seed": 6, "warmup_s": 1, "time_s": 8, "cluster": cluster, "workload": LOAD, "faults": FAULTS})
+    lasts = {"warmup_s": scaled(1), "time_s": scaled(8)}
+    plan = make_plan({"seed": 6, **lasts, "cluster": cluster, "workload": LOAD, "faults": FAULTS})
     judgement = judged(played(plan, tmp_path))
     assert judgement.verdict.verdict == "valid", judgement.verdict.reasons
     crash, twin = judgement.faults
