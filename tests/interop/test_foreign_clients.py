@@ -59,6 +59,7 @@ class Killer:
 # ------------------------------------------------------------------------------------------------- confluent-kafka
 
 
+@pytest.mark.gate
 def test_confluent_kafka_loses_and_doubles_nothing_while_a_leader_is_killed(cluster: Any) -> None:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic

@@ -67,13 +67,27 @@ def _in_containers(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
-@pytest.fixture(params=[_in_processes, in_simulation, _in_containers], ids=["process", "sim", "docker"])
+IN_CONTAINERS = pytest.mark.night("in containers")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(_in_processes, id="process"),
+        pytest.param(in_simulation, id="sim"),
+        pytest.param(_in_containers, id="docker", marks=IN_CONTAINERS),
+    ]
+)
 def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of three, in each world."""
     return partial(request.param, tmp_path)
 
 
-@pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
+@pytest.fixture(
+    params=[
+        pytest.param(_in_processes, id="process"),
+        pytest.param(_in_containers, id="docker", marks=IN_CONTAINERS),
+    ]
+)
 def on_real_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of three real brokers."""
     return partial(request.param, tmp_path)
@@ -128,13 +142,24 @@ def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
-@pytest.fixture(params=[our_broker, our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
+@pytest.fixture(
+    params=[
+        pytest.param(our_broker, id="process"),
+        pytest.param(our_simulated_broker, id="sim"),
+        pytest.param(our_contained_broker, id="docker", marks=IN_CONTAINERS),
+    ]
+)
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)
 
 
-@pytest.fixture(params=[our_broker, our_contained_broker], ids=["process", "docker"])
+@pytest.fixture(
+    params=[
+        pytest.param(our_broker, id="process"),
+        pytest.param(our_contained_broker, id="docker", marks=IN_CONTAINERS),
+    ]
+)
 def on_real_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on one of our brokers, whose disk can be hurt, as a process and in a container."""
     return partial(request.param, tmp_path)

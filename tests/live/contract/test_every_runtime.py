@@ -39,6 +39,7 @@ def test_the_listener_between_nodes_is_reached_straight_whatever_is_cut(on_clust
     on_cluster(body)
 
 
+@pytest.mark.gate
 def test_nothing_passes_a_cut_link_and_every_other_way_is_whole(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for cut, error in CUTS:
@@ -120,6 +121,7 @@ def test_a_name_is_used_once_a_link_and_ending_what_is_not_there_is_no_error(on_
     on_cluster(body)
 
 
+@pytest.mark.gate
 def test_a_killed_broker_is_gone_and_comes_back_as_a_new_incarnation(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         before = runtime.bootstrap("CLIENT")
@@ -171,6 +173,7 @@ def test_acts_on_a_node_in_the_wrong_state_are_errors_not_guesses(on_cluster: On
     on_cluster(body)
 
 
+@pytest.mark.gate
 def test_heal_mends_whatever_was_done(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for link in runtime.links():

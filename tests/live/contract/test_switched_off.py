@@ -76,6 +76,7 @@ async def played(
     return told
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
 def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "fresh/machine.sh"
 
+pytestmark = pytest.mark.gate
+
 
 def ran(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({"PATH": path} if path else {})}

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SETTING_UP, INSTALLING = "setting up .venv", "installing"
 INTERPRETER = "chaos/toolchain/interpreter.py"
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -191,7 +193,7 @@ def test_a_python_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path)
     assert f"used {good}\n" in chosen(checkout(tmp_path / "a"), programs)
 
 
-def test_the_script_itself_costs_next_to_nothing(ready: Path) -> None:
+def test_the_script_itself_costs_next_to_nothing(ready: Path, bound_s: float) -> None:
     (ready / ".venv/bin/python").rename(ready / ".venv/bin/python.kept")
     (ready / ".venv/bin/python").write_text("#!/bin/sh\n")
     (ready / ".venv/bin/python").chmod(0o755)
@@ -199,6 +201,6 @@ def test_the_script_itself_costs_next_to_nothing(ready: Path) -> None:
         began = time.monotonic()
         for _ in range(10):
             run(ready)
-        assert (time.monotonic() - began) / 10 < 0.25, "50 ms on a machine with nothing else to do"
+        assert (time.monotonic() - began) / 10 < bound_s, "50 ms on a machine with nothing else to do"
     finally:
         (ready / ".venv/bin/python.kept").replace(ready / ".venv/bin/python")

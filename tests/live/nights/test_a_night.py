@@ -106,6 +106,7 @@ def shown_by_allure(night: Path) -> None:
     assert failed["links"][0]["url"].startswith("../runs/")
 
 
+@pytest.mark.gate
 def test_a_night_that_proves_too_little_has_exit_code_2(tmp_path: Path) -> None:
     night = tmp_path / "night"
     words = ("--vary", "runtime=sim", "--time", "5", "--seeds", "1", "--budget", "1s", "--no-report", "--out", night)

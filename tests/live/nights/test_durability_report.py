@@ -77,6 +77,7 @@ def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night
     assert "Traceback" not in errors
 
 
+@pytest.mark.gate
 def test_a_night_in_which_nothing_ran_has_a_page_without_spark(tmp_path: Path) -> None:
     files = NightFiles(tmp_path / "n1")
     files.plan_item("one", acks="all")

@@ -51,6 +51,7 @@ def test_nothing_is_wider_than_the_window_or_asks_for_a_network(
     assert [url for url in page.requests() if not url.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.gate
 def test_tables_are_cards_on_a_phone_and_cells_say_what_they_are(page_path: Path, browser: Browser) -> None:
     page = browser.open(page_path, width=390)
     cell = "document.querySelector('#checks ~ .table td.n')"

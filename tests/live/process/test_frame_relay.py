@@ -16,6 +16,8 @@ from chaos.runtimes.real.relay_loop import MOST, Loop
 HERE = "127.0.0.1"
 API_VERSIONS = 18
 
+pytestmark = pytest.mark.gate
+
 
 class Relaying:
     """A relay in this thread, a listener that it leads to, and the two ends of one connection through it."""

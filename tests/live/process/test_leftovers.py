@@ -37,6 +37,8 @@ async def main():
 trio.run(main)
 """
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -100,6 +100,7 @@ async def test_heal_mends_whatever_was_done(runtime: ProcessRuntime) -> None:
     assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
 
 
+@pytest.mark.gate
 async def test_a_broker_that_ends_by_itself_is_noticed_with_its_last_words(runtime: ProcessRuntime) -> None:
     assert runtime.exits() == ()
     runtime.log_path(2).write_text("it all went wrong\n")
@@ -111,6 +112,7 @@ async def test_a_broker_that_ends_by_itself_is_noticed_with_its_last_words(runti
     assert runtime.state(2) is NodeState.DOWN
 
 
+@pytest.mark.gate
 async def test_a_cluster_that_does_not_come_up_says_why_and_leaves_nothing(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime(settings={"stub.fail": "1"})
     with pytest.raises(HarnessError, match=r"broker 1 ended with 1 before it was ready:\n.*told to fail"):

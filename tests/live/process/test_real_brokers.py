@@ -72,6 +72,7 @@ async def test_a_controller_resigns_by_request_and_another_follows_it(tmp_path: 
     assert seen["after"]["epoch"] > seen["before"]["epoch"]
 
 
+@pytest.mark.gate
 async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="num.partitons.*num.partitions"):
         await ProcessRuntime(tmp_path / "run", proxied=False, settings={"num.partitons": "3"}).start()

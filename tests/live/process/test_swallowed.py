@@ -32,6 +32,7 @@ from tests.support.patience import scaled
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 
 
+@pytest.mark.gate
 async def test_a_pause_that_somebody_ended_is_no_pause(runtime: ProcessRuntime) -> None:
     async def let_go() -> None:
         await trio.sleep(scaled(0.8))
@@ -61,6 +62,7 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
     assert unproven(isolated)
 
 
+@pytest.mark.gate
 async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime) -> None:
     async def heal() -> None:
         await trio.sleep(scaled(1.0))
@@ -75,6 +77,7 @@ async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime) -> 
     assert "a cut link answered" in line["error"]
 
 
+@pytest.mark.gate
 async def test_a_broker_that_survives_its_kill_was_not_killed(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def segments(tmp_path: Path) -> Path:
     return data
 
 
+@pytest.mark.gate
 def test_bits_and_files_that_stay_as_they_were_are_no_damage(segments: Path) -> None:
     rotten = bit_rot.rot(segments, "*.log", 1, "checked", Random(1))
     assert rotten["path"]
@@ -187,6 +191,7 @@ SWALLOWED_BY = {
 administrator, are the harness's own in every world."""
 
 
+@pytest.mark.gate
 def test_each_kind_of_real_runs_is_swallowed_in_some_test() -> None:
     assert set(SWALLOWED_BY) == {name for name, kind in KINDS.items() if kind.worlds & {"process", "docker"}}
     tests = Path(__file__).resolve().parents[2]

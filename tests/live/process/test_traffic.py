@@ -20,6 +20,7 @@ NODES = (1, 2)
 VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("manner", ["drop", "refuse"])
 async def test_a_cut_of_one_traffic_is_proven_and_leaves_the_rest_of_the_link(tmp_path: Path, manner: str) -> None:
     faults = [

@@ -59,6 +59,7 @@ def test_too_little_room_is_refused_before_anything_starts(
     assert list((small_disk / "runs").iterdir()) == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("folder", ["/dev/null", "/proc/nothing", "/dev/null/below"])
 def test_a_place_that_cannot_take_runs_is_refused(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["run", "--time", "1", "--seed", "1", "--runs", folder]) == 3

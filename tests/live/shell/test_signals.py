@@ -21,7 +21,7 @@ RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none"
     ("phase", "signals"),
     [
         ("start the cluster", [signal.SIGTERM]),
-        ("load", [signal.SIGHUP]),
+        pytest.param("load", [signal.SIGHUP], marks=pytest.mark.gate),
         ("load", [signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_signal_while_judging_ends_spark_too(tmp_path: Path, started: list[Squ
     assert not (tmp_path / "runs/latest/verdict.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.gate), signal.SIGHUP])
 def test_a_cluster_for_development_stops_in_good_order(
     number: signal.Signals, tmp_path: Path, started: list[Squall]
 ) -> None:

@@ -116,6 +116,7 @@ async def test_a_quiet_run_is_whole(brokers: Brokers, tmp_path: Path) -> None:
     assert run.counters.info == run.counters.failed == 0
 
 
+@pytest.mark.gate
 async def test_a_killed_leader_costs_nothing_that_was_acknowledged(brokers: Brokers, tmp_path: Path) -> None:
     run = Run(brokers, tmp_path)
 
@@ -203,6 +204,7 @@ async def test_a_harness_killed_with_9_has_every_record_of_the_logs_in_its_histo
     assert acknowledged <= read <= sent
 
 
+@pytest.mark.gate
 async def test_the_little_admin_works(brokers: Brokers) -> None:
     env = RealEnv("admin")
     async with trio.open_nursery() as nursery:

@@ -36,7 +36,9 @@ WHY_AT_NIGHT: Mapping[str, str] = {
 }
 """Why tests of these folders, below `tests/`, run at night unless they are marked. The longest name decides."""
 
-BOUNDS_S: Mapping[str, float] = {}
+BOUNDS_S: Mapping[str, float] = {
+    "tests/live/ground/test_set_up.py::test_the_script_itself_costs_next_to_nothing": 0.25,
+}
 """The quiet tests, by node id without parameters, with what each asserts: the most seconds that something may take.
 The fixture `bound_s` has a test's own bound."""
 

@@ -1,0 +1,31 @@
+"""One `squall run` in each world of real processes: a broker dies, Spark judges the run, and the exit code is 0."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.live.engine import engine_and_images
+from tests.live.shell.conftest import Squall
+
+RUN = ("run", "--seed", "7", "--time", "6", "--warmup", "1", "--faults", "kill", "--rate", "200")
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("runtime", ["process", "docker"])
+def test_a_run_in_which_a_broker_dies_is_valid(runtime: str, tmp_path: Path, started: list[Squall]) -> None:
+    if runtime == "docker":
+        engine_and_images()
+    squall = Squall(tmp_path, (*RUN, "--runtime", runtime))
+    started.append(squall)
+    assert squall.code() == 0, squall.said()
+    assert "VALID" in squall.said()
+    assert squall.left_behind() == []
+    run_dir = tmp_path / "runs/latest"
+    verdict = json.loads((run_dir / "verdict.json").read_text())
+    assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
+    landed = [json.loads(line) for line in (run_dir / "nemesis.jsonl").read_text().splitlines()]
+    assert any(line.get("evidence") for line in landed), landed
+    assert (run_dir / "report.html").exists()
