@@ -40,7 +40,7 @@ def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """Names of mutants with commas between them, or one of their groups."""
     from chaos.mutants import MUTANTS
 
-    groups = {each.group: "a group of mutants" for each in MUTANTS.values()}
+    groups = {"all": "all mutants", **{each.group: "a group of mutants" for each in MUTANTS.values()}}
     return _listed(incomplete, {**groups, **{each.name: f"mutant {each.id}" for each in MUTANTS.values()}})
 
 

@@ -69,7 +69,7 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
     default="replication",
     show_default=True,
     shell_complete=completions.listed_mutants,
-    help="The bugs to plant: a group, or a list of ids or names.",
+    help="The bugs to plant: a group, all, or a list of ids or names.",
 )
 @click.option(
     "--seeds", default=200, show_default=True, type=click.IntRange(1), help="The largest number of plans for each bug."

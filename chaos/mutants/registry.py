@@ -198,7 +198,9 @@ def find(name: str) -> Mutant:
 
 
 def select(names: str) -> tuple[Mutant, ...]:
-    """Mutants of a list like `1,9,no-fsync`, or of a group like `replication`. Refused."""
+    """Mutants of a list like `1,9,no-fsync`, of a group like `replication`, or `all` of them. Refused."""
+    if names == "all":
+        return _ALL
     if any(mutant.group == names for mutant in _ALL):
         return tuple(mutant for mutant in _ALL if mutant.group == names)
     return tuple(find(name.strip()) for name in names.split(",") if name.strip())

@@ -108,19 +108,7 @@ class NightDirectory:
 
     def add(self, attempt: Attempt) -> None:
         """Note an attempt that has ended, so that it is there whatever happens next. OSError: nothing is noted."""
-        with self.results.open("ab+", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            line = attempt.line().encode()
-            if size and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                line = b"\n" + line  # a session was killed in the middle of a line
-            try:
-                while line:
-                    line = line[file.write(line) :]
-                os.fsync(file.fileno())
-            except OSError:
-                with suppress(OSError):
-                    file.truncate(size)  # half a line would be no result, and would be complained of
-                raise
+        append_line(self.results, attempt.line())
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -145,6 +133,23 @@ class NightDirectory:
             if not full_disk.is_full(error):
                 raise
             raise Refused(f"{full_disk.sentence(self.path)}: make room, or name another folder") from None
+
+
+def append_line(path: Path, text: str) -> None:
+    """Add a line to a file, and have it on disk. OSError: nothing was added."""
+    with path.open("ab+", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        line = text.encode()
+        if size and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            line = b"\n" + line  # a session was killed in the middle of a line
+        try:
+            while line:
+                line = line[file.write(line) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(size)  # half a line would be no result, and would be complained of
+            raise
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -3,6 +3,8 @@
 `STORE/night=ID/STAMP-DIGEST/` holds a file for each of `TABLES` and collection.json. It is made under another name and
 renamed when it is whole, so that a session that is killed leaves nothing that anybody reads, and two at the same time
 do not meet. Of a night the newest folder counts. DIGEST is of what was collected: the same again adds nothing.
+
+`STORE/tests=ID/` is the same for the nights of `squall test --night`, with the tables `TEST_TABLES`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from checkers.nights.night import END, FILE, RESULTS, Night
 SCHEMA = 1
 FOLDER = "store"
 COLLECTION = "collection.json"
-_NIGHT, _FRESH = "night=", ".collecting-"
+_FRESH = ".collecting-"
 ABANDONED = timedelta(days=1)
 """A folder that nobody finished for so long belongs to a session that was killed."""
 
@@ -72,6 +74,32 @@ TABLES: Mapping[str, pa.Schema] = {
     "latencies": _schema(**_RUN, faulty=_FLAG, bucket=_LONG, n=_LONG),
 }  # fmt: skip
 """The columns of each table, by its file's name. docs/durability.md says what they mean."""
+TEST_TABLES: Mapping[str, pa.Schema] = {
+    "test_nights": _schema(
+        night=_TEXT, began=_TEXT, ended=_TEXT, commit=_TEXT, machine=_TEXT, python=_TEXT, exit=_LONG, problems=_TEXTS,
+    ),
+    "parts": _schema(
+        night=_TEXT, part=_TEXT, result=_TEXT, exit=_LONG, seconds=_REAL, commit=_TEXT, command=_TEXT, why=_TEXT,
+        next_seed=_LONG,
+    ),
+    "tests": _schema(
+        night=_TEXT, test=_TEXT, result=_TEXT, cpu_s=_REAL, wall_s=_REAL, flaky=_FLAG, why=_TEXT, commit=_TEXT,
+    ),
+}  # fmt: skip
+"""The columns of the tables of `squall test --night`. docs/testing.md says what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Nights of one kind: their folders begin with `prefix`, and each has these tables."""
+
+    prefix: str
+    tables: Mapping[str, pa.Schema]
+
+
+RUNS = Series("night=", TABLES)
+TESTS = Series("tests=", TEST_TABLES)
+_SCHEMAS = {**TABLES, **TEST_TABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +152,28 @@ def fresh(store: Path, tag: str, now: datetime) -> Path:
 def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """One table of a collection. Columns that a row does not name are null."""
     pq.write_table(
-        pa.Table.from_pylist(list(rows), schema=TABLES[table]), folder / f"{table}.parquet", compression="zstd"
+        pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table]), folder / f"{table}.parquet", compression="zstd"
     )
 
 
-def commit(folder: Path, night: str, began: str, digest: str, now: datetime) -> Collection:
-    """Add a collection to the store that `folder` was made in. Every table must be there."""
-    missing = [name for name in TABLES if not (folder / f"{name}.parquet").exists()]
+def commit(folder: Path, night: str, began: str, digest: str, now: datetime, series: Series = RUNS) -> Collection:
+    """Add a collection to the store that `folder` was made in. Every table of the series must be there."""
+    missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
     stamp = now.strftime("%Y%m%dT%H%M%S.%fZ")
     told = {"schema": SCHEMA, "night": night, "began": began, "collected": now.isoformat(), "digest": digest}
     (folder / COLLECTION).write_text(json.dumps(told, indent=1) + "\n")
-    place = folder.parent / f"{_NIGHT}{night}"
+    place = folder.parent / f"{series.prefix}{night}"
     place.mkdir(exist_ok=True)
     path = place / f"{stamp}-{digest}"
     folder.rename(path)
     return Collection(night, began, path, digest)
 
 
-def collections(store: Path) -> tuple[list[Collection], list[str]]:
+def collections(store: Path, series: Series = RUNS) -> tuple[list[Collection], list[str]]:
     """The newest collection of each night, by when the night began; and why some cannot be read, a sentence each."""
     found, problems = [], []
-    for place in sorted(store.glob(f"{_NIGHT}*")):
+    for place in sorted(store.glob(f"{series.prefix}*")):
         for path in sorted(place.iterdir(), reverse=True):
             try:
                 told = json.loads((path / COLLECTION).read_text())
@@ -170,7 +198,7 @@ def rows(collected: Iterable[Collection], table: str) -> list[dict[str, Any]]:
     """The rows of a table, of these collections. A map becomes a dict."""
     found: list[dict[str, Any]] = []
     for each in collected:
-        found += pq.read_table(each.file(table), schema=TABLES[table], partitioning=None).to_pylist(
+        found += pq.read_table(each.file(table), schema=_SCHEMAS[table], partitioning=None).to_pylist(
             maps_as_pydicts="strict"
         )
     return found

@@ -106,6 +106,7 @@ def test_mutants_are_found_by_id_name_and_group() -> None:
     groups = [select(name) for name in ("replication", "transactions", "groups")]
     assert {mutant for group in groups for mutant in group} == set(MUTANTS.values())
     assert sum(map(len, groups)) == len(MUTANTS)
+    assert select("all") == tuple(MUTANTS.values())
     with pytest.raises(Refused, match="no mutant 'nonsense'"):
         find("nonsense")
 

@@ -1,0 +1,104 @@
+"""Plays everything that runs by night, part by part. Each part is a command and is recorded as it ends.
+
+At the end there are a page and, in the store of nights, a table: each test with its result, its cost, and whether it
+is flaky. A part that this machine cannot play is recorded as "not here".
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from chaos.errors import Refused
+from chaos.interrupts import as_ctrl_c
+from chaos.nights import opening
+from chaos.nights.directory import NIGHTS, NightDirectory
+from tests.night import collecting, page
+from tests.night.parts import PARTS, Part, shown
+from tests.night.player import play
+from tests.night.record import Folder, Head, ended
+from tests.night.report import report_of, verdict
+
+USAGE, INTERRUPTED = 3, 130
+
+
+def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) -> int:
+    """0: nothing failed. 1: a part failed. 2: too little is proven. 3: usage. 130: interrupted."""
+    arguments = _parser(parts).parse_args(given)
+    folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{opening.new_id()}").absolute())
+    try:
+        if arguments.resume:
+            folder.read()
+        with NightDirectory(folder.path).held():
+            if not arguments.resume:
+                folder.begin(_head(folder, arguments.only or list(parts)))
+            return _play(folder, parts)
+    except Refused as refused:
+        say(f"squall: {refused}")
+        return USAGE
+    except KeyboardInterrupt:
+        say(f"interrupted: ./squall test --night --resume {shown(folder.path)} goes on")
+        return INTERRUPTED
+
+
+def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
+    play(folder, parts, say)
+    head, lines = folder.read()
+    code = verdict({name: line.result for name, line in ended(lines).items()})
+    collecting.collect(folder, code)
+    report = report_of(collecting.read_tables(collecting.place_of(folder)), head.night)
+    written = page.render(folder, report, parts)
+    for row in report.parts:
+        say(f"{row['part']:<12} {row['result']:<12} {page.minutes(row['seconds']):>8}  {row['why']}".rstrip())
+    say(f"{report.headline}. {' '.join(report.sentences)}".strip())
+    say(f"page: {shown(written)}")
+    return code
+
+
+def _head(folder: Folder, asked: Sequence[str]) -> Head:
+    machine = opening.machine()
+    return Head(
+        night=folder.path.name.removeprefix("tests-"),
+        began=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=opening.commit(),
+        machine=f"{machine['cores']} cores, {machine['memory_mib'] / 1024:.0f} GiB",
+        python=machine["python"],
+        parts=tuple(asked),
+        first_seed=collecting.first_seed(collecting.place_of(folder)),
+    )
+
+
+def _parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {part.name:<12} {part.what} About {part.minutes} min." for part in parts.values())
+    codes = "Exit codes: 0 nothing failed, 1 a part failed, 2 too little is proven, 3 usage, 130 interrupted."
+    parser = argparse.ArgumentParser(
+        prog="squall test --night",
+        description=__doc__,
+        epilog=f"Parts, in their order:\n{listed}\n\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.error = _refuse  # type: ignore[method-assign]
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the folder of the night (default: nights/tests-TIME)")
+    parser.add_argument("--only", nargs="+", choices=list(parts), metavar="PART", help="play these parts only")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a night that was interrupted")
+    return parser
+
+
+def _refuse(message: str) -> None:
+    """argparse's own exit code for usage is 2, which means something else here."""
+    sys.stderr.write(f"squall: {message}\n")
+    sys.exit(USAGE)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    as_ctrl_c()
+    sys.exit(main())

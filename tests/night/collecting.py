@@ -1,0 +1,81 @@
+"""A night of tests in the store of nights: its rows, and those of the nights before it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from checkers.nights import store
+from tests.night.record import Folder, ended
+from tests.night.results import read_results
+
+FIRST_SEED = 1000
+"""Of the first night: below it are the seeds that every change plays."""
+Tables = Mapping[str, list[dict[str, Any]]]
+
+
+def place_of(folder: Folder) -> Path:
+    """The store beside a night's folder."""
+    return folder.path.absolute().parent / store.FOLDER
+
+
+def first_seed(place: Path) -> int:
+    """Where the nights in the store ended: the first seed that none of them has played."""
+    found = [row["next_seed"] for row in read_tables(place)["parts"] if row["next_seed"] is not None]
+    return max(found, default=FIRST_SEED)
+
+
+def read_tables(place: Path) -> Tables:
+    """Rows of all nights of tests in a store, the earliest night first."""
+    collected, _ = store.collections(place, store.TESTS)
+    return {name: store.rows(collected, name) for name in store.TESTS.tables}
+
+
+def collect(folder: Folder, code: int) -> None:
+    """Add a night that has ended to the store, unless it is there already."""
+    place = place_of(folder)
+    digest = _digest(folder)
+    if digest in [each.digest for each in store.collections(place, store.TESTS)[0]]:
+        return
+    now = datetime.now(UTC)
+    rows = rows_of(folder, code, now)
+    fresh = store.fresh(place, f"{folder.path.name}-{os.getpid()}", now)
+    try:
+        for name, found in rows.items():
+            store.write(fresh, name, found)
+        (night,) = rows["test_nights"]
+        store.commit(fresh, night["night"], night["began"], digest, now, store.TESTS)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def rows_of(folder: Folder, code: int, now: datetime) -> Tables:
+    """The rows of a night."""
+    head, lines = folder.read()
+    parts = ended(lines)
+    commits = list(dict.fromkeys([head.commit, *(line.commit for line in parts.values())]))
+    problems = [f"The night went on at another commit: {', then '.join(each[:12] for each in commits)}."]
+    night = {name: getattr(head, name) for name in ("night", "began", "commit", "machine", "python")}
+    more = {"ended": now.isoformat(timespec="seconds"), "exit": code, "problems": problems if commits[1:] else []}
+    return {
+        "test_nights": [{**night, **more}],
+        "parts": [{"night": head.night, **_parts(asdict(parts[name]))} for name in head.parts if name in parts],
+        "tests": [{"night": head.night, **asdict(each)} for each in read_results(folder.tests)],
+    }
+
+
+def _parts(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name in store.TEST_TABLES["parts"].names}
+
+
+def _digest(folder: Folder) -> str:
+    seen = hashlib.sha256(f"schema {store.SCHEMA}".encode())
+    for file in (folder.record, folder.tests):
+        seen.update(file.read_bytes() if file.exists() else b"-")
+    return seen.hexdigest()[:16]

@@ -1,0 +1,156 @@
+"""The parts of a night. Each is a command that people can type."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN, Folder, Head
+from tests.night.results import read_results
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 2000
+"""Of a night: from so many on, `squall sim` also asks whether each rare path was taken."""
+SQUALL = "./squall"
+BY_SQUALL: Mapping[int, str] = {0: PASSED, 1: FAILED, 2: UNKNOWN}
+BY_PYTEST: Mapping[int, str] = {0: PASSED}
+BY_MACHINE: Mapping[int, str] = {0: PASSED, 1: FAILED, 3: NOT_HERE}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a night."""
+
+    name: str
+    what: str
+    """What it plays, for people."""
+    minutes: int
+    """About how long it takes on two idle cores."""
+    command: Callable[[Folder, Head], list[str]]
+    lacks: Callable[[], str] = lambda: ""
+    """Why this machine cannot play it; empty where it can."""
+    codes: Mapping[int, str] = field(default_factory=lambda: BY_SQUALL)
+    """Exit code -> result. Any other code is FAILED."""
+    page: Callable[[Folder], Path | None] = lambda folder: None
+    """A page that the part itself makes."""
+    seeds: int = 0
+    """How many seeds it plays, from `Head.first_seed` on."""
+
+    def result(self, folder: Folder, code: int) -> tuple[str, str]:
+        """(result, why) of an ended command. The tests' own results count more than the exit code."""
+        result = self.codes.get(code, FAILED)
+        why = "" if result == PASSED else last_words(folder.said(self.name)) or f"exit code {code}"
+        if self.name != EVERYTHING:
+            return result, why
+        tests = read_results(folder.tests)
+        failed = sum(1 for each in tests if each.result == FAILED)
+        if failed:
+            return FAILED, f"{failed:,} of {len(tests):,} tests failed"
+        return (UNKNOWN, "no test has a result") if result == PASSED and not tests else (result, why)
+
+
+EVERYTHING = "everything"
+
+
+def _everything(folder: Folder, head: Head) -> list[str]:
+    del head
+    again = ["--go-on"] if folder.tests.exists() else []
+    return [SQUALL, "test", "--all", "--results", shown(folder.tests), *again]
+
+
+def _hunts(folder: Folder, head: Head) -> list[str]:
+    del head
+    return [SQUALL, "hunt", "--mutants", "all", "--budget", "120", "--jobs", "2", "--out", shown(folder.path / "hunts")]
+
+
+def _seeds(folder: Folder, head: Head) -> list[str]:
+    seeds = f"{head.first_seed}..{head.first_seed + SEEDS}"
+    return [SQUALL, "sim", "--swarm", "--seeds", seeds, "--jobs", "2", "--out", shown(folder.path / "seeds")]
+
+
+def _fresh(folder: Folder, head: Head) -> list[str]:
+    del folder, head
+    return ["tests/fresh/machine.sh", "all"]
+
+
+def _containers(folder: Folder, head: Head) -> list[str]:
+    del head
+    matrix = ["--vary", "runtime=docker", "--vary", "workload=appends,transactions,groups,pipeline,semantics"]
+    return _nightly(folder.path / "containers", *matrix, "--seeds", "3", "--time", "20", "--budget", "40m")
+
+
+def _libraries(folder: Folder, head: Head) -> list[str]:
+    del head
+    matrix = ["--vary", "client=confluent,aiokafka,kafka-python", "--vary", "target=squall,kafka",
+              "--vary", "workload=appends,transactions,groups"]  # fmt: skip
+    return _nightly(folder.path / "libraries", *matrix, "--time", "20", "--budget", "40m")
+
+
+def _matrix(folder: Folder, head: Head) -> list[str]:
+    del head
+    return _nightly(folder.matrix, "--seeds", "6", "--budget", "90m")
+
+
+def _nightly(out: Path, *flags: str) -> list[str]:
+    """A matrix of runs, or the rest of it."""
+    if (out / "night.json").exists():
+        return [SQUALL, "nightly", "--resume", shown(out)]
+    return [SQUALL, "nightly", *flags, "--out", shown(out)]
+
+
+def _no_engine() -> str:
+    from chaos.toolchain.engine_lacks import engine_lacks
+
+    return next((lack.what for lack in engine_lacks()), "")
+
+
+def _no_machine() -> str:
+    if os.geteuid():
+        return "needs root, for debootstrap and chroot"
+    missing = [each for each in ("debootstrap", "unshare") if shutil.which(each) is None]
+    if missing:
+        return f"needs {' and '.join(missing)}"
+    apart = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True)
+    return "" if apart.returncode == 0 else "this machine permits no namespaces of mounts and processes"
+
+
+PARTS: Mapping[str, Part] = {
+    part.name: part
+    for part in (
+        Part(EVERYTHING, "Every test that there is, in random order.", 120, _everything, codes=BY_PYTEST),
+        Part("hunts", "Plants each known bug; the checks must find it.", 40, _hunts),
+        Part("seeds", "Simulations with seeds that no earlier night played.", 30, _seeds, seeds=SEEDS),
+        Part("matrix", "The durability matrix, plans/nightly.toml.", 60, _matrix, page=lambda f: _report(f.matrix)),
+        Part("containers", "Runs in containers.", 20, _containers, _no_engine,
+             page=lambda f: _report(f.path / "containers")),
+        Part("libraries", "Runs with each foreign client library, against Squall and Apache Kafka.", 20, _libraries,
+             page=lambda f: _report(f.path / "libraries")),
+        Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh, _no_machine,
+             BY_MACHINE),
+    )
+}  # fmt: skip
+"""By name, in their order."""
+
+
+def _report(night: Path) -> Path | None:
+    page = night / "report/index.html"
+    return page if page.exists() else None
+
+
+def shown(path: Path) -> str:
+    """A path as people type it in the checkout."""
+    whole = path.absolute()
+    return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(whole)
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log that is not empty."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

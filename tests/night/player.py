@@ -1,0 +1,90 @@
+"""Plays the parts of a night, one after the other, and notes each as it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from chaos.nights.opening import commit
+from chaos.runtimes.real.processes.child import TETHER
+from tests.night.parts import ROOT, Part, shown
+from tests.night.record import INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
+
+ENDING_S = 180
+"""For a part that is asked to end: brokers and containers are stopped in good order."""
+BY_CTRL_C = (130, -signal.SIGINT)
+"""Exit codes of a command that somebody interrupted."""
+
+
+def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) -> None:
+    """Play the parts that have not ended. KeyboardInterrupt, once the part under way has ended and is noted."""
+    head, lines = folder.read()
+    left = to_play(head, lines)
+    for name in left:
+        part = parts[name]
+        number = f"[{head.parts.index(name) + 1} of {len(head.parts)}] {name}"
+        line = _lacking(part, folder, head) or _play(part, folder, head, lambda text, n=number: say(f"{n}: {text}"))
+        folder.note(line)
+        say(f"{number}: {line.result} after {line.seconds / 60:.0f} min" + (f": {line.why}" if line.why else ""))
+        if line.result == INTERRUPTED:
+            raise KeyboardInterrupt
+
+
+def _lacking(part: Part, folder: Folder, head: Head) -> Line | None:
+    why = part.lacks()
+    command = shlex.join(part.command(folder, head))
+    return Line(part.name, NOT_HERE, 3, 0.0, commit(), command, _now(), why) if why else None
+
+
+def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) -> Line:
+    command = part.command(folder, head)
+    log = folder.said(part.name)
+    say(f"{shlex.join(command)} (about {part.minutes} min; it prints to {shown(log)})")
+    began, clock, now = _now(), time.monotonic(), commit()
+    code = _ended(command, folder, part)
+    if code in BY_CTRL_C:
+        result, why = INTERRUPTED, "interrupted"
+    else:
+        result, why = part.result(folder, code)
+    next_seed = head.first_seed + part.seeds if part.seeds and result != INTERRUPTED else None
+    seconds = round(time.monotonic() - clock, 1)
+    return Line(part.name, result, code, seconds, now, shlex.join(command), began, why, next_seed)
+
+
+def _ended(command: list[str], folder: Folder, part: Part) -> int:
+    """Run a command to its end. Its exit code; after Ctrl-C always one of BY_CTRL_C."""
+    program, *arguments = command
+    # Tethered: the command ends with the night, however that ends.
+    tethered = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), str(ROOT / program), *arguments]
+    with folder.said(part.name).open("ab") as out:
+        process = subprocess.Popen(
+            tethered, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        _end(process)
+        return BY_CTRL_C[0]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command as Ctrl-C in a terminal would: all processes of its group get the signal."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(ENDING_S)
+        except ProcessLookupError:
+            return
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue
+        return
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,160 @@
+"""What the page of a night of tests says, from the store's rows. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN
+
+Row = dict[str, Any]
+WELL, FOUND, TOO_LITTLE = 0, 1, 2
+LOOKED_BACK = 30
+"""Nights that say which tests are flaky."""
+SHOWN = 25
+"""The most costly tests."""
+
+
+def verdict(results: Mapping[str, str]) -> int:
+    """The exit code of a night, by the result of each part. A part that cannot be played here changes nothing, unless
+    no part passed."""
+    found = Counter(results.values())
+    if found[FAILED]:
+        return FOUND
+    return TOO_LITTLE if found[UNKNOWN] or not found[PASSED] else WELL
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A night of tests, compared with the nights before it."""
+
+    night: Row
+    parts: tuple[Row, ...]
+    tests: tuple[Row, ...]
+    before: tuple[Row, ...]
+    """Tests of the last night before that ran any."""
+    before_night: str
+    """Its name; empty where there is none."""
+    flaky: tuple[tuple[str, str], ...]
+    """(test, why it is called so)."""
+
+    @property
+    def word(self) -> str:
+        """valid, invalid or unknown: the page's colour."""
+        return {WELL: "valid", FOUND: "invalid"}.get(self.night["exit"], "unknown")
+
+    @property
+    def failed(self) -> list[Row]:
+        """Tests that failed, those that did not fail in the night before first."""
+        rows = [row for row in self.tests if row["result"] == FAILED]
+        return sorted(rows, key=lambda row: (not self.is_new(row), row["test"]))
+
+    @property
+    def headline(self) -> str:
+        """How it went, in a few words."""
+        wrong = [row["part"] for row in self.parts if row["result"] == FAILED]
+        if wrong:
+            return f"Failed: {', '.join(wrong)}"
+        if self.word == "unknown":
+            return "Too little is proven"
+        return "Everything passed" if all(row["result"] == PASSED for row in self.parts) else "Nothing failed"
+
+    @property
+    def sentences(self) -> list[str]:
+        """What that means."""
+        told = []
+        if self.tests:
+            new = sum(1 for row in self.failed if self.is_new(row))
+            failed = f"{len(self.failed):,} failed ({new:,} new)" if self.failed else "none failed"
+            told.append(f"Of {len(self.tests):,} tests {failed}; {len(self.skipped):,} were skipped.")
+        if self.flaky:
+            told.append(f"{len(self.flaky):,} flaky: listed below.")
+        told += [f"{row['part']} is unknown: {row['why']}" for row in self.parts if row["result"] == UNKNOWN]
+        lacking = [row["part"] for row in self.parts if row["result"] == NOT_HERE]
+        if lacking:
+            told.append(f"This machine cannot play {', '.join(lacking)}; the table says why.")
+        return told
+
+    @property
+    def skipped(self) -> list[Row]:
+        """Tests that were skipped."""
+        return [row for row in self.tests if row["result"] == "skipped"]
+
+    @property
+    def skip_reasons(self) -> list[tuple[str, int]]:
+        """Why tests were skipped, the commonest reason first."""
+        return Counter(row["why"] for row in self.skipped).most_common()
+
+    @property
+    def costly(self) -> list[tuple[Row, float | None]]:
+        """The most costly tests, each with its CPU seconds in the night before."""
+        known = {row["test"]: row["cpu_s"] for row in self.before}
+        first = sorted(self.tests, key=lambda row: (-row["cpu_s"], row["test"]))[:SHOWN]
+        return [(row, known.get(row["test"])) for row in first]
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all tests."""
+        return sum(row["cpu_s"] for row in self.tests)
+
+    @property
+    def repaired(self) -> list[str]:
+        """Tests that failed in the night before and passed tonight."""
+        passed = {row["test"] for row in self.tests if row["result"] == PASSED}
+        return sorted(row["test"] for row in self.before if row["result"] == FAILED and row["test"] in passed)
+
+    @property
+    def added(self) -> list[str]:
+        """Tests that the night before did not have."""
+        return sorted(self._names() - {row["test"] for row in self.before}) if self.before else []
+
+    @property
+    def removed(self) -> list[str]:
+        """Tests of the night before that this one does not have."""
+        return sorted({row["test"] for row in self.before} - self._names()) if self.tests else []
+
+    def is_new(self, row: Row) -> bool:
+        """Whether the night before did not have this failure."""
+        return not any(row["test"] == each["test"] and each["result"] == FAILED for each in self.before)
+
+    def _names(self) -> set[str]:
+        return {row["test"] for row in self.tests}
+
+
+def report_of(tables: Mapping[str, Sequence[Row]], night: str) -> Report:
+    """The report of the night of that name. tables: rows of the store, the earliest night first."""
+    order = [row["night"] for row in tables["test_nights"]]
+    upto = order[: order.index(night) + 1]
+    of_night: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["tests"]:
+        of_night[row["night"]].append(row)
+    before_night = next((name for name in reversed(upto[:-1]) if of_night[name]), "")
+    last = [row for name in upto[-LOOKED_BACK:] for row in of_night[name]]
+    return Report(
+        night=next(row for row in tables["test_nights"] if row["night"] == night),
+        parts=tuple(row for row in tables["parts"] if row["night"] == night),
+        tests=tuple(of_night[night]),
+        before=tuple(of_night[before_night]),
+        before_night=before_night,
+        flaky=tuple(sorted({**_over_nights(last), **_within(of_night[night])}.items())),
+    )
+
+
+def _within(tests: Sequence[Row]) -> dict[str, str]:
+    """Tests that failed in this night and passed alone."""
+    return {row["test"]: "failed tonight, and passed alone" for row in tests if row["flaky"]}
+
+
+def _over_nights(tests: Sequence[Row]) -> dict[str, str]:
+    """Tests that failed in some nights and passed in others, at one commit."""
+    counted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in tests:
+        if row["commit"] and not row["commit"].endswith("-dirty"):
+            counted[row["test"], row["commit"]][row["result"]] += 1
+    return {
+        test: f"failed in {found[FAILED]} of {found[FAILED] + found[PASSED]} nights at commit {commit[:12]}"
+        for (test, commit), found in counted.items()
+        if found[FAILED] and found[PASSED]
+    }

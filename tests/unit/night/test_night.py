@@ -1,0 +1,217 @@
+"""A night of tests: what is played, what is recorded, how it goes on, and what its page and the store say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chaos.errors import Refused
+from tests.night import __main__ as night
+from tests.night import collecting
+from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
+from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, PASSED, UNKNOWN, Folder, Head, Line, ended, to_play
+from tests.night.report import verdict
+from tests.night.results import read_results
+
+HEAD = Head("n1", "2026-07-04T01:00:00+00:00", "abc", "2 cores, 24 GiB", "3.11.2", ("one", "two", "three"), 1000)
+
+
+def line(part: str, result: str, seconds: float = 1.0) -> Line:
+    """How a part ended."""
+    return Line(part, result, 0, seconds, "abc", f"./{part}", "2026-07-04T01:00:00+00:00")
+
+
+def part(name: str, script: str, **more: object) -> Part:
+    """A part that is a script of the shell."""
+
+    def command(folder: Folder, head: Head) -> list[str]:
+        return ["/bin/sh", "-c", script, str(folder.tests)]
+
+    return replace(Part(name, f"What {name} is.", 1, command), **more)  # type: ignore[arg-type]
+
+
+def parts_of(*parts: Part) -> Mapping[str, Part]:
+    return {each.name: each for each in parts}
+
+
+# --------------------------------------------------------------------------------------------------------- the record
+
+
+def test_a_night_goes_on_with_the_first_part_that_has_not_ended() -> None:
+    lines = [line("one", PASSED), line("two", INTERRUPTED)]
+    assert to_play(HEAD, lines) == ["two", "three"]
+    assert to_play(HEAD, [*lines, line("two", FAILED), line("three", NOT_HERE)]) == []
+
+
+def test_the_time_of_a_part_is_that_of_all_its_sessions() -> None:
+    found = ended([line("one", INTERRUPTED, 10.0), line("two", PASSED, 5.0), line("one", PASSED, 3.0)])
+    assert {name: each.seconds for name, each in found.items()} == {"one": 13.0, "two": 5.0}
+
+
+def test_the_line_that_a_killed_session_was_writing_does_not_count(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin(HEAD)
+    folder.note(line("one", PASSED))
+    with folder.record.open("a") as file:
+        file.write('{"part": "two", "resu')
+    assert folder.read() == (HEAD, [line("one", PASSED)])
+    folder.note(line("two", FAILED))
+    assert folder.read()[1] == [line("one", PASSED), line("two", FAILED)]
+
+
+def test_a_night_is_not_begun_twice_and_nothing_goes_on_where_none_is(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no night of tests"):
+        Folder(tmp_path).read()
+    Folder(tmp_path).begin(HEAD)
+    with pytest.raises(Refused, match="already"):
+        Folder(tmp_path).begin(HEAD)
+
+
+# -------------------------------------------------------------------------------------------------------- the results
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ((PASSED, PASSED), 0),
+        ((PASSED, NOT_HERE), 0),
+        ((NOT_HERE, NOT_HERE), 2),
+        ((PASSED, UNKNOWN), 2),
+        ((PASSED, UNKNOWN, FAILED), 1),
+        ((NOT_HERE, FAILED), 1),
+        ((), 2),
+    ],
+)
+def test_the_verdict_of_a_night(results: tuple[str, ...], code: int) -> None:
+    assert verdict(dict(enumerate(results))) == code  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "result"),
+    [
+        ("hunts", 0, PASSED),
+        ("hunts", 1, FAILED),
+        ("seeds", 2, UNKNOWN),
+        ("seeds", 3, FAILED),
+        ("matrix", -9, FAILED),
+        ("fresh", 1, FAILED),
+        ("fresh", 3, NOT_HERE),
+        (EVERYTHING, 2, FAILED),
+        (EVERYTHING, 0, UNKNOWN),
+    ],
+)
+def test_an_exit_code_says_how_a_part_ended(tmp_path: Path, name: str, code: int, result: str) -> None:
+    found, why = PARTS[name].result(Folder(tmp_path), code)
+    assert found == result
+    assert bool(why) == (result != PASSED)
+
+
+def results(*rows: Mapping[str, object], commit: str = "abc") -> str:
+    """What `squall test --results` writes."""
+    return "".join(json.dumps(each) + "\n" for each in ({"commit": commit}, *rows))
+
+
+def row(test: str, result: str, **more: object) -> Mapping[str, object]:
+    return {"test": test, "result": result, "cpu_s": 1.0, "wall_s": 2.0, "flaky": False, "why": "", **more}
+
+
+def test_a_failed_test_counts_more_than_the_exit_code(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.tests.write_text(results(row("a", "passed"), row("b", "failed")))
+    assert PARTS[EVERYTHING].result(folder, 0) == (FAILED, "1 of 2 tests failed")
+
+
+def test_of_a_test_that_ran_twice_the_last_result_counts_with_its_own_commit(tmp_path: Path) -> None:
+    file = tmp_path / "tests.jsonl"
+    file.write_text(results(row("a", "failed"), row("b", "passed")) + results(row("a", "passed"), commit="def"))
+    found = {each.test: (each.result, each.commit) for each in read_results(file)}
+    assert found == {"a": ("passed", "def"), "b": ("passed", "abc")}
+
+
+# --------------------------------------------------------------------------------------------------- the whole of one
+
+
+def everything(*rows: Mapping[str, object], commit: str = "abc", code: int = 0) -> Part:
+    """The part `everything`, with these results."""
+    text = results(*rows, commit=commit).replace("\n", "\\n")
+    return part(EVERYTHING, f"printf '{text}' > $0; exit {code}")
+
+
+def test_a_night_ends_with_a_page_and_a_table_in_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = everything(row("a", "passed"), row("<b>", "failed", why="assert 1 == 2"), code=1)
+    elsewhere = part("elsewhere", "exit 0", lacks=lambda: "needs root")
+    out = tmp_path / "tests-n1"
+    assert night.main(["--out", str(out)], parts_of(tests, part("fine", "exit 0"), elsewhere)) == 1
+    tables = collecting.read_tables(tmp_path / "store")
+    assert {each["part"]: each["result"] for each in tables["parts"]} == {
+        EVERYTHING: FAILED,
+        "fine": PASSED,
+        "elsewhere": NOT_HERE,
+    }
+    assert {each["test"]: (each["result"], each["cpu_s"]) for each in tables["tests"]} == {
+        "a": ("passed", 1.0),
+        "<b>": ("failed", 1.0),
+    }
+    assert tables["test_nights"][0]["exit"] == 1
+    page = (out / "report/index.html").read_text()
+    assert "Failed: everything" in page
+    assert "needs root" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    said = capsys.readouterr().out
+    assert "[2 of 3] fine: /bin/sh -c 'exit 0'" in said
+    assert "1 failed (1 new)" in said
+
+
+def test_an_interrupted_night_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    played = tmp_path / "played"
+    first = part("first", f"echo first >> {played}")
+    second = part("second", f"echo second >> {played}; kill -INT $PPID; sleep 600")
+    out = tmp_path / "tests-n1"
+    assert night.main(["--out", str(out)], parts_of(first, second)) == 130
+    assert played.read_text().split() == ["first", "second"]
+    assert collecting.read_tables(tmp_path / "store")["parts"] == []
+    second = part("second", f"echo second >> {played}")
+    assert night.main(["--resume", str(out)], parts_of(first, second)) == 0
+    assert played.read_text().split() == ["first", "second", "second"]
+    assert [each["part"] for each in collecting.read_tables(tmp_path / "store")["parts"]] == ["first", "second"]
+
+
+def test_only_the_parts_that_were_asked_for_are_played_and_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    parts = parts_of(part("one", "exit 1"), part("two", "exit 0"))
+    assert night.main(["--out", str(tmp_path / "tests-n1"), "--only", "two"], parts) == 0
+    assert [each["part"] for each in collecting.read_tables(tmp_path / "store")["parts"]] == ["two"]
+    with pytest.raises(SystemExit) as ended_with:
+        night.main(["--only", "three"], parts)
+    assert ended_with.value.code == 3
+    assert night.main(["--resume", str(tmp_path / "nowhere")], parts) == 3
+
+
+def test_seeds_begin_where_the_last_night_ended(tmp_path: Path) -> None:
+    asked = []
+
+    def command(folder: Folder, head: Head) -> list[str]:
+        asked.append(head.first_seed)
+        return ["/bin/sh", "-c", "exit 0"]
+
+    parts = parts_of(Part("seeds", "", 1, command, seeds=SEEDS))
+    for number in range(2):
+        assert night.main(["--out", str(tmp_path / f"tests-n{number}")], parts) == 0
+    assert list(dict.fromkeys(asked)) == [collecting.FIRST_SEED, collecting.FIRST_SEED + SEEDS]
+
+
+def test_every_part_is_a_command_that_there_is(tmp_path: Path) -> None:
+    from chaos import cli
+
+    for each in PARTS.values():
+        program, *words = each.command(Folder(tmp_path / "tests-n1"), HEAD)
+        assert (Path(__file__).parents[3] / program).exists()
+        if program == "./squall" and words[0] != "test":
+            with cli.squall.make_context("squall", list(words)) as context:
+                command = cli.squall.get_command(context, words[0])
+                assert command is not None
+                command.make_context(words[0], list(words[1:]))
