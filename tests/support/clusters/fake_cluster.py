@@ -8,7 +8,8 @@ withhold the answer, or break the connection at any byte. Time is trio's mock cl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
@@ -61,7 +62,9 @@ from broker.protocol.schema.produce import (
     TopicProduceResponse,
 )
 from broker.protocol.wire import Message
-from tests.support.brokers.memory_env import MemoryTransport, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
+from workloads.client.client import Client
+from workloads.client.settings import ClientSettings
 
 SIZE = Struct(">i")
 WINDOW = 5
@@ -243,6 +246,20 @@ class FakeCluster:
                     nursery.start_soon(self._serve, *self._pending.popleft())
                 self._arrival = trio.Event()
                 await self._arrival.wait()
+
+    @asynccontextmanager
+    async def client(
+        self, settings: ClientSettings, bootstrap: Sequence[int] = (), *, seed: int = 1, cluster_id: str = ""
+    ) -> AsyncIterator[Client]:
+        """Serve, with a client that runs. `bootstrap`: the nodes that it knows at first, all unless said otherwise."""
+        env: Any = FakeEnv(self, seed)
+        addresses = [self.address(node) for node in bootstrap or self.node_ids]
+        client = Client(env, addresses, settings, cluster_id=cluster_id)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.run)
+            await nursery.start(client.run)
+            yield client
+            nursery.cancel_scope.cancel()
 
     async def _serve(self, node: int, number: int, link: MemoryTransport) -> None:
         try:

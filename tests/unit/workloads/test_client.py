@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -22,16 +23,11 @@ SETTINGS = ClientSettings(request_timeout_ms=5000, control_timeout_ms=1000, conn
 
 
 @asynccontextmanager
-async def running(cluster: FakeCluster, bootstrap: list[int] | None = None, seed: int = 1) -> AsyncIterator[Client]:
+async def running(cluster: FakeCluster, **how: Any) -> AsyncIterator[Client]:
     cluster.topic("t", [1, 2, 3])
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        addresses = [cluster.address(node) for node in bootstrap or cluster.node_ids]
-        client = Client(FakeEnv(cluster, seed), addresses, SETTINGS)
-        await nursery.start(client.run)
+    async with cluster.client(SETTINGS, **how) as client:
         client.track(["t"])
         yield client
-        nursery.cancel_scope.cancel()
 
 
 async def led_by(client: Client, index: int, node: int, limit_s: float = 30) -> float:
@@ -179,10 +175,7 @@ async def test_a_broker_of_another_cluster_is_told_from_the_expected_one(expecte
     cluster = FakeCluster()
     cluster.topic("t", [1, 2, 3])
     with pytest.raises(ExceptionGroup) as told:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(cluster.run)
-            client = Client(FakeEnv(cluster), cluster.bootstrap, SETTINGS, cluster_id=expected)
-            await nursery.start(client.run)
+        async with cluster.client(SETTINGS, cluster_id=expected) as client:
             client.track(["t"])
             await led_by(client, 0, 1)
             cluster.cluster_id = "somebody else's"
@@ -196,13 +189,9 @@ async def test_brokers_that_tell_no_id_are_believed(clock: MockClock) -> None:
     cluster = FakeCluster()
     cluster.topic("t", [1, 2, 3])
     cluster.cluster_id = None
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        client = Client(FakeEnv(cluster), cluster.bootstrap, SETTINGS, cluster_id="known")
-        await nursery.start(client.run)
+    async with cluster.client(SETTINGS, cluster_id="known") as client:
         client.track(["t"])
         await led_by(client, 0, 1)
-        nursery.cancel_scope.cancel()
 
 
 async def test_closing_ends_every_task(clock: MockClock) -> None:

@@ -14,7 +14,6 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records import encode_batch
 from broker.protocol.schema.fetch import FetchResponse
 from broker.protocol.timestamps import EARLIEST, LATEST
-from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
 from workloads.client.admin import Listed, create_topics, list_offsets
 from workloads.client.client import Client
@@ -68,14 +67,10 @@ class Reading:
 async def reading(
     cluster: FakeCluster, positions: Mapping[Place, int], settings: ConsumerSettings | None = None
 ) -> AsyncIterator[Reading]:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        client = Client(FakeEnv(cluster), cluster.bootstrap, CLIENT)
-        await nursery.start(client.run)
+    async with cluster.client(CLIENT) as client:
         consumer = Consumer(client, settings)
         consumer.assign(positions)
         yield Reading(consumer, client)
-        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture

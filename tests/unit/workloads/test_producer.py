@@ -19,7 +19,6 @@ from broker.protocol.schema.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
 from workloads.client.accumulator import BufferFull, ProducerRetired
 from workloads.client.client import Client
@@ -62,10 +61,7 @@ async def producing(
     if not cluster.topic_ids:
         cluster.topic("t", [1, 2, 3])
     log: list[str] = []
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        client = Client(FakeEnv(cluster), cluster.bootstrap, client_settings)
-        await nursery.start(client.run)
+    async with cluster.client(client_settings) as client, trio.open_nursery() as nursery:
         client.track(["t"])
         producer = Producer(
             client,

@@ -21,9 +21,7 @@ from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse,
 from broker.protocol.schema.end_txn import EndTxnResponse
 from broker.protocol.schema.find_coordinator import FindCoordinatorResponse
 from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Seen, Withhold
-from workloads.client.client import Client
 from workloads.client.outcomes import Status
 from workloads.client.settings import ClientSettings
 from workloads.client.transactions import Answer, Ended, GaveUp, Refused, Transactions, meaning
@@ -90,16 +88,12 @@ async def transacting(level: int, *, begun: bool = True) -> AsyncIterator[tuple[
     cluster = FakeCluster()
     cluster.topic("t", [1, 2, 3])
     coordinator = Coordinator(cluster, level)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        client = Client(FakeEnv(cluster), cluster.bootstrap, SETTINGS)
-        await nursery.start(client.run)
+    async with cluster.client(SETTINGS) as client:
         transactions = Transactions(client, "id", 60_000, LIMIT_S)
         if begun:
             assert await transactions.begin_writing() == (77, 3)
             coordinator.asked.clear()
         yield transactions, coordinator
-        nursery.cancel_scope.cancel()
 
 
 async def test_v1_adds_each_partition_once_and_keeps_its_epoch(clock: MockClock) -> None:
