@@ -13,7 +13,6 @@ from typing import Any
 import trio
 
 from broker.cluster.feed import ImageFeed
-from broker.config import BrokerConfig
 from broker.control.forwarder import Forwarder, open_envelope
 from broker.control.kraft.controller_service import ControllerService, LeadershipLost
 from broker.control.lifecycle import BrokerLifecycle
@@ -26,6 +25,7 @@ from broker.protocol.schema.describe_quorum import (
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,
 )
+from tests.support.brokers.in_memory import broker_config
 from tests.support.brokers.memory_env import FakeEnv
 
 CLUSTER_ID = "control-plane-harness"
@@ -120,8 +120,8 @@ class ControlPlaneNode:
         self.id, self.harness = node_id, harness
         self.env: Any = FakeEnv(seed=100 * incarnation + node_id, name=f"node-{node_id}")
         voters = ",".join(f"{voter}@h{voter}:1" for voter in (1, 2, 3))
-        self.config = BrokerConfig.from_properties(
-            {"node.id": str(node_id), "controller.quorum.voters": voters, **harness.properties}
+        self.config = broker_config(
+            **{"node_id": str(node_id), "controller_quorum_voters": voters, **harness.properties}
         )
         self.quorum = PlayedQuorum(harness, node_id)
         self.feed = ImageFeed()
@@ -154,7 +154,7 @@ class ControlPlaneHarness:
 
     def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
         self.nursery = nursery
-        self.properties = {name.replace("_", "."): value for name, value in properties.items()}
+        self.properties = properties
         self.log: list[tuple[int, bytes] | None] = []
         self.committed = 0
         self.commits = True

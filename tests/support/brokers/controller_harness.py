@@ -11,7 +11,6 @@ from typing import Any
 from broker.cluster.image import ELR_FEATURE, ClusterImage, PartitionImage
 from broker.cluster.replay import replay
 from broker.cluster.settings import ControllerSettings
-from broker.config import BrokerConfig
 from broker.controller.controller import Controller
 from broker.controller.decision import Decision
 from broker.controller.features import FEATURES
@@ -20,13 +19,14 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition, create_topics
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from tests.support.brokers.in_memory import broker_config
 
 CLUSTER_ID = "test-cluster"
 SESSION_MS = 9000
 EPOCH = 7
 
 
-WITHOUT_ELR = {"squall.bootstrap.features": f"{ELR_FEATURE}=0"}
+WITHOUT_ELR = {"squall_bootstrap_features": f"{ELR_FEATURE}=0"}
 
 
 class ControllerHarness:
@@ -36,10 +36,7 @@ class ControllerHarness:
     def __init__(
         self, brokers: int = 3, *, racks: dict[int, str] | None = None, seed: int = 1, **properties: str
     ) -> None:
-        given = {name.replace("_", "."): value for name, value in properties.items()}
-        self.config = BrokerConfig.from_properties(
-            {"node.id": "1", "controller.quorum.voters": "1@h:1", **WITHOUT_ELR, **given}
-        )
+        self.config = broker_config(**{**WITHOUT_ELR, **properties})
         self.settings = ControllerSettings(self.config, CLUSTER_ID)
         self.rng = random.Random(seed)
         self.now_ms = 1_000_000

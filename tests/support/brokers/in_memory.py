@@ -60,6 +60,12 @@ NO_ID = bytes(15) + b"\x77"
 """The id of topics that do not exist."""
 
 
+def broker_config(**properties: str) -> BrokerConfig:
+    """The configuration of node 1, the only voter, with these settings: _ stands for each dot."""
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+
+
 class TakingTransport:
     """The broker's end of a connection: takes what fits into `room` bytes."""
 
@@ -145,8 +151,7 @@ class MemoryBroker:
 
     def __init__(self, *, fs: MemoryFs | None = None, **properties: str) -> None:
         """`fs`: what an earlier life has left. `properties`: broker settings, with _ for each dot."""
-        given = {name.replace("_", "."): value for name, value in properties.items()}
-        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+        self.config = broker_config(**properties)
         self.fs = fs or MemoryFs()
         self.env = SteppedEnv(fs=self.fs)
         self.image = ClusterImage()

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import QuorumSnapshot
 from broker.log.config import LogConfig
 from broker.log.log import Log
@@ -20,6 +19,7 @@ from broker.replicas.hosted import Hosted
 from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.invariants import Violation, Watch
+from tests.support.brokers.in_memory import broker_config
 from tests.support.disks.batches import NEWEST, batch
 
 TOPIC_ID = bytes(15) + b"\x07"
@@ -149,15 +149,8 @@ class WatchedWorld:
         topic: str = "t",
         **properties: str,
     ) -> None:
-        named = {name.replace("_", "."): value for name, value in properties.items()}
-        self.config = BrokerConfig.from_properties(
-            {
-                "node.id": "1",
-                "process.roles": "broker,controller",
-                "controller.quorum.voters": "1@127.0.0.1:1001",
-                "min.insync.replicas": str(min_isr),
-                **named,
-            }
+        self.config = broker_config(
+            **{"process_roles": "broker,controller", "min_insync_replicas": str(min_isr), **properties}
         )
         self.log_config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=index_interval)
         self.topic = topic

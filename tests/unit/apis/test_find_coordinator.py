@@ -8,10 +8,10 @@ import pytest
 
 from broker.apis.find_coordinator import CoordinatorFinder
 from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from broker.config import BrokerConfig
 from broker.coordinators.partitions import java_hash, partition_of
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.support.brokers.in_memory import broker_config
 
 LISTENER = "CLIENT"
 
@@ -29,8 +29,6 @@ class Creations:
 class Room:
     def __init__(self, leaders: tuple[int, ...] = (), log: str = "__transaction_state", **settings: str) -> None:
         self.image, self.creations = ClusterImage(), Creations()
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
         for broker_id in (1, 2):
             endpoints = {LISTENER: (f"host{broker_id}", 9000 + broker_id)}
             self.image.brokers[broker_id] = Broker(broker_id, 10, bytes(16), endpoints, fenced=broker_id == 2)
@@ -39,7 +37,7 @@ class Room:
             self.image.topics_by_id[bytes(16)] = Topic(log, bytes(16), parts)
             self.image.topic_ids[log] = bytes(16)
         creator: Any = self.creations
-        self.finder = CoordinatorFinder(self.image, config, creator)
+        self.finder = CoordinatorFinder(self.image, broker_config(**settings), creator)
 
     def find(self, *keys: str, key_type: int = 1, version: int = 4) -> list[tuple[str, int, int, str, int]]:
         batched = version >= 4

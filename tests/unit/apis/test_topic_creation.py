@@ -9,9 +9,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.apis.topic_creation import MOST_WANTED, TOPICS_AT_ONCE, TopicCreator
-from broker.config import BrokerConfig
 from broker.protocol.apis import ApiKey
 from broker.protocol.schema.create_topics import CreatableTopic
+from tests.support.brokers.in_memory import broker_config
 
 
 class Controller:
@@ -35,9 +35,7 @@ class Controller:
 
 
 def creator(controller: Any, nursery: trio.Nursery, **settings: str) -> TopicCreator:
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
-    return TopicCreator(controller, config, nursery)
+    return TopicCreator(controller, broker_config(**settings), nursery)
 
 
 async def test_topics_that_are_asked_for_together_are_created_together(nursery: trio.Nursery) -> None:

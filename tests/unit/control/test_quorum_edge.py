@@ -11,7 +11,6 @@ import trio
 import trio.testing
 
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from broker.control.kraft.plane import metadata_log_config
 from broker.control.kraft.quorum_storage import QuorumStorage
@@ -31,6 +30,7 @@ from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, V
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
+from tests.support.brokers.in_memory import broker_config
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 
@@ -73,7 +73,7 @@ class Seat:
         self.snapshots: list[tuple[list[Any], int, int]] = []
         self.terms: list[tuple[bool, int]] = []
         names = ",".join(f"{voter}@node-{voter}:9093" for voter in range(1, voters + 1))
-        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": names})
+        self.config = broker_config(controller_quorum_voters=names)
         self.peers = PeerClient(self.env, lambda node_id: None, "node-1")
         self.quorum = MetadataQuorum(
             self.env, self.config, self.log, self.peers, "c",
@@ -143,8 +143,7 @@ async def test_what_the_controller_has_decided_is_not_too_large_for_its_log(
 ) -> None:
     """One request makes up to 15 MB of records. Where segments are smaller, it ended one controller after the other."""
     fs = MemoryFs()
-    given = {"node.id": "1", "controller.quorum.voters": "1@h:1", "metadata.log.segment.bytes": "1000"}
-    config = metadata_log_config(BrokerConfig.from_properties(given))
+    config = metadata_log_config(broker_config(metadata_log_segment_bytes="1000"))
     log = load(fs, DIRECTORY, config, topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID, clean=False)
     seat = Seat(fs, voters=1, log=log)
     await seat.sit(nursery)
