@@ -23,7 +23,8 @@ from chaos.faults.kind import Fault
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S
 from chaos.faults.stage import Cluster, Patience, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
-from chaos.runtimes.contract import Runtime, counts_calls
+from chaos.runtimes.capabilities import counts_calls
+from chaos.runtimes.contract import Runtime
 from workloads.control import Controls
 
 

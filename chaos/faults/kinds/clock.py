@@ -10,7 +10,8 @@ from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, mapping, number
-from chaos.runtimes.contract import ClockWord, Evidence, fakes_time
+from chaos.runtimes.capabilities import fakes_time
+from chaos.runtimes.contract import ClockWord, Evidence
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage

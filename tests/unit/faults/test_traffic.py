@@ -19,7 +19,8 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.kinds.protocol import OF_GROUPS
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
-from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream, counts_calls, fakes_time
+from chaos.runtimes.capabilities import counts_calls, fakes_time
+from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
 from chaos.runtimes.layout import links, zone_names
 from chaos.runtimes.real.inquiry import probe_frames, traffic_frame
 from chaos.runtimes.sim.runtime import SimRuntime
