@@ -62,8 +62,9 @@ class Session:
         self._cpus = os.cpu_count() or 1
         self._before = results.read(file) if file is not None and go_on else []
         self._results = list(self._before)
-        if file is not None and not self._before:
-            file.write_text(json.dumps(head()) + "\n", encoding="utf-8")
+        if file is not None:
+            with file.open("a" if go_on else "w", encoding="utf-8") as lines:
+                lines.write(json.dumps(head()) + "\n")
 
     # ------------------------------------------------------------------------------------------- the gate, everything
 

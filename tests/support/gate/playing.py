@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from chaos.runtimes.real.processes.child import TETHER
 from tests.support.gate.lanes import Lane
 from tests.support.gate.results import Result
 
@@ -141,7 +142,9 @@ def play(
 
 
 def _start(lane: Lane, words: Sequence[str], root: Path, folder: Path, environment: dict[str, str]) -> Playing:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.gate.results", *words]
+    # Tethered: a lane ends with this process, however that ends.
+    command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+    command += [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.gate.results", *words]
     command += [f"--results-to={folder / lane.name}.jsonl", f"--selected-to={folder / lane.name}.selected"]
     command += ["-o", f"cache_dir={folder / lane.name}", *lane.files]
     with (folder / f"{lane.name}.log").open("wb") as log:

@@ -35,10 +35,10 @@ class Result(NamedTuple):
 
 
 def read(file: Path) -> list[Result]:
-    """The results in a file. Its head is left out, and so is a last line that was not written whole."""
+    """The last result of each test in a file. Heads are left out, and so is a last line that was not written whole."""
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     rows = (json.loads(line) for line in lines if line.endswith("\n"))
-    return [Result(**row) for row in rows if "test" in row]
+    return list({row["test"]: Result(**row) for row in rows if "test" in row}.values())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
