@@ -32,17 +32,19 @@ def difference(first: list[str], second: list[str]) -> str:
     return "" if first[0] == second[0] else "every line is the same, but not the bytes that were delivered"
 
 
-@pytest.mark.parametrize("seed", [3, 8])
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.gate), 8])
 def test_one_seed_under_two_hash_seeds_in_two_processes_gives_one_trace(seed: int) -> None:
     first, second = traced(seed, "1"), traced(seed, "4242")
     assert len(first) > 50
     assert not difference(first, second), difference(first, second)
 
 
+@pytest.mark.gate
 def test_another_seed_is_another_run() -> None:
     assert traced(3, "1")[0] != traced(4, "1")[0]
 
 
+@pytest.mark.gate
 def test_a_divergence_is_told_by_its_first_line_with_what_stood_before_it() -> None:
     told = difference(["d1", "a", "b", "c"], ["d2", "a", "b", "x"])
     assert told == "line 3 differs, after\n  a\n  b\none:   c\nother: x"

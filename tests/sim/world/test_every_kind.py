@@ -27,6 +27,8 @@ from reports.run_files import read_run
 from reports.story_facts import facts_of
 from workloads.registry import SCENARIOS
 
+pytestmark = pytest.mark.gate
+
 SECONDS = 10.0
 SIMULATED = [kind for kind in KINDS.values() if "sim" in kind.worlds]
 LOAD = {"rate": 20, "zones": 2, "topics": 1, "partitions": 2, "min_bytes": 2000, "max_bytes": 3500}

@@ -1,0 +1,95 @@
+"""The hunt of `squall hunt`: one of a batch of plans shows each planted bug, and a sound broker is silent under it.
+
+No seed is written down here. What a seed comes to moves with each change of the broker's timing, and the batch stays.
+Ten mutants are hunted in the gate, by what clients see; all of them are at night.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from chaos.commands.hunt import Order, carry_out
+from chaos.mutants import MUTANTS, find
+from chaos.mutants.hunt import Hunted
+from chaos.runs.simulation import simulate
+from checkers.anomalies.registry import CATALOG
+
+SEEDS = 30
+"""Plans of one mutant, at most: the hunt stops at the first that shows it, which is seed 0 of most."""
+
+GATE = {
+    "14": "lost-write",
+    "61": "phantom",
+    "66": "duplicate",
+    "55": "poll-skip",
+    "20c": "failed-yet-read",
+    "26": "G1a",
+    "60": "torn-txn",
+    "31": "dirty-read",
+    "51": "lost-position",
+    "78": "stuck-group",
+}
+"""The mutants of the gate, and what clients see of each: data, readers, transactions and groups."""
+
+RARE = {
+    "failed-yet-read": "20c",
+    "wrong-offset": "67",
+    "stale-ack": "54",
+    "poll-skip": "69",
+    "corrupt": "58",
+    "phantom": "61",
+    "duplicate": "66",
+}
+"""Anomalies that sound runs hardly ever come near, and a mutant that shows each."""
+
+FOUND = [mutant for mutant, planted in MUTANTS.items() if not planted.masked]
+SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.seen_plan is not None]
+FEW_EPOCHS = "first_epoch"
+
+
+def hunted(mutant: str, *, history: bool) -> Hunted:
+    """What `squall hunt` comes to with a mutant, without a limit of time."""
+    order = Order(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
+    found = carry_out(order)
+    assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"
+    assert not found.troubles
+    assert found.is_expected, f"{mutant} was found by {found.check or 'nothing'} in {found.tried} plans"
+    return found
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(("mutant", "anomaly"), GATE.items())
+def test_clients_see_it(mutant: str, anomaly: str) -> None:
+    assert anomaly in find(mutant).anomalies
+    assert hunted(mutant, history=True).check.partition(" ")[2] in find(mutant).anomalies
+
+
+@pytest.mark.parametrize("mutant", FOUND)
+def test_its_own_plans_show_it(mutant: str) -> None:
+    hunted(mutant, history=False)
+
+
+@pytest.mark.parametrize("mutant", SEEN)
+def test_what_its_own_plans_show_to_invariants_alone_others_show_to_clients(mutant: str) -> None:
+    assert hunted(mutant, history=True).check.partition(" ")[2] in find(mutant).anomalies
+
+
+@pytest.mark.parametrize(("anomaly", "mutant"), RARE.items())
+def test_each_rare_anomaly_is_shown(anomaly: str, mutant: str) -> None:
+    assert anomaly in CATALOG
+    planted = find(mutant)
+    runs = (simulate(planted.plan(seed), mutant=mutant, stop_at_first=False) for seed in range(SEEDS))
+    assert any(anomaly in run.anomalies for run in runs)
+
+
+@pytest.mark.parametrize("mutant", ["29", "29b", "59"])
+def test_a_sound_broker_comes_to_the_end_of_its_epochs_and_goes_on(mutant: str) -> None:
+    planted = find(mutant)
+    few = replace(planted, replaces=tuple(each for each in planted.replaces if each.name == FEW_EPOCHS))
+    assert len(few.replaces) == 1
+    with few.planted():
+        result = simulate(planted.plan(0))
+    assert (result.verdict, result.failure) == ("valid", None), result.told
