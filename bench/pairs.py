@@ -152,7 +152,10 @@ def checkout(revision: str, folder: Path) -> Path:
             raise Refused(f"--against {revision}: no checkout: it has none of {', '.join(CHECKOUTS)}")
         return Path(revision).resolve()
     root = Path(__file__).resolve().parents[1]
-    packed = subprocess.run(["git", "archive", revision], cwd=root, capture_output=True)
+    try:
+        packed = subprocess.run(["git", "archive", revision], cwd=root, capture_output=True)
+    except FileNotFoundError:
+        raise Refused(f"--against {revision}: neither a directory nor, as there is no git here, a commit") from None
     if packed.returncode:
         said = packed.stderr.decode(errors="replace").strip()
         raise Refused(f"--against {revision}: neither a directory nor a commit of this checkout: {said}")

@@ -187,12 +187,3 @@ def test_transactions_go_on_while_their_coordinator_is_killed(cluster: Any) -> N
     assert len(committed) >= 10 * PARTITIONS
     found = read_all(cluster, topic, "read_committed", len(committed))
     assert found == sorted(committed)
-
-
-def test_the_benchmark_finds_every_record_and_marker_of_its_transactions(cluster: Any) -> None:
-    from bench.transactions import transactions
-
-    found = transactions(cluster, producers=2, seconds=1)
-    assert found.per_s > 1
-    assert 0 < found.p50_ms <= found.p99_ms
-    assert found.broker_cpu_ms > 0

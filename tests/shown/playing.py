@@ -199,6 +199,9 @@ def _row(
 
 
 def commit_of_checkout() -> str:
-    """The commit that is played, and whether files differ from it."""
-    said = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, capture_output=True)
+    """The commit that is played, and whether files differ from it; empty where git is not there to ask."""
+    try:
+        said = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, capture_output=True)
+    except FileNotFoundError:
+        return ""
     return said.stdout.decode().strip()

@@ -82,8 +82,14 @@ def test_a_directory_is_measured_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_what_is_neither_a_directory_nor_a_commit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="--against nonsense: neither a directory nor a commit"):
+    with pytest.raises(Refused, match="--against nonsense: neither a directory nor "):
         checkout("nonsense", tmp_path)
+
+
+def test_where_git_is_not_there_no_commit_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refused, match="--against HEAD: neither a directory nor, as there is no git here, a commit"):
+        checkout("HEAD", tmp_path)
 
 
 def test_a_prototype_is_a_program_without_a_checkout(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.shown import __main__ as shown
 from tests.shown import leftovers, row
 from tests.shown.case import SETS, Case, runs_of
+from tests.shown.playing import commit_of_checkout
 from tests.shown.row import Row
 
 GOOD = Row("default-01", "default", 1, "./squall run --seed 1", "", "", "valid", 0, [], 60.0, 20_000, ["kill"], 1, [])
@@ -61,6 +62,11 @@ def test_a_table_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert "Runs shown: 2 of 3" in told
     assert "| default | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in told
     assert "a \\| b" in told
+
+
+def test_where_git_is_not_there_the_commit_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of_checkout() == ""
 
 
 def test_a_second_start_goes_on_where_the_first_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

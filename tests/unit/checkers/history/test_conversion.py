@@ -247,9 +247,12 @@ def test_an_empty_history_is_a_problem() -> None:
 # -------------------------------------------------------------------------------------------------------- torn files
 
 
+@pytest.mark.gate
 def test_a_history_cut_at_any_byte_is_a_history() -> None:
-    text = b"".join(generate(3, sends=12).lines())
-    for cut in range(len(text) + 1):
+    """At every byte of the last three lines, which have all kinds of ends; elsewhere at each 17th."""
+    text = b"".join(generate(3, sends=3).lines())
+    tail = len(text) - len(b"".join(text.splitlines(keepends=True)[-3:]))
+    for cut in (*range(0, tail, 17), *range(tail, len(text) + 1)):
         kept = parse(text[:cut].splitlines(keepends=True))
         if kept.problem is not None:
             assert str(kept.problem) == "history.jsonl: nothing is in it"
