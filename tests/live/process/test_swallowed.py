@@ -16,9 +16,11 @@ import trio
 
 from chaos.faults import stage
 from chaos.faults.kinds import KINDS
+from chaos.faults.stage import Stage
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes import damage
+from chaos.runtimes.contract import Evidence
 from chaos.runtimes.process import node as process_node
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real import bit_rot
@@ -33,14 +35,19 @@ SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1
 
 
 @pytest.mark.gate
-async def test_a_pause_that_somebody_ended_is_no_pause(runtime: ProcessRuntime) -> None:
-    async def let_go() -> None:
-        await trio.sleep(scaled(0.8))
-        os.kill(pids(runtime)["broker 2"], signal.SIGCONT)
+async def test_a_pause_that_somebody_ended_is_no_pause(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = runtime.pause
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(let_go)
-        (line,) = await play(runtime, make_fault(0, 0, scaled(2.0), "pause", "node:2", {}), cluster=SEEN)
+    async def pause_and_let_go(node: int) -> Evidence:
+        told = await pause(node)
+        os.kill(pids(runtime)[f"broker {node}"], signal.SIGCONT)
+        return told
+
+    with monkeypatch.context() as undone:
+        undone.setattr(runtime, "pause", pause_and_let_go)
+        (line,) = await play(runtime, make_fault(0, 0, 1.0, "pause", "node:2", {}), cluster=SEEN)
     assert line["evidence"] is None
     assert "let go by somebody else" in line["error"]
     assert unproven(line)
@@ -63,18 +70,28 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
 
 
 @pytest.mark.gate
-async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime) -> None:
+async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    landed, check = trio.Event(), Stage.check_landed
+
+    def checked(*given: Any) -> None:
+        check(*given)
+        landed.set()
+
     async def heal() -> None:
-        await trio.sleep(scaled(1.0))
+        await landed.wait()
         for link in runtime.links():
             await runtime.heal_link("fault-0", link)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(heal)
-        fault = make_fault(0, 0, scaled(2.5), "partition", "node:2", {"manner": "drop", "side": "both"})
-        (line,) = await play(runtime, fault, cluster=SEEN)
+    fault = make_fault(0, 0, scaled(2.5), "partition", "node:2", {"manner": "drop", "side": "both"})
+    with monkeypatch.context() as watched:
+        watched.setattr(Stage, "check_landed", checked)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(heal)
+            (line,) = await play(runtime, fault, cluster=SEEN)
     assert line["evidence"] is None
     assert "a cut link answered" in line["error"]
+    (line,) = await play(runtime, fault, cluster=SEEN)
+    assert line["evidence"], line
 
 
 @pytest.mark.gate
