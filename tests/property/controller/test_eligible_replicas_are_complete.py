@@ -101,30 +101,30 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = ModelledHarness(brokers=4, min_insync_replicas="2", squall_bootstrap_features=f"{ELR_FEATURE}=1")
-        self.logs = self.room.logs = Logs()
-        self.topic_id = self.room.topic("t", [1, 2, 3], min_insync_replicas="2")
+        self.harness = ModelledHarness(brokers=4, min_insync_replicas="2", squall_bootstrap_features=f"{ELR_FEATURE}=1")
+        self.logs = self.harness.logs = Logs()
+        self.topic_id = self.harness.topic("t", [1, 2, 3], min_insync_replicas="2")
         self.incarnations = dict.fromkeys((1, 2, 3, 4), 1)
 
     @property
     def partition(self) -> PartitionImage:
-        return self.room.partition("t")
+        return self.harness.partition("t")
 
     @rule(broker_id=BROKERS)
     def fence(self, broker_id: int) -> None:
-        self.room.beat(broker_id, want_fence=True)
+        self.harness.beat(broker_id, want_fence=True)
 
     @rule(broker_id=BROKERS)
     def beat(self, broker_id: int) -> None:
-        self.room.beat(broker_id)
+        self.harness.beat(broker_id)
 
     @rule(broker_id=BROKERS, clean=st.booleans())
     def restart(self, broker_id: int, clean: bool) -> None:
         """Once its session is over. Lost is lost from when it is told: until then the life before it counts."""
-        self.room.beat(broker_id, want_fence=True)
+        self.harness.beat(broker_id, want_fence=True)
         self.incarnations[broker_id] += 1
-        previous = self.room.image.brokers[broker_id].epoch if clean else -1
-        self.room.join_fenced(broker_id, self.incarnations[broker_id], previous)
+        previous = self.harness.image.brokers[broker_id].epoch if clean else -1
+        self.harness.join_fenced(broker_id, self.incarnations[broker_id], previous)
         if not clean:
             self.logs.lose(broker_id)
 
@@ -132,26 +132,28 @@ class CommitsAndLosses(RuleBasedStateMachine):
     def shrink(self, leaver: int) -> None:
         now = self.partition
         if now.leader not in (NO_NODE, leaver):
-            self.room.alter("t", [member for member in now.isr if member != leaver])
+            self.harness.alter("t", [member for member in now.isr if member != leaver])
 
     @rule()
     def expand(self) -> None:
         now = self.partition
         if now.leader != NO_NODE:
-            self.room.alter("t", [replica for replica in now.replicas if self.room.image.is_active(replica)])
+            self.harness.alter("t", [replica for replica in now.replicas if self.harness.image.is_active(replica)])
 
     @rule(value=st.sampled_from("123"))
     def set_min_isr(self, value: str) -> None:
         change = configs_wire.AlterableConfig(name="min.insync.replicas", config_operation=0, value=value)
         asked = configs_wire.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[change])
-        self.room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, configs_wire.IncrementalAlterConfigsRequest(resources=[asked]))
+        self.harness.do(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, configs_wire.IncrementalAlterConfigsRequest(resources=[asked])
+        )
 
     @rule()
     def commit(self) -> None:
         """A record is produced, if it is taken."""
         now = self.partition
-        wanted = min(self.room.settings.min_insync_replicas(self.room.image, "t"), len(now.replicas))
-        alive = all(self.room.image.is_active(member) for member in now.isr)
+        wanted = min(self.harness.settings.min_insync_replicas(self.harness.image, "t"), len(now.replicas))
+        alive = all(self.harness.image.is_active(member) for member in now.isr)
         if now.leader != NO_NODE and alive and len(now.isr) >= wanted:
             self.logs.commit((self.topic_id, 0), now)
 
@@ -161,22 +163,22 @@ class CommitsAndLossesAndMore(CommitsAndLosses):
 
     @rule(broker_id=BROKERS)
     def stop(self, broker_id: int) -> None:
-        self.room.beat(broker_id, stop=True)
+        self.harness.beat(broker_id, stop=True)
 
     @rule(ms=st.integers(1, 2 * SESSION_MS))
     def wait(self, ms: int) -> None:
-        self.room.tick(ms)
+        self.harness.tick(ms)
 
     @rule()
     def fail_over(self) -> None:
-        self.room.fail_over()
+        self.harness.fail_over()
 
     @rule(replicas=st.permutations((1, 2, 3, 4)))
     def move(self, replicas: list[int]) -> None:
         target = reassignments.ReassignablePartition(partition_index=0, replicas=replicas[:3])
         topic = reassignments.ReassignableTopic(name="t", partitions=[target])
         request = reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
-        self.room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+        self.harness.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
 
 
 CommitsAndLosses.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=25)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
 from broker.coordinators.groups.values import State
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom
+from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness
 
 NAMES = st.sampled_from(["m1", "m2", "m3", "S1", "S2"])
 """Consumers; those with capitals are static members."""
@@ -22,7 +22,7 @@ class Consumers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = ConsumerRoom()
+        self.harness = ConsumerHarness()
         self.members: dict[str, Consumer] = {}
         self.made = 0
 
@@ -43,7 +43,7 @@ class Consumers(RuleBasedStateMachine):
             self.made += 1
             one = Consumer(f"{name}-{self.made}" if static else name, static, topics)
         one.topics = topics
-        answer = self.room.enter(one)
+        answer = self.harness.enter(one)
         if answer.error == ErrorCode.UNRELEASED_INSTANCE_ID:
             return  # whoever has it goes on
         self.members[name] = one
@@ -54,10 +54,10 @@ class Consumers(RuleBasedStateMachine):
     @rule(name=NAMES, silent=st.booleans(), lost=st.booleans())
     def beat(self, name: str, silent: bool, lost: bool) -> None:
         one = self._known(name)
-        if one is None or "g" not in self.room.machine.ledger.consumers:
+        if one is None or "g" not in self.harness.machine.ledger.consumers:
             return
         before = one.epoch, one.owned
-        answer = self.room.alive(one, owned=None if silent else one.owned)
+        answer = self.harness.alive(one, owned=None if silent else one.owned)
         if lost:
             one.epoch, one.owned = before
             one.unsure = True
@@ -70,8 +70,8 @@ class Consumers(RuleBasedStateMachine):
         if one is None:
             return
         where = ("a", 0)
-        done = self.room.commit_as(one, where, one.epoch - back)
-        owner = self.room.consumers.owners.get((A, 0)) if not done else None
+        done = self.harness.commit_as(one, where, one.epoch - back)
+        owner = self.harness.consumers.owners.get((A, 0)) if not done else None
         assert back == 0 or done or owner == one.name, "an older epoch commits for whoever owns it still"
 
     @rule(name=NAMES, for_now=st.booleans())
@@ -79,26 +79,26 @@ class Consumers(RuleBasedStateMachine):
         one = self._known(name)
         if one is not None:
             epoch = LEAVES_FOR_NOW if for_now and one.instance_id else LEAVES
-            self.room.ask(one.name, epoch, instance_id=one.instance_id)
+            self.harness.ask(one.name, epoch, instance_id=one.instance_id)
             one.epoch, one.owned = 0, ()
 
     @rule(ms=st.sampled_from([1000, 20_000, 40_000]))
     def wait(self, ms: int) -> None:
-        self.room.wait(ms)
+        self.harness.wait(ms)
 
     @rule()
     def fail_over(self) -> None:
-        self.room.fail_over()
+        self.harness.fail_over()
 
     @rule()
     def more_partitions(self) -> None:
-        topic_id, count = self.room.topics.table["a"]
-        self.room.topics.table["a"] = topic_id, min(count + 1, 8)
-        self.room.topics.changes += 1
+        topic_id, count = self.harness.topics.table["a"]
+        self.harness.topics.table["a"] = topic_id, min(count + 1, 8)
+        self.harness.topics.changes += 1
 
     @invariant()
     def nobody_owns_what_another_owns(self) -> None:
-        group = self.room.machine.ledger.consumers.get("g")
+        group = self.harness.machine.ledger.consumers.get("g")
         owned: dict[object, str] = {}
         for one in self.members.values():
             for place in one.owned if group is not None and one.name in group.members else ():
@@ -107,28 +107,28 @@ class Consumers(RuleBasedStateMachine):
 
     @invariant()
     def the_coordinator_is_its_log(self) -> None:
-        assert self.room.machine.ledger.inspect_consumers() == self.room.replayed().inspect_consumers()
+        assert self.harness.machine.ledger.inspect_consumers() == self.harness.replayed().inspect_consumers()
 
     def teardown(self) -> None:
         """Left alone, whoever is there reads everything."""
-        group = self.room.machine.ledger.consumers.get("g")
+        group = self.harness.machine.ledger.consumers.get("g")
         if group is None:
             return
         there = [one for one in self.members.values() if one.epoch > 0]
         for _ in range(4):
             for one in there:
-                if self.room.turn(one).error:
+                if self.harness.turn(one).error:
                     self._told(one, ErrorCode.UNKNOWN_MEMBER_ID)
-                    self.room.enter(one)
-            self.room.wait(20_000)
+                    self.harness.enter(one)
+            self.harness.wait(20_000)
         there = [one for one in there if one.epoch > 0]
         if there:
-            self.room.settle_down(*there)
+            self.harness.settle_down(*there)
             owned = [place for one in there for place in one.owned]
             wanted = {name for one in there for name in one.topics}
-            table = self.room.topics.table
+            table = self.harness.topics.table
             assert sorted(owned) == sorted((table[n][0], index) for n in wanted for index in range(table[n][1]))
-            assert self.room.described().state == State.STABLE
+            assert self.harness.described().state == State.STABLE
 
 
 TestConsumers = Consumers.TestCase

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinators.groups.values import DeleteGroup, Joined, State, Sync, Synced
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_room import GroupRoom
+from tests.unit.coordinators.group_harness import GroupHarness
 
 NAMES = st.sampled_from(["a", "b", "c"])
 """Consumers; those with capitals are static members."""
@@ -21,7 +21,7 @@ class Members(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = GroupRoom()
+        self.harness = GroupHarness()
         self.said: dict[tuple[int, str], bytes] = {}
         """Assignments by generation of the log and member."""
         self.asked = 0
@@ -30,18 +30,18 @@ class Members(RuleBasedStateMachine):
 
     def _look(self) -> None:
         """Who joined as what, and what each was assigned."""
-        for name, answer in list(self.room.answers.items()):
+        for name, answer in list(self.harness.answers.items()):
             if isinstance(answer, Joined) and not answer.error:
                 self.ids[name.partition("#")[0]] = answer
             if isinstance(answer, Synced) and not answer.error:
                 _, generation, member_id, _ = name.split("|")
                 known = self.said.setdefault((int(generation), member_id), answer.assignment)
                 assert known == answer.assignment, "one assignment for a member and generation"
-            del self.room.answers[name]
+            del self.harness.answers[name]
 
     def _join(self, name: str, member_id: str, instance_id: str | None) -> None:
         self.asked += 1
-        self.room.join(f"{name}#{self.asked}", member_id, instance_id)
+        self.harness.join(f"{name}#{self.asked}", member_id, instance_id)
         self._look()
 
     @rule(name=NAMES, again=st.booleans())
@@ -63,37 +63,37 @@ class Members(RuleBasedStateMachine):
         token = f"sync|{told.generation}|{told.member_id}|{self.asked}"
         given = tuple((who, f"{told.generation}:{who}".encode()) for who, _, _ in told.members)
         instance_id = name if name.isupper() else None
-        self.room.do(token, Sync("g", told.generation, told.member_id, instance_id, assignments=given))
+        self.harness.do(token, Sync("g", told.generation, told.member_id, instance_id, assignments=given))
         self._look()
 
     @rule(name=st.one_of(NAMES, STATIC))
     def beat(self, name: str) -> None:
         if name in self.ids:
-            self.room.beat(self.ids[name], name if name.isupper() else None)
+            self.harness.beat(self.ids[name], name if name.isupper() else None)
 
     @rule(name=NAMES)
     def leave(self, name: str) -> None:
         if name in self.ids:
-            self.room.leave(self.ids[name])
+            self.harness.leave(self.ids[name])
             self._look()
 
     @rule(name=NAMES, offset=st.integers(0, 9))
     def commit(self, name: str, offset: int) -> None:
         told = self.ids.get(name)
-        error = self.room.commit(offset, told)
-        group = self.room.machine.groups.get("g")
+        error = self.harness.commit(offset, told)
+        group = self.harness.machine.groups.get("g")
         if told is not None and not error and group is not None and group.state != State.EMPTY:
             assert told.generation == group.generation, "nobody of another generation commits"
             assert told.member_id in group.members
 
     @rule(ms=st.sampled_from([1, 5_000, 10_000, 30_000, 300_000]))
     def wait(self, ms: int) -> None:
-        self.room.wait(ms)
+        self.harness.wait(ms)
         self._look()
 
     @rule()
     def delete(self) -> None:
-        assert self.room.do("delete", DeleteGroup("g")).error in (
+        assert self.harness.do("delete", DeleteGroup("g")).error in (
             ErrorCode.NONE,
             ErrorCode.GROUP_ID_NOT_FOUND,
             ErrorCode.NON_EMPTY_GROUP,
@@ -101,20 +101,20 @@ class Members(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
-        self.room.fail_over()
+        self.harness.fail_over()
         self.said.clear()  # a generation that never had its assignments is begun anew
 
     @invariant()
     def the_shard_is_its_log(self) -> None:
-        room = self.room
-        assert room.machine.ledger.inspect() == room.replayed().inspect()
-        group = room.machine.groups.get("g")
+        harness = self.harness
+        assert harness.machine.ledger.inspect() == harness.replayed().inspect()
+        group = harness.machine.groups.get("g")
         if group is not None and group.state == State.STABLE:
-            assert room.machine.ledger.groups["g"] == group.record()
+            assert harness.machine.ledger.groups["g"] == group.record()
 
     @invariant()
     def a_group_holds_together(self) -> None:
-        group = self.room.machine.groups.get("g")
+        group = self.harness.machine.groups.get("g")
         if group is None:
             return
         assert not group.effects

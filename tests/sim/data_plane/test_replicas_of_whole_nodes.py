@@ -31,7 +31,7 @@ PLACE = ("t", 0)
 RULES = pytest.mark.parametrize("rule", ["epoch", "high-watermark"])
 
 
-class Room:
+class ReplicaHarness:
     """A cluster with topic "t", one partition, whose replicas are on brokers of our choice; the first one leads."""
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
@@ -39,7 +39,7 @@ class Room:
         self.nursery = nursery
         self.client: Client
 
-    async def begin(self, *replicas: int, **configs: str) -> Room:
+    async def begin(self, *replicas: int, **configs: str) -> ReplicaHarness:
         await self.cluster.start()
         self.client = await self.cluster.client()
         settings = {name.replace("_", "."): value for name, value in configs.items()}
@@ -114,19 +114,19 @@ async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledge
 ) -> None:
     """KIP-101, loss: a follower cuts its log at a high watermark that it has not heard of yet, then the leader dies."""
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery, squall_replication_truncation=rule).begin(4, 5, 6)
-        await room.write(b"m1")
-        await room.until_all_know(1, 4, 5, 6)
-        await room.write(b"m2")
-        last = room.hosted(6).state
+        harness = await ReplicaHarness(nursery, squall_replication_truncation=rule).begin(4, 5, 6)
+        await harness.write(b"m1")
+        await harness.until_all_know(1, 4, 5, 6)
+        await harness.write(b"m2")
+        last = harness.hosted(6).state
         assert (last.log_end_offset, last.high_watermark) == (2, 1), "it has m2, and has not heard that it is committed"
-        room.cluster.network.refused.add(INTERNAL_PORT + 5)
-        await room.cluster.kill(4)
-        await room.until_led_by(5)
-        await room.cluster.until(lambda: last.leader_id == 5)
-        await room.cluster.kill(5)
-        await room.until_led_by(6)
-        assert room.values(6) == ([b"m1", b"m2"] if rule == "epoch" else [b"m1"])
+        harness.cluster.network.refused.add(INTERNAL_PORT + 5)
+        await harness.cluster.kill(4)
+        await harness.until_led_by(5)
+        await harness.cluster.until(lambda: last.leader_id == 5)
+        await harness.cluster.kill(5)
+        await harness.until_led_by(6)
+        assert harness.values(6) == ([b"m1", b"m2"] if rule == "epoch" else [b"m1"])
         nursery.cancel_scope.cancel()
 
 
@@ -138,28 +138,28 @@ async def test_both_lose_power_the_shorter_one_leads_and_only_epochs_make_them_a
     in sync stays in the ISR when it dies, and leads again whatever it has lost.)"""
     async with trio.open_nursery() as nursery:
         before_elr = {"squall_bootstrap_features": "eligible.leader.replicas.version=0"}
-        room = await Room(nursery, squall_replication_truncation=rule, **before_elr).begin(4, 5)
-        await room.write(b"m1")
+        harness = await ReplicaHarness(nursery, squall_replication_truncation=rule, **before_elr).begin(4, 5)
+        await harness.write(b"m1")
         for broker in (4, 5):
-            room.hosted(broker).log.flush(0)
-        await room.write(b"m2")
-        await room.until_all_know(2, 4, 5)
-        room.hosted(4).log.flush(0)
+            harness.hosted(broker).log.flush(0)
+        await harness.write(b"m2")
+        await harness.until_all_know(2, 4, 5)
+        harness.hosted(4).log.flush(0)
         await trio.sleep(6)  # The high watermarks are written down.
-        await room.cluster.kill(4)
+        await harness.cluster.kill(4)
         await trio.sleep(1)
-        await room.cluster.kill(5)
-        room.cluster.nodes[5].fs = without_the_last_batch(room.cluster.nodes[5].fs)
-        await room.cluster.until(lambda: room.partition.leader == -1, 120)
-        assert room.partition.isr == (5,)
-        await room.cluster.start(5)
-        await room.until_led_by(5)
-        await room.write(b"m3")
-        assert room.values(5) == [b"m1", b"m3"]
-        await room.cluster.start(4)
-        await room.until_in_sync(4, 5)
-        await room.until_all_know(2, 4, 5)
-        assert room.values(4) == ([b"m1", b"m3"] if rule == "epoch" else [b"m1", b"m2"])
+        await harness.cluster.kill(5)
+        harness.cluster.nodes[5].fs = without_the_last_batch(harness.cluster.nodes[5].fs)
+        await harness.cluster.until(lambda: harness.partition.leader == -1, 120)
+        assert harness.partition.isr == (5,)
+        await harness.cluster.start(5)
+        await harness.until_led_by(5)
+        await harness.write(b"m3")
+        assert harness.values(5) == [b"m1", b"m3"]
+        await harness.cluster.start(4)
+        await harness.until_in_sync(4, 5)
+        await harness.until_all_know(2, 4, 5)
+        assert harness.values(4) == ([b"m1", b"m3"] if rule == "epoch" else [b"m1", b"m2"])
         nursery.cancel_scope.cancel()
 
 
@@ -171,26 +171,26 @@ async def test_after_an_unclean_election_the_former_leader_gives_up_what_only_it
     allowed = {"unclean_leader_election_enable": "true"}
     on_cluster, on_topic = (allowed, {}) if level == "cluster" else ({}, allowed)
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery, **on_cluster).begin(4, 5, **on_topic)
-        await room.write(b"m1")
-        await room.cluster.kill(5)
-        await room.until_in_sync(4)
-        await room.write(b"m2", b"m3")
-        await room.cluster.kill(4)
-        await room.cluster.until(lambda: room.partition.leader == -1, 120)
-        await room.cluster.start(5)
-        await room.until_led_by(5)
-        assert room.partition.isr == (5,)
-        assert room.partition.leader_recovery_state == 1
-        assert room.events(5, "became_leader")[-1]["recovering"]
-        await room.write(b"m4")
-        await room.cluster.start(4)
-        await room.until_in_sync(4, 5)
-        await room.until_all_know(2, 4, 5)
-        assert room.values(4) == room.values(5) == [b"m1", b"m4"]
-        [cut] = room.events(4, "truncated")
+        harness = await ReplicaHarness(nursery, **on_cluster).begin(4, 5, **on_topic)
+        await harness.write(b"m1")
+        await harness.cluster.kill(5)
+        await harness.until_in_sync(4)
+        await harness.write(b"m2", b"m3")
+        await harness.cluster.kill(4)
+        await harness.cluster.until(lambda: harness.partition.leader == -1, 120)
+        await harness.cluster.start(5)
+        await harness.until_led_by(5)
+        assert harness.partition.isr == (5,)
+        assert harness.partition.leader_recovery_state == 1
+        assert harness.events(5, "became_leader")[-1]["recovering"]
+        await harness.write(b"m4")
+        await harness.cluster.start(4)
+        await harness.until_in_sync(4, 5)
+        await harness.until_all_know(2, 4, 5)
+        assert harness.values(4) == harness.values(5) == [b"m1", b"m4"]
+        [cut] = harness.events(4, "truncated")
         assert (cut["from_offset"], cut["to_offset"]) == (3, 1)
-        assert room.partition.leader_recovery_state == 0, "the first ISR that the new leader proposes says so"
+        assert harness.partition.leader_recovery_state == 0, "the first ISR that the new leader proposes says so"
         nursery.cancel_scope.cancel()
 
 
@@ -198,34 +198,34 @@ async def test_a_follower_that_was_away_while_its_records_were_deleted_begins_wh
     autojump_clock: Any,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin(4, 5, segment_bytes="200")
-        await room.write(b"a", b"b")
-        await room.cluster.kill(5)
-        await room.until_in_sync(4)
-        await room.write(*[b"%d" % n for n in range(10)])
-        leader = room.cluster.running()[4]
-        leader.replicas.delete_records(room.hosted(4), 9)
+        harness = await ReplicaHarness(nursery).begin(4, 5, segment_bytes="200")
+        await harness.write(b"a", b"b")
+        await harness.cluster.kill(5)
+        await harness.until_in_sync(4)
+        await harness.write(*[b"%d" % n for n in range(10)])
+        leader = harness.cluster.running()[4]
+        leader.replicas.delete_records(harness.hosted(4), 9)
         leader.replicas.log_starts_moved()
         list(leader.replicas.retain(leader.env.wall_ms()))
-        assert room.hosted(4).log.segments[0].base_offset > 2
-        await room.cluster.start(5)
-        await room.until_in_sync(4, 5)
-        await room.write(b"z")
-        await room.cluster.until(lambda: room.hosted(5).log.log_end_offset == 13)
-        log = room.hosted(5).log
-        assert (log.log_start_offset, room.hosted(5).state.log_start_offset) == (9, 9)
-        assert room.values(5) == [b"7", b"8", b"9", b"z"]
-        [cut] = room.events(5, "truncated")
+        assert harness.hosted(4).log.segments[0].base_offset > 2
+        await harness.cluster.start(5)
+        await harness.until_in_sync(4, 5)
+        await harness.write(b"z")
+        await harness.cluster.until(lambda: harness.hosted(5).log.log_end_offset == 13)
+        log = harness.hosted(5).log
+        assert (log.log_start_offset, harness.hosted(5).state.log_start_offset) == (9, 9)
+        assert harness.values(5) == [b"7", b"8", b"9", b"z"]
+        [cut] = harness.events(5, "truncated")
         assert (cut["to_offset"], cut["restarted"]) == (9, True)
         nursery.cancel_scope.cancel()
 
 
 async def test_deleted_records_stay_deleted_though_every_replica_is_killed_at_once(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin(4, 5)
-        await room.write(*[b"%d" % n for n in range(10)])
+        harness = await ReplicaHarness(nursery).begin(4, 5)
+        await harness.write(*[b"%d" % n for n in range(10)])
         topic = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 7)])
-        leader = room.cluster.running()[4]
+        leader = harness.cluster.running()[4]
         slot: Any = SimpleNamespace(parked=None)
         handler = DeleteRecordsApi(leader.env, leader.replicas)
         answer = handler.delete_records(DeleteRecordsRequest([topic], 10_000), slot)
@@ -233,23 +233,23 @@ async def test_deleted_records_stay_deleted_though_every_replica_is_killed_at_on
             answer = await answer.wait()
         assert answer.topics[0].partitions[0].low_watermark == 7
         for broker in (4, 5):
-            await room.cluster.kill(broker, lose_power=True)
+            await harness.cluster.kill(broker, lose_power=True)
         for broker in (4, 5):
-            starts = MemoryFs.read(room.cluster.nodes[broker].fs, "data/log-start-offset-checkpoint")
+            starts = MemoryFs.read(harness.cluster.nodes[broker].fs, "data/log-start-offset-checkpoint")
             assert b"t 0 7" in starts, f"{broker} has forgotten"
         nursery.cancel_scope.cancel()
 
 
 async def test_retention_on_the_leader_moves_the_followers_log_start_too(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin(4, 5, segment_bytes="200", retention_bytes="400")
-        await room.write(*[b"%d" % n for n in range(10)])
-        leader = room.cluster.running()[4]
+        harness = await ReplicaHarness(nursery).begin(4, 5, segment_bytes="200", retention_bytes="400")
+        await harness.write(*[b"%d" % n for n in range(10)])
+        leader = harness.cluster.running()[4]
         list(leader.replicas.retain(leader.env.wall_ms()))
-        start = room.hosted(4).log.log_start_offset
+        start = harness.hosted(4).log.log_start_offset
         assert 0 < start < 10
-        await room.cluster.until(lambda: room.hosted(5).state.log_start_offset == start)
-        assert room.hosted(5).log.log_start_offset == start
+        await harness.cluster.until(lambda: harness.hosted(5).state.log_start_offset == start)
+        assert harness.hosted(5).log.log_start_offset == start
         nursery.cancel_scope.cancel()
 
 
@@ -263,21 +263,21 @@ async def test_with_flush_messages_1_nothing_acknowledged_is_lost_when_every_rep
 
     monkeypatch.setattr(FakeEnv, "cpu", slow)
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery, log_flush_interval_messages="1").begin(4, 5)
-        loads = [Load(room.cluster, "t", every_s=0.001 * (1 + seed)) for _ in range(3)]
+        harness = await ReplicaHarness(nursery, log_flush_interval_messages="1").begin(4, 5)
+        loads = [Load(harness.cluster, "t", every_s=0.001 * (1 + seed)) for _ in range(3)]
         async with trio.open_nursery() as clients:
             for load in loads:
-                clients.start_soon(load.run, await room.cluster.client())
-            await room.cluster.until(lambda: sum(len(load.acknowledged) for load in loads) > 60 + 7 * seed)
+                clients.start_soon(load.run, await harness.cluster.client())
+            await harness.cluster.until(lambda: sum(len(load.acknowledged) for load in loads) > 60 + 7 * seed)
             for broker in (4, 5):
-                await room.cluster.kill(broker, lose_power=True)
+                await harness.cluster.kill(broker, lose_power=True)
             clients.cancel_scope.cancel()
-        await room.cluster.until(lambda: room.partition.leader == -1, 120)
-        await room.cluster.start(4, 5)
-        await room.cluster.until(lambda: room.partition.leader in (4, 5))
-        await room.until_led_by(room.partition.leader)
-        await room.until_in_sync(4, 5)
-        held = values_of(room.hosted(room.partition.leader).log)
+        await harness.cluster.until(lambda: harness.partition.leader == -1, 120)
+        await harness.cluster.start(4, 5)
+        await harness.cluster.until(lambda: harness.partition.leader in (4, 5))
+        await harness.until_led_by(harness.partition.leader)
+        await harness.until_in_sync(4, 5)
+        held = values_of(harness.hosted(harness.partition.leader).log)
         for load in loads:
             acknowledged = {offset: value for value, offset in load.acknowledged.items()}
             assert acknowledged.items() <= held.items()

@@ -28,7 +28,7 @@ RETRIABLE = (
 )
 
 
-class Room:
+class TransactionHarness:
     """Three nodes, topic t of two partitions, and a producer that sends what the test says."""
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
@@ -36,7 +36,7 @@ class Room:
         self.cluster = MemoryCluster(nursery, 3, **SMALL, **settings)
         self.talk = RetryingClient(self.cluster)
 
-    async def begin(self) -> Room:
+    async def begin(self) -> TransactionHarness:
         await self.cluster.start()
         await self._nursery.start(self.talk.run)
         client = await self.cluster.client()
@@ -122,18 +122,18 @@ async def test_a_transaction_is_visible_in_all_of_its_partitions_once_it_is_comm
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin()
-        producer = await room.talk.init("x")
-        assert await room.talk.add("x", producer, "t", 0, 1) == ErrorCode.NONE
+        harness = await TransactionHarness(nursery).begin()
+        producer = await harness.talk.init("x")
+        assert await harness.talk.add("x", producer, "t", 0, 1) == ErrorCode.NONE
         for index in (0, 1):
-            assert [await room.send(producer, index, seq) for seq in range(3)] == [ErrorCode.NONE] * 3
-            assert await room.count(index, isolation=0) == 3
-            assert await room.count(index, isolation=1) == 0
-        assert (await room.talk.end("x", producer, True)).error_code == 0
+            assert [await harness.send(producer, index, seq) for seq in range(3)] == [ErrorCode.NONE] * 3
+            assert await harness.count(index, isolation=0) == 3
+            assert await harness.count(index, isolation=1) == 0
+        assert (await harness.talk.end("x", producer, True)).error_code == 0
         for index in (0, 1):
-            assert (await room.until_stable(index)).aborted_transactions == []
-            assert await room.count(index, isolation=1) == 3
-        assert room.check_replicas() >= 2
+            assert (await harness.until_stable(index)).aborted_transactions == []
+            assert await harness.count(index, isolation=1) == 3
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -141,21 +141,21 @@ async def test_v2_adds_partitions_by_producing_and_each_transaction_has_an_epoch
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin()
-        producer = await room.talk.init("x")
+        harness = await TransactionHarness(nursery).begin()
+        producer = await harness.talk.init("x")
         for commit in (False, True, False):
-            assert await room.send(producer, 0, 0, version=V2) == ErrorCode.NONE
-            assert await room.talk.state("x") == "Ongoing"
-            ended = await room.talk.end("x", producer, commit, version=5)
+            assert await harness.send(producer, 0, 0, version=V2) == ErrorCode.NONE
+            assert await harness.talk.state("x") == "Ongoing"
+            ended = await harness.talk.end("x", producer, commit, version=5)
             assert (ended.error_code, ended.producer_epoch) == (0, producer[1] + 1)
             producer = ended.producer_id, ended.producer_epoch
-        found = await room.until_stable(0)
+        found = await harness.until_stable(0)
         assert [(txn.producer_id, txn.first_offset) for txn in found.aborted_transactions] == [
             (producer[0], 0),
             (producer[0], 4),
         ]
         assert found.last_stable_offset == 6, "three records and three markers"
-        assert room.check_replicas() >= 2
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -163,17 +163,17 @@ async def test_requests_of_one_connection_are_appended_in_their_order_though_the
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin()
-        producer = await room.talk.init("x")
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        harness = await TransactionHarness(nursery).begin()
+        producer = await harness.talk.init("x")
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
         found: dict[int, Any] = {}
 
         async def send(seq: int) -> None:
-            found[seq] = await room.send_once(producer, 0, seq)
+            found[seq] = await harness.send_once(producer, 0, seq)
 
-        await room.send(producer, 0, 0)
-        assert (await room.talk.end("x", producer, True)).error_code == 0
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        await harness.send(producer, 0, 0)
+        assert (await harness.talk.end("x", producer, True)).error_code == 0
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
         async with trio.open_nursery() as sending:
             for seq in range(1, 6):
                 sending.start_soon(send, seq)
@@ -181,7 +181,7 @@ async def test_requests_of_one_connection_are_appended_in_their_order_though_the
         assert {seq: (part.error_code, part.base_offset) for seq, part in sorted(found.items())} == {
             seq: (0, seq + 1) for seq in range(1, 6)
         }
-        assert room.check_replicas() >= 2
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -189,16 +189,16 @@ async def test_a_record_that_comes_behind_the_end_of_its_transaction_is_refused(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin()
-        producer = await room.talk.init("x")
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
-        await room.send(producer, 0, 0)
-        assert (await room.talk.end("x", producer, False)).error_code == 0
-        await room.until_stable(0)
-        assert await room.send(producer, 0, 1) == ErrorCode.TRANSACTION_ABORTABLE
-        assert await room.send(producer, 0, 1, version=10) == ErrorCode.INVALID_TXN_STATE
-        await room.until_stable(0)
-        assert room.check_replicas() >= 2
+        harness = await TransactionHarness(nursery).begin()
+        producer = await harness.talk.init("x")
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        await harness.send(producer, 0, 0)
+        assert (await harness.talk.end("x", producer, False)).error_code == 0
+        await harness.until_stable(0)
+        assert await harness.send(producer, 0, 1) == ErrorCode.TRANSACTION_ABORTABLE
+        assert await harness.send(producer, 0, 1, version=10) == ErrorCode.INVALID_TXN_STATE
+        await harness.until_stable(0)
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -207,35 +207,35 @@ async def test_with_verification_off_such_a_record_holds_the_last_stable_offset_
 ) -> None:
     """KAFKA-14402."""
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery, transaction_partition_verification_enable="false").begin()
-        producer = await room.talk.init("x")
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
-        await room.send(producer, 0, 0)
-        assert (await room.talk.end("x", producer, False)).error_code == 0
-        await room.until_stable(0)
-        assert await room.send(producer, 0, 1) == ErrorCode.NONE
-        await room.talk.env.sleep(120)
-        found = await room.read(0, isolation=1)
+        harness = await TransactionHarness(nursery, transaction_partition_verification_enable="false").begin()
+        producer = await harness.talk.init("x")
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        await harness.send(producer, 0, 0)
+        assert (await harness.talk.end("x", producer, False)).error_code == 0
+        await harness.until_stable(0)
+        assert await harness.send(producer, 0, 1) == ErrorCode.NONE
+        await harness.talk.env.sleep(120)
+        found = await harness.read(0, isolation=1)
         assert (found.last_stable_offset, found.high_watermark) == (2, 3)
-        assert room.check_replicas() >= 2
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
 async def test_a_leader_that_dies_loses_no_marker_and_no_abort(autojump_clock: trio.testing.MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery).begin()
-        producer = await room.talk.init("x")
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
-        await room.send(producer, 0, 0)
-        assert (await room.talk.end("x", producer, False)).error_code == 0
-        assert await room.talk.add("x", producer, "t", 0) == ErrorCode.NONE
-        await room.send(producer, 0, 1)
-        first = room.leader(0)
-        await room.cluster.kill(first)
-        await room.cluster.until(lambda: room.leader(0) not in (first, -1))
-        assert (await room.talk.end("x", producer, True)).error_code == 0
-        found = await room.until_stable(0)
+        harness = await TransactionHarness(nursery).begin()
+        producer = await harness.talk.init("x")
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        await harness.send(producer, 0, 0)
+        assert (await harness.talk.end("x", producer, False)).error_code == 0
+        assert await harness.talk.add("x", producer, "t", 0) == ErrorCode.NONE
+        await harness.send(producer, 0, 1)
+        first = harness.leader(0)
+        await harness.cluster.kill(first)
+        await harness.cluster.until(lambda: harness.leader(0) not in (first, -1))
+        assert (await harness.talk.end("x", producer, True)).error_code == 0
+        found = await harness.until_stable(0)
         assert [(txn.producer_id, txn.first_offset) for txn in found.aborted_transactions] == [(producer[0], 0)]
         assert found.last_stable_offset == 4, "two records and two markers"
-        assert room.check_replicas() >= 2
+        assert harness.check_replicas() >= 2
         nursery.cancel_scope.cancel()

@@ -26,7 +26,7 @@ class Creations:
         self.asked.append((topic.name, topic))
 
 
-class Room:
+class FinderHarness:
     def __init__(self, leaders: tuple[int, ...] = (), log: str = "__transaction_state", **settings: str) -> None:
         self.image, self.creations = ClusterImage(), Creations()
         for broker_id in (1, 2):
@@ -53,15 +53,15 @@ class Room:
 
 @pytest.mark.parametrize("version", range(7))
 def test_the_leader_of_the_groups_partition_coordinates_it(version: int) -> None:
-    room = Room((1,), log="__consumer_offsets")
-    assert room.find("g", key_type=0, version=version) == [("g", 0, 1, "host1", 9001)]
-    assert not room.creations.asked
+    harness = FinderHarness((1,), log="__consumer_offsets")
+    assert harness.find("g", key_type=0, version=version) == [("g", 0, 1, "host1", 9001)]
+    assert not harness.creations.asked
 
 
 def test_without_a_log_of_groups_it_is_created_as_kafka_creates_it() -> None:
-    room = Room((1,), offsets_topic_num_partitions="7")
-    assert room.find("g", key_type=0) == [("g", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
-    [(name, topic)] = room.creations.asked
+    harness = FinderHarness((1,), offsets_topic_num_partitions="7")
+    assert harness.find("g", key_type=0) == [("g", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+    [(name, topic)] = harness.creations.asked
     assert (name, topic.name, topic.num_partitions, topic.replication_factor) == (name, "__consumer_offsets", 7, 3)
     assert {config.name: config.value for config in topic.configs} == {
         "compression.type": "producer",
@@ -72,9 +72,9 @@ def test_without_a_log_of_groups_it_is_created_as_kafka_creates_it() -> None:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_the_leader_of_the_ids_partition_coordinates_it(version: int) -> None:
-    room = Room((1,))
-    assert room.find("x", version=version) == [("x", 0, 1, "host1", 9001)]
-    assert not room.creations.asked
+    harness = FinderHarness((1,))
+    assert harness.find("x", version=version) == [("x", 0, 1, "host1", 9001)]
+    assert not harness.creations.asked
 
 
 def test_ids_spread_over_the_partitions_by_javas_hash() -> None:
@@ -84,9 +84,9 @@ def test_ids_spread_over_the_partitions_by_javas_hash() -> None:
 
 
 def test_without_a_log_it_is_created_as_kafka_creates_it() -> None:
-    room = Room(transaction_state_log_num_partitions="7", transaction_state_log_min_isr="1")
-    assert room.find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
-    [(name, topic)] = room.creations.asked
+    harness = FinderHarness(transaction_state_log_num_partitions="7", transaction_state_log_min_isr="1")
+    assert harness.find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+    [(name, topic)] = harness.creations.asked
     assert (name, topic.name, topic.num_partitions, topic.replication_factor) == (name, "__transaction_state", 7, 3)
     assert {config.name: config.value for config in topic.configs} == {
         "unclean.leader.election.enable": "false",
@@ -99,8 +99,8 @@ def test_without_a_log_it_is_created_as_kafka_creates_it() -> None:
 
 @pytest.mark.parametrize("leader", [-1, 2, 7])
 def test_nobody_coordinates_without_a_leader_that_serves(leader: int) -> None:
-    assert Room((leader,)).find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+    assert FinderHarness((leader,)).find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
 
 
 def test_another_type_of_key_is_refused() -> None:
-    assert Room().find("x", key_type=5)[0][1] == ErrorCode.INVALID_REQUEST
+    assert FinderHarness().find("x", key_type=5)[0][1] == ErrorCode.INVALID_REQUEST

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.coordinators.groups.classic import ClassicGroup
 from broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
 from broker.coordinators.groups.values import Join, Leave, Moment
-from tests.unit.coordinators.group_room import SESSION_MS, GroupRoom
+from tests.unit.coordinators.group_harness import SESSION_MS, GroupHarness
 
 IDS = st.sampled_from("abc")
 
@@ -46,14 +46,14 @@ def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
 
 @pytest.mark.parametrize("name", ["g", "g" * 32_000])
 def test_groups_that_come_and_go_do_not_pile_up(name: str) -> None:
-    room = GroupRoom()
+    harness = GroupHarness()
     for n in range(3000):
         asked = Join(f"{name}{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
-        room.do("a", asked)
-        room.do("a", Leave(f"{name}{n}", (("a-1", None),)))
-    assert room.machine.groups == {}
-    assert room.machine.deadline_of(f"{name}0") is None
-    kept = sum(OF_PLACE + len(group_id) for _, group_id in room.machine._deadlines._heap)
+        harness.do("a", asked)
+        harness.do("a", Leave(f"{name}{n}", (("a-1", None),)))
+    assert harness.machine.groups == {}
+    assert harness.machine.deadline_of(f"{name}0") is None
+    kept = sum(OF_PLACE + len(group_id) for _, group_id in harness.machine._deadlines._heap)
     assert kept <= OVERTAKEN_MAX + 100_000
 
 
@@ -69,19 +69,19 @@ def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.
         looked_at.append(group.group_id)
         return deadline(group)
 
-    room = GroupRoom()
+    harness = GroupHarness()
     for n in range(100):
         asked = Join(f"g{n}", "", None, "a", "/h", SESSION_MS + n, SESSION_MS, "consumer", (("range", b""),), "a-1")
-        room.do("a", asked)
+        harness.do("a", asked)
     monkeypatch.setattr(ClassicGroup, "expire", expired)
     monkeypatch.setattr(ClassicGroup, "next_deadline_ms", asked_for)
-    room.wait(SESSION_MS)
-    assert list(room.machine.groups) == [f"g{n}" for n in range(1, 100)]
+    harness.wait(SESSION_MS)
+    assert list(harness.machine.groups) == [f"g{n}" for n in range(1, 100)]
     assert set(looked_at) <= {"g0", "g1"}
 
 
 def test_a_group_that_nobody_came_to_is_gone_at_once() -> None:
-    room = GroupRoom()
+    harness = GroupHarness()
     refused = Join("g", "", None, "a", "/h", SESSION_MS, SESSION_MS, "", (), "a-1")
-    assert room.do("a", refused).error
-    assert room.machine.groups == {}
+    assert harness.do("a", refused).error
+    assert harness.machine.groups == {}

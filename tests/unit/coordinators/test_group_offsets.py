@@ -22,15 +22,17 @@ from broker.coordinators.groups.values import (
     Written,
 )
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_room import T0, T1, WALL_MS, GroupRoom
+from tests.unit.coordinators.group_harness import T0, T1, WALL_MS, GroupHarness
 
 WEEK_MS = 7 * 24 * 3_600_000
 PID = 7
 
 
-def in_transaction(room: GroupRoom, offset: int, where: tuple[str, int] = T0, producer_id: int = PID) -> ErrorCode:
-    committed = Committed(offset, 0, "", room.now.wall_ms)
-    error: ErrorCode = room.do("txn", TxnCommit("g", -1, "", None, ((where, committed),), producer_id, 0)).error
+def in_transaction(
+    harness: GroupHarness, offset: int, where: tuple[str, int] = T0, producer_id: int = PID
+) -> ErrorCode:
+    committed = Committed(offset, 0, "", harness.now.wall_ms)
+    error: ErrorCode = harness.do("txn", TxnCommit("g", -1, "", None, ((where, committed),), producer_id, 0)).error
     return error
 
 
@@ -38,65 +40,67 @@ def in_transaction(room: GroupRoom, offset: int, where: tuple[str, int] = T0, pr
 
 
 def test_somebody_who_is_no_member_commits_for_a_group_without_members() -> None:
-    room = GroupRoom()
-    assert room.commit(5) == ErrorCode.NONE
-    assert room.offset() == 5
-    assert room.offset(T1) is None
-    room.stable("a")
-    assert room.commit(6) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.offset() == 5
+    harness = GroupHarness()
+    assert harness.commit(5) == ErrorCode.NONE
+    assert harness.offset() == 5
+    assert harness.offset(T1) is None
+    harness.stable("a")
+    assert harness.commit(6) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.offset() == 5
 
 
 def test_members_commit_in_their_own_generation_only() -> None:
-    room = GroupRoom()
-    (a,) = room.stable("a")
-    assert room.commit(5, a) == ErrorCode.NONE
-    room.join("b")
-    assert room.commit(6, a) == ErrorCode.NONE, "before it joins again it commits what it has read"
-    assert room.do("c", Commit("g", 99, a.member_id, None, ((T0, Committed(6)),))).error == ErrorCode.ILLEGAL_GENERATION
-    assert room.do("c", Commit("g", 1, "who", None, ((T0, Committed(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.offset() == 6
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    assert harness.commit(5, a) == ErrorCode.NONE
+    harness.join("b")
+    assert harness.commit(6, a) == ErrorCode.NONE, "before it joins again it commits what it has read"
+    assert (
+        harness.do("c", Commit("g", 99, a.member_id, None, ((T0, Committed(6)),))).error == ErrorCode.ILLEGAL_GENERATION
+    )
+    assert harness.do("c", Commit("g", 1, "who", None, ((T0, Committed(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.offset() == 6
 
 
 def test_a_member_of_a_group_that_is_gone_is_refused() -> None:
     for version, error in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
         request = Commit("g", 3, "a", None, ((T0, Committed(6)),), version)
-        assert GroupRoom().do("c", request).error == error
+        assert GroupHarness().do("c", request).error == error
 
 
 def test_nobody_commits_in_a_generation_whose_assignments_are_not_known() -> None:
-    room = GroupRoom()
-    room.join("a")
-    assert room.commit(5, room.joined("a")) == ErrorCode.REBALANCE_IN_PROGRESS
+    harness = GroupHarness()
+    harness.join("a")
+    assert harness.commit(5, harness.joined("a")) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_static_member_that_was_replaced_commits_nothing() -> None:
-    room = GroupRoom()
-    room.join("a", instance_id="A")
-    room.assign("a")
-    before = room.joined("a")
-    room.join("a2", instance_id="A")
+    harness = GroupHarness()
+    harness.join("a", instance_id="A")
+    harness.assign("a")
+    before = harness.joined("a")
+    harness.join("a2", instance_id="A")
     request = Commit("g", before.generation, before.member_id, "A", ((T0, Committed(6)),))
-    assert room.do("c", request).error == ErrorCode.FENCED_INSTANCE_ID
-    assert room.offset() is None
+    assert harness.do("c", request).error == ErrorCode.FENCED_INSTANCE_ID
+    assert harness.offset() is None
 
 
 def test_an_offset_that_could_not_be_written_is_not_committed() -> None:
-    room = GroupRoom()
-    room.commit(5)
-    room.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert room.commit(6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert room.offset() == 5
+    harness = GroupHarness()
+    harness.commit(5)
+    harness.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.commit(6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.offset() == 5
 
 
 def test_what_is_told_rests_on_the_groups_last_record() -> None:
-    room = GroupRoom()
-    room.commit(5)
-    room.commit(6)
-    assert room.machine.ledger.rests_on("g") == 1
-    assert room.machine.ledger.rests_on("other") == -1
-    room.do("d", DeleteGroup("g"))
-    assert room.machine.ledger.rests_on("g") == room.machine.ledger.rests_on("other") == 2, "that it is gone, too"
+    harness = GroupHarness()
+    harness.commit(5)
+    harness.commit(6)
+    assert harness.machine.ledger.rests_on("g") == 1
+    assert harness.machine.ledger.rests_on("other") == -1
+    harness.do("d", DeleteGroup("g"))
+    assert harness.machine.ledger.rests_on("g") == harness.machine.ledger.rests_on("other") == 2, "that it is gone, too"
 
 
 # ------------------------------------------------------------------------------------------------------ transactions
@@ -104,132 +108,134 @@ def test_what_is_told_rests_on_the_groups_last_record() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_offsets_of_a_transaction_count_once_it_is_committed(commit: bool) -> None:
-    room = GroupRoom()
-    room.commit(5)
-    assert in_transaction(room, 9) == ErrorCode.NONE
-    assert room.offset() == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert room.offset(stable=False) == 5
-    assert room.offset(T1) is None, "of another partition all is known"
-    room.end(PID, commit=commit)
-    assert room.offset() == (9 if commit else 5)
-    assert room.machine.ledger.inspect() == room.replayed().inspect()
+    harness = GroupHarness()
+    harness.commit(5)
+    assert in_transaction(harness, 9) == ErrorCode.NONE
+    assert harness.offset() == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert harness.offset(stable=False) == 5
+    assert harness.offset(T1) is None, "of another partition all is known"
+    harness.end(PID, commit=commit)
+    assert harness.offset() == (9 if commit else 5)
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect()
 
 
 def test_an_offset_that_was_committed_after_the_transactions_own_is_the_later_word() -> None:
-    room = GroupRoom()
-    in_transaction(room, 9)
-    room.commit(12)
-    room.end(PID, commit=True)
-    assert room.offset() == 12
+    harness = GroupHarness()
+    in_transaction(harness, 9)
+    harness.commit(12)
+    harness.end(PID, commit=True)
+    assert harness.offset() == 12
 
 
 def test_each_transaction_ends_for_itself() -> None:
-    room = GroupRoom()
-    in_transaction(room, 9)
-    in_transaction(room, 20, T1, producer_id=8)
-    room.end(PID, commit=True)
-    assert room.offset() == 9
-    assert room.offset(T1) == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    room.end(8, commit=False)
-    assert room.offset(T1) is None
-    room.end(8, commit=True)
-    assert room.offset(T1) is None, "the next transaction has none"
+    harness = GroupHarness()
+    in_transaction(harness, 9)
+    in_transaction(harness, 20, T1, producer_id=8)
+    harness.end(PID, commit=True)
+    assert harness.offset() == 9
+    assert harness.offset(T1) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    harness.end(8, commit=False)
+    assert harness.offset(T1) is None
+    harness.end(8, commit=True)
+    assert harness.offset(T1) is None, "the next transaction has none"
 
 
 def test_a_member_that_was_replaced_cannot_commit_in_a_transaction_either() -> None:
-    room = GroupRoom()
-    (a,) = room.stable("a")
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
     offsets = ((T0, Committed(9)),)
-    assert room.do("t", TxnCommit("g", 99, a.member_id, None, offsets, PID, 0)).error == ErrorCode.ILLEGAL_GENERATION
-    assert room.do("t", TxnCommit("g", 1, "who", None, offsets, PID, 0)).error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.do("t", TxnCommit("g", -1, "", None, offsets, PID, 0)).error == ErrorCode.NONE, "its producer fences it"
+    assert harness.do("t", TxnCommit("g", 99, a.member_id, None, offsets, PID, 0)).error == ErrorCode.ILLEGAL_GENERATION
+    assert harness.do("t", TxnCommit("g", 1, "who", None, offsets, PID, 0)).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.do("t", TxnCommit("g", -1, "", None, offsets, PID, 0)).error == ErrorCode.NONE, (
+        "its producer fences it"
+    )
 
 
 def test_a_group_that_is_deleted_takes_its_pending_offsets_along() -> None:
-    room = GroupRoom()
-    in_transaction(room, 9)
-    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NONE
-    room.end(PID, commit=True)
-    assert room.offset() is None
-    assert room.machine.ledger.inspect() == room.replayed().inspect() == ({}, {}, {})
+    harness = GroupHarness()
+    in_transaction(harness, 9)
+    assert harness.do("d", DeleteGroup("g")).error == ErrorCode.NONE
+    harness.end(PID, commit=True)
+    assert harness.offset() is None
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect() == ({}, {}, {})
 
 
 # ------------------------------------------------------------------------------------------------ deleting and expiry
 
 
 def test_only_a_group_without_members_is_deleted() -> None:
-    room = GroupRoom()
-    (a,) = room.stable("a")
-    room.commit(5, a)
-    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NON_EMPTY_GROUP
-    room.leave(a)
-    assert room.do("d", DeleteGroup("g")).error == ErrorCode.NONE
-    assert room.do("d", DeleteGroup("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.do("d", Describe("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.offset() is None
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    harness.commit(5, a)
+    assert harness.do("d", DeleteGroup("g")).error == ErrorCode.NON_EMPTY_GROUP
+    harness.leave(a)
+    assert harness.do("d", DeleteGroup("g")).error == ErrorCode.NONE
+    assert harness.do("d", DeleteGroup("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.do("d", Describe("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.offset() is None
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
-    room = GroupRoom()
-    room.commit(3, where=("u", 0))
-    (a,) = room.stable("a")
-    room.commit(5, a)
-    answer = room.do("d", DeleteOffsets("g", (T0, ("u", 0))))
+    harness = GroupHarness()
+    harness.commit(3, where=("u", 0))
+    (a,) = harness.stable("a")
+    harness.commit(5, a)
+    answer = harness.do("d", DeleteOffsets("g", (T0, ("u", 0))))
     assert dict(answer.errors) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): ErrorCode.NONE}
-    assert (room.offset(), room.offset(("u", 0))) == (5, None)
+    assert (harness.offset(), harness.offset(("u", 0))) == (5, None)
 
 
-def expire(room: GroupRoom) -> None:
-    for request in room.machine.expiring(room.now.wall_ms):
+def expire(harness: GroupHarness) -> None:
+    for request in harness.machine.expiring(harness.now.wall_ms):
         if request is not None:
-            room.do("expire", request)
+            harness.do("expire", request)
 
 
 def test_offsets_of_a_live_group_are_spared_however_old_they_are() -> None:
-    room = GroupRoom()
-    room.commit(3, where=("u", 0))
-    (a,) = room.stable("a")
-    room.commit(5, a)
-    room.group.members[a.member_id].deadline_ms = None
-    room.wait(WEEK_MS)
-    expire(room)
-    assert room.offset() == 5
-    assert room.offset(("u", 0)) is None, "nobody reads that topic any more"
+    harness = GroupHarness()
+    harness.commit(3, where=("u", 0))
+    (a,) = harness.stable("a")
+    harness.commit(5, a)
+    harness.group.members[a.member_id].deadline_ms = None
+    harness.wait(WEEK_MS)
+    expire(harness)
+    assert harness.offset() == 5
+    assert harness.offset(("u", 0)) is None, "nobody reads that topic any more"
 
 
 def test_offsets_expire_a_week_after_the_last_member_went() -> None:
-    room = GroupRoom()
-    (a,) = room.stable("a")
-    room.commit(5, a)
-    room.wait(1000)
-    room.leave(a)
-    room.wait(WEEK_MS - 1)
-    expire(room)
-    assert room.offset() == 5
-    room.wait(1)
-    expire(room)
-    assert room.offset() is None
-    assert room.machine.groups == {}
-    assert room.machine.ledger.inspect() == room.replayed().inspect() == ({}, {}, {})
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    harness.commit(5, a)
+    harness.wait(1000)
+    harness.leave(a)
+    harness.wait(WEEK_MS - 1)
+    expire(harness)
+    assert harness.offset() == 5
+    harness.wait(1)
+    expire(harness)
+    assert harness.offset() is None
+    assert harness.machine.groups == {}
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect() == ({}, {}, {})
 
 
 def test_offsets_of_nobodys_group_expire_a_week_after_their_commit_and_pending_ones_never() -> None:
-    room = GroupRoom()
-    room.commit(5)
-    room.commit(6, where=T1)
-    in_transaction(room, 9, T1)
-    room.wait(WEEK_MS)
-    expire(room)
-    assert room.offset() is None
-    assert room.offset(T1, stable=False) == 6
+    harness = GroupHarness()
+    harness.commit(5)
+    harness.commit(6, where=T1)
+    in_transaction(harness, 9, T1)
+    harness.wait(WEEK_MS)
+    expire(harness)
+    assert harness.offset() is None
+    assert harness.offset(T1, stable=False) == 6
 
 
 def test_a_group_is_listed_in_its_state() -> None:
-    room = GroupRoom()
-    room.commit(5)
-    assert room.machine.listed() == [("g", "", State.EMPTY, "classic")]
-    room.stable("a")
-    assert room.machine.listed() == [("g", "consumer", State.STABLE, "classic")]
+    harness = GroupHarness()
+    harness.commit(5)
+    assert harness.machine.listed() == [("g", "", State.EMPTY, "classic")]
+    harness.stable("a")
+    assert harness.machine.listed() == [("g", "consumer", State.STABLE, "classic")]
 
 
 # ------------------------------------------------------------------------------------------------------------ records

@@ -7,22 +7,22 @@ from typing import Any
 from broker.coordinators.groups.held import AGAIN_AFTER_MS
 from broker.coordinators.groups.values import Settings, State
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS, GroupRoom
+from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness
 
 KIB = 1 << 10
 LARGE = (("range", bytes(40 * KIB)),)
 SMALL = Settings(initial_delay_ms=0, max_held=100 * KIB)
 
 
-def joins(room: GroupRoom, name: str, group_id: str, **also: Any) -> ErrorCode:
-    answer = room.join(name, group_id=group_id, **also)
+def joins(harness: GroupHarness, name: str, group_id: str, **also: Any) -> ErrorCode:
+    answer = harness.join(name, group_id=group_id, **also)
     assert answer is not None
     return answer.error
 
 
 def test_whoever_would_need_more_than_there_is_room_for_is_refused() -> None:
-    room = GroupRoom(SMALL)
-    assert [joins(room, f"m{n}", f"g{n}", protocols=LARGE) for n in range(4)] == [
+    harness = GroupHarness(SMALL)
+    assert [joins(harness, f"m{n}", f"g{n}", protocols=LARGE) for n in range(4)] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -31,49 +31,49 @@ def test_whoever_would_need_more_than_there_is_room_for_is_refused() -> None:
 
 
 def test_there_is_room_again_once_members_have_gone() -> None:
-    room = GroupRoom(SMALL)
+    harness = GroupHarness(SMALL)
     for n in range(2):
-        room.join(f"m{n}", group_id=f"g{n}", protocols=LARGE)
-    assert joins(room, "late", "late", protocols=LARGE) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    room.wait(SESSION_MS + REBALANCE_MS)
-    assert joins(room, "later", "late", protocols=LARGE) == ErrorCode.NONE
+        harness.join(f"m{n}", group_id=f"g{n}", protocols=LARGE)
+    assert joins(harness, "late", "late", protocols=LARGE) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.wait(SESSION_MS + REBALANCE_MS)
+    assert joins(harness, "later", "late", protocols=LARGE) == ErrorCode.NONE
 
 
 def test_a_member_that_says_no_more_than_before_keeps_its_place() -> None:
-    room = GroupRoom(SMALL)
-    first = room.join("a", group_id="g0", protocols=LARGE)
+    harness = GroupHarness(SMALL)
+    first = harness.join("a", group_id="g0", protocols=LARGE)
     assert first is not None
-    room.join("b", group_id="g1", protocols=LARGE)
-    assert joins(room, "c", "g2", protocols=LARGE) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    again = joins(room, "again", "g0", member_id=first.member_id, client_id="a", protocols=LARGE)
+    harness.join("b", group_id="g1", protocols=LARGE)
+    assert joins(harness, "c", "g2", protocols=LARGE) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = joins(harness, "again", "g0", member_id=first.member_id, client_id="a", protocols=LARGE)
     assert again == ErrorCode.NONE
     larger = (("range", bytes(60 * KIB)),)
-    refused = joins(room, "more", "g0", member_id=first.member_id, protocols=larger)
+    refused = joins(harness, "more", "g0", member_id=first.member_id, protocols=larger)
     assert refused == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_long_names_need_room_as_well() -> None:
-    room, long = GroupRoom(SMALL), "x" * 20_000
+    harness, long = GroupHarness(SMALL), "x" * 20_000
     full = ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert [joins(room, f"m{n}", f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
-    room, long = GroupRoom(SMALL), "x" * 10_000
-    assert [joins(room, f"m{n}", "g", instance_id=f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
+    assert [joins(harness, f"m{n}", f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
+    harness, long = GroupHarness(SMALL), "x" * 10_000
+    assert [joins(harness, f"m{n}", "g", instance_id=f"{long}{n}") for n in range(2)] == [ErrorCode.NONE, full]
     # Who has gone leaves room: it is counted what is held.
-    room.wait(2 * AGAIN_AFTER_MS + SESSION_MS + REBALANCE_MS)
-    assert joins(room, "late", "g", instance_id=f"{long}late") == ErrorCode.NONE
+    harness.wait(2 * AGAIN_AFTER_MS + SESSION_MS + REBALANCE_MS)
+    assert joins(harness, "late", "g", instance_id=f"{long}late") == ErrorCode.NONE
 
 
 def test_many_small_members_need_room_as_well() -> None:
-    room = GroupRoom(SMALL)
-    errors = [joins(room, f"m{n}", f"g{n}") for n in range(60)]
+    harness = GroupHarness(SMALL)
+    errors = [joins(harness, f"m{n}", f"g{n}") for n in range(60)]
     assert errors.index(ErrorCode.GROUP_MAX_SIZE_REACHED) < 60
     assert errors[0] == ErrorCode.NONE
 
 
 def test_assignments_need_room() -> None:
-    room = GroupRoom(SMALL)
-    room.join("a")
-    refused = room.sync("a", a=bytes(200 * KIB))
+    harness = GroupHarness(SMALL)
+    harness.join("a")
+    refused = harness.sync("a", a=bytes(200 * KIB))
     assert refused is not None
     assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert room.group.state == State.COMPLETING
+    assert harness.group.state == State.COMPLETING

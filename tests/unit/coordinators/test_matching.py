@@ -10,7 +10,7 @@ from broker.coordinators.groups.consumer import coordination, matching
 from broker.coordinators.groups.consumer.matching import Matching
 from broker.coordinators.groups.consumer.topics import Known
 from broker.coordinators.patterns import Pattern
-from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom, places
+from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness, places
 
 COSTLY = ".*a.{100}.{100}.*"
 
@@ -94,23 +94,23 @@ def test_so_many_expressions_are_matched_in_turns_and_no_more(monkeypatch: pytes
 
 def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
-    room = ConsumerRoom()
+    harness = ConsumerHarness()
     one = Consumer("m1", topics=())
-    assert room.enter(one, regex="a|c").assigned == ()
-    assert room.turn(one).assigned is None
-    shared = room.machine.consumers._matching
+    assert harness.enter(one, regex="a|c").assigned == ()
+    assert harness.turn(one).assigned is None
+    shared = harness.machine.consumers._matching
     while shared.waiting:
         shared.go_on()
-    room.settle_down(one)
+    harness.settle_down(one)
     assert one.owned == places(A, 0, 1, 2, 3)
-    add(room.topics, "c")
-    room.turn(one)
+    add(harness.topics, "c")
+    harness.turn(one)
     assert one.owned == places(A, 0, 1, 2, 3), "what was matched before holds until the new topics are"
     while shared.waiting:
         shared.go_on()
-    room.settle_down(one)
+    harness.settle_down(one)
     assert one.owned == (*places(bytes(16), 0), *places(A, 0, 1, 2, 3))
-    assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()
+    assert harness.machine.ledger.inspect_consumers() == harness.replayed().inspect_consumers()
 
 
 class Counting(Matching):
@@ -175,18 +175,18 @@ def test_a_heartbeat_writes_no_more_names_than_there_is_room_for(monkeypatch: py
     """
     monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
     monkeypatch.setattr(coordination, "MOST_CHARACTERS_MATCHED", 2)
-    room = ConsumerRoom()
+    harness = ConsumerHarness()
     members = [Consumer(f"m{n}", topics=()) for n in range(4)]
     for n, member in enumerate(members):
-        room.enter(member, regex=f"a|x{n}")
-    shared = room.machine.consumers._matching
+        harness.enter(member, regex=f"a|x{n}")
+    shared = harness.machine.consumers._matching
     while shared.waiting:
         shared.go_on()
         for regex in ("a|x0", "a|x1", "a|x2", "a|x3"):
             shared.topics_of(regex)
     known = []
     for _ in range(3):
-        room.turn(members[0])
-        known.append(len(room.machine.ledger.consumers["g"].regexes))
+        harness.turn(members[0])
+        known.append(len(harness.machine.ledger.consumers["g"].regexes))
     assert known == [2, 4, 4]
-    assert room.machine.ledger.inspect_consumers() == room.replayed().inspect_consumers()
+    assert harness.machine.ledger.inspect_consumers() == harness.replayed().inspect_consumers()

@@ -19,8 +19,8 @@ from broker.protocol.schema.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from tests.unit.coordinators.consumer_room import A, Consumer, ConsumerRoom, places
-from tests.unit.coordinators.group_room import REBALANCE_MS, SESSION_MS
+from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness, places
+from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS
 
 OK, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
 Places = tuple[tuple[bytes, int], ...]
@@ -38,7 +38,7 @@ class Old:
     owned: Places = ()
 
 
-class MixedRoom(ConsumerRoom):
+class MixedHarness(ConsumerHarness):
     """A shard, and members of both kinds."""
 
     def said(self, one: Old) -> bytes:
@@ -117,188 +117,192 @@ class MixedRoom(ConsumerRoom):
 
 
 @pytest.fixture
-def room() -> MixedRoom:
-    return MixedRoom()
+def harness() -> MixedHarness:
+    return MixedHarness()
 
 
 @pytest.mark.parametrize("cooperative", [True, False])
 def test_a_classic_member_shares_with_a_consumer_and_gets_nothing_before_it_is_given_up(
-    room: MixedRoom, cooperative: bool
+    harness: MixedHarness, cooperative: bool
 ) -> None:
     new, old = Consumer("m1"), Old("old", cooperative=cooperative)
-    room.together(new)
-    assert room.rejoin(old) == OK
-    assert room.get(old) == OK
+    harness.together(new)
+    assert harness.rejoin(old) == OK
+    assert harness.get(old) == OK
     assert old.owned == (), "the other one has everything still"
-    assert room.heart_of(old) == OK, "there is no next step for it yet"
-    room.at_rest(new, old)
+    assert harness.heart_of(old) == OK, "there is no next step for it yet"
+    harness.at_rest(new, old)
     assert (len(new.owned), len(old.owned)) == (2, 2)
-    assert [member.subscription.classic is None for member in room.described().members] == [True, False]
+    assert [member.subscription.classic is None for member in harness.described().members] == [True, False]
 
 
 @pytest.mark.parametrize("cooperative", [True, False])
-def test_a_classic_member_gives_up_before_a_consumer_gets(room: MixedRoom, cooperative: bool) -> None:
+def test_a_classic_member_gives_up_before_a_consumer_gets(harness: MixedHarness, cooperative: bool) -> None:
     old, one, two = Old("old", cooperative=cooperative), Consumer("m1"), Consumer("m2")
-    room.together(one)
-    room.at_rest(one, old)
-    room.enter(two)
-    assert room.heart_of(old) == AGAIN
-    room.at_rest(one, two, old)
+    harness.together(one)
+    harness.at_rest(one, old)
+    harness.enter(two)
+    assert harness.heart_of(old) == AGAIN
+    harness.at_rest(one, two, old)
     assert sorted(map(len, (one.owned, two.owned, old.owned))) == [1, 1, 2]
 
 
-def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(room: MixedRoom) -> None:
+def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(harness: MixedHarness) -> None:
     first, second, new = Old("first"), Old("second"), Consumer("m1")
-    room.classic_group(first, second)
+    harness.classic_group(first, second)
     assert (first.owned, second.owned) == (places(A, 0, 2), places(A, 1, 3))
     before = first.generation
-    assert room.enter(new).error == OK
+    assert harness.enter(new).error == OK
     assert new.owned == ()
-    assert room.consumers.epoch == before + 1
-    assert {one: current.assigned.keys() for one, current in room.consumers.current.items() if one != "m1"} == {
+    assert harness.consumers.epoch == before + 1
+    assert {one: current.assigned.keys() for one, current in harness.consumers.current.items() if one != "m1"} == {
         first.member_id: set(first.owned), second.member_id: set(second.owned),
     }  # fmt: skip
-    assert room.do("c", Commit("g", before, first.member_id, None, ((("a", 0), Committed(3)),), 8)).error == OK
-    room.at_rest(first, second, new)
+    assert harness.do("c", Commit("g", before, first.member_id, None, ((("a", 0), Committed(3)),), 8)).error == OK
+    harness.at_rest(first, second, new)
     assert new.owned
-    assert "g" not in room.machine.groups
-    assert "g" not in room.replayed().groups
+    assert "g" not in harness.machine.groups
+    assert "g" not in harness.replayed().groups
 
 
-def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is_taken_over(room: MixedRoom) -> None:
+def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is_taken_over(
+    harness: MixedHarness,
+) -> None:
     old, new = Old("old"), Consumer("m1")
-    room.classic_group(old)
-    given = room.machine.groups["g"].members[old.member_id]
+    harness.classic_group(old)
+    given = harness.machine.groups["g"].members[old.member_id]
     # Its leader has taken two partitions from it in this generation, and it has yet to ask for its assignment.
-    given.update(_rejoined(room, old))
-    given.assignment = embedded.assignment(places(A, 0, 1), room.said(old), room.topics)
-    room.enter(new)
+    given.update(_rejoined(harness, old))
+    given.assignment = embedded.assignment(places(A, 0, 1), harness.said(old), harness.topics)
+    harness.enter(new)
     assert new.owned == (), "nobody has said that they are free"
-    room.turn(new)
+    harness.turn(new)
     assert new.owned == ()
-    assert room.heart_of(old) == AGAIN
-    room.at_rest(old, new)
+    assert harness.heart_of(old) == AGAIN
+    harness.at_rest(old, new)
     assert (len(old.owned), len(new.owned)) == (2, 2)
 
 
-def _rejoined(room: MixedRoom, old: Old):  # type: ignore[no-untyped-def]
+def _rejoined(harness: MixedHarness, old: Old):  # type: ignore[no-untyped-def]
     from broker.coordinators.groups.values import Join
 
-    said = (("range", room.said(old)),)
+    said = (("range", harness.said(old)),)
     return Join("g", old.member_id, None, old.name, "/h", SESSION_MS, REBALANCE_MS, "consumer", said, "")
 
 
-def test_a_rebalance_that_is_under_way_is_waited_for(room: MixedRoom) -> None:
-    room.join("old", protocols=(("range", room.said(Old("old"))),))
-    assert room.enter(Consumer("m1")).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+def test_a_rebalance_that_is_under_way_is_waited_for(harness: MixedHarness) -> None:
+    harness.join("old", protocols=(("range", harness.said(Old("old"))),))
+    assert harness.enter(Consumer("m1")).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 @pytest.mark.parametrize("goes", ["leaves", "is silent"])
-def test_the_last_consumer_leaves_a_classic_group_behind(room: MixedRoom, goes: str) -> None:
+def test_the_last_consumer_leaves_a_classic_group_behind(harness: MixedHarness, goes: str) -> None:
     old, new = Old("old"), Consumer("m1")
-    room.together(new)
-    room.at_rest(new, old)
+    harness.together(new)
+    harness.at_rest(new, old)
     if goes == "leaves":
-        room.ask("m1", LEAVES)
+        harness.ask("m1", LEAVES)
     else:
         for _ in range(10):
-            room.wait(SESSION_MS // 2)
-            room.heart_of(old)
-    group = room.machine.groups["g"]
+            harness.wait(SESSION_MS // 2)
+            harness.heart_of(old)
+    group = harness.machine.groups["g"]
     assert group.state == State.PREPARING
-    assert "g" not in room.machine.ledger.consumers
+    assert "g" not in harness.machine.ledger.consumers
     assert group.generation == old.generation
-    assert room.heart_of(old) == AGAIN
-    answer = room.join("old", old.member_id, protocols=(("range", room.said(old)),))
+    assert harness.heart_of(old) == AGAIN
+    answer = harness.join("old", old.member_id, protocols=(("range", harness.said(old)),))
     assert answer is not None and answer.generation == old.generation + 1
     assert answer.leader == old.member_id, "its own assignor is at work again"
-    assert room.replayed().groups["g"].leader is None
-    assert all(records.decode(*records.encode(each)) == each for each, _ in room.log)
+    assert harness.replayed().groups["g"].leader is None
+    assert all(records.decode(*records.encode(each)) == each for each, _ in harness.log)
 
 
-def test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down(room: MixedRoom) -> None:
+def test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down(harness: MixedHarness) -> None:
     old, new = Old("old"), Consumer("m1")
-    room.together(new)
-    room.at_rest(new, old)
-    room.ask("m1", LEAVES)
-    room.fail_over()
-    assert room.heart_of(old) == AGAIN, "what the consumer had is nobody's: somebody has to assign it"
+    harness.together(new)
+    harness.at_rest(new, old)
+    harness.ask("m1", LEAVES)
+    harness.fail_over()
+    assert harness.heart_of(old) == AGAIN, "what the consumer had is nobody's: somebody has to assign it"
 
 
-def test_a_static_classic_member_takes_the_place_of_the_last_consumer(room: MixedRoom) -> None:
+def test_a_static_classic_member_takes_the_place_of_the_last_consumer(harness: MixedHarness) -> None:
     new, other, back = Consumer("m1", "i1"), Old("other"), Old("back", "i1")
-    room.together(new)
-    room.at_rest(new, other)
-    room.join("back", "", "i1", protocols=(("range", room.said(back)),))
-    assert "g" not in room.machine.ledger.consumers
-    assert room.machine.groups["g"].static.keys() == {"i1"}
-    assert room.alive(new).error == ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.heart_of(other) == AGAIN
+    harness.together(new)
+    harness.at_rest(new, other)
+    harness.join("back", "", "i1", protocols=(("range", harness.said(back)),))
+    assert "g" not in harness.machine.ledger.consumers
+    assert harness.machine.groups["g"].static.keys() == {"i1"}
+    assert harness.alive(new).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.heart_of(other) == AGAIN
 
 
-def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(room: MixedRoom) -> None:
+def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harness: MixedHarness) -> None:
     new, old, fixed = Consumer("m1"), Old("old"), Old("fixed", "i1")
-    room.together(new)
-    room.at_rest(new, old, fixed)
+    harness.together(new)
+    harness.at_rest(new, old, fixed)
     old.generation += 1
-    assert room.heart_of(old) == room.get(old) == ErrorCode.ILLEGAL_GENERATION
+    assert harness.heart_of(old) == harness.get(old) == ErrorCode.ILLEGAL_GENERATION
     old.generation -= 1
     stranger = Old("stranger", member_id="nobody", generation=1)
-    assert room.heart_of(stranger) == room.get(stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.heart_of(stranger) == harness.get(stranger) == ErrorCode.UNKNOWN_MEMBER_ID
     second = Old("second", "i1")
-    assert room.rejoin(second) == OK
-    assert room.heart_of(fixed) == room.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
-    assert room.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
+    assert harness.rejoin(second) == OK
+    assert harness.heart_of(fixed) == harness.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
+    assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
         ErrorCode.ILLEGAL_GENERATION
     )
-    left = room.do("leave", Leave("g", ((old.member_id, None), ("m1", None), ("nobody", None))))
+    left = harness.do("leave", Leave("g", ((old.member_id, None), ("m1", None), ("nobody", None))))
     assert [error for _, _, error in left.members] == [
         OK, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID,
     ]  # fmt: skip
-    assert old.member_id not in room.consumers.members
+    assert old.member_id not in harness.consumers.members
 
 
-def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats(room: MixedRoom) -> None:
+def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats(harness: MixedHarness) -> None:
     new, old = Consumer("m1"), Old("old")
-    room.together(new)
-    room.at_rest(new, old)
-    room.enter(Consumer("m2"))
+    harness.together(new)
+    harness.at_rest(new, old)
+    harness.enter(Consumer("m2"))
     for _ in range(REBALANCE_MS // 5000):
-        assert old.member_id in room.consumers.members
-        room.heart_of(old)
-        room.wait(5000)
-    assert old.member_id not in room.consumers.members
-    assert room.heart_of(old) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert old.member_id in harness.consumers.members
+        harness.heart_of(old)
+        harness.wait(5000)
+    assert old.member_id not in harness.consumers.members
+    assert harness.heart_of(old) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_classic_member_has_the_session_that_it_asked_for_also_with_the_next_coordinator(room: MixedRoom) -> None:
+def test_a_classic_member_has_the_session_that_it_asked_for_also_with_the_next_coordinator(
+    harness: MixedHarness,
+) -> None:
     new, old = Consumer("m1"), Old("old")
-    room.together(new)
-    room.at_rest(new, old)
-    room.fail_over()
-    room.wait(SESSION_MS + 1)
-    assert old.member_id not in room.consumers.members
-    assert "m1" in room.consumers.members, "its session is longer"
+    harness.together(new)
+    harness.at_rest(new, old)
+    harness.fail_over()
+    harness.wait(SESSION_MS + 1)
+    assert old.member_id not in harness.consumers.members
+    assert "m1" in harness.consumers.members, "its session is longer"
 
 
-def test_who_embeds_something_else_or_nothing_cannot_join(room: MixedRoom) -> None:
-    room.together(Consumer("m1"))
-    assert room.rejoin(Old("old")) == OK
+def test_who_embeds_something_else_or_nothing_cannot_join(harness: MixedHarness) -> None:
+    harness.together(Consumer("m1"))
+    assert harness.rejoin(Old("old")) == OK
     for wrong in (
         {"protocol_type": "connect"},
         {"protocols": (("other", b"\0\0"),)},
         {"protocols": (("range", b"?"),)},
     ):
-        answer = room.join("wrong", **wrong)
+        answer = harness.join("wrong", **wrong)
         assert answer is not None and answer.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True)])
 def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: bool) -> None:
-    room = MixedRoom(Settings(initial_delay_ms=0, consumer_migration=policy))
-    room.classic_group(Old("old"))
-    assert (room.enter(Consumer("m1")).error == OK) is up
-    other, new, old = MixedRoom(Settings(initial_delay_ms=0, consumer_migration=policy)), Consumer("m1"), Old("old")
+    harness = MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy))
+    harness.classic_group(Old("old"))
+    assert (harness.enter(Consumer("m1")).error == OK) is up
+    other, new, old = MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy)), Consumer("m1"), Old("old")
     other.together(new)
     other.at_rest(new, old)
     other.ask("m1", LEAVES)
@@ -311,7 +315,7 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: b
 
 def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
     settings = Settings(initial_delay_ms=0, consumer_migration="disabled")
-    classic, consumers = MixedRoom(settings), MixedRoom(settings)
+    classic, consumers = MixedHarness(settings), MixedHarness(settings)
     classic.classic_group(Old("old"))
     assert classic.enter(Consumer("m1")).error != OK
     consumers.together(Consumer("m1"))
@@ -321,16 +325,16 @@ def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
 def test_classic_members_left_to_themselves_go_down_once_the_policy_allows_it(instance_id: str | None) -> None:
-    room, new = MixedRoom(Settings(initial_delay_ms=0, consumer_migration="upgrade")), Consumer("m1")
+    harness, new = MixedHarness(Settings(initial_delay_ms=0, consumer_migration="upgrade")), Consumer("m1")
     one, two = Old("one", instance_id), Old("two")
-    room.together(new)
-    room.at_rest(new, one, two)
-    room.ask("m1", LEAVES)
-    room.at_rest(one, two)
-    room.machine.settings = Settings(initial_delay_ms=0, consumer_migration="bidirectional")
-    room.fail_over()
-    assert room.heart_of(one) == OK, "until one of them joins"
-    room.join(one.name, one.member_id, one.instance_id, protocols=(("range", room.said(one)),))
-    room.join(two.name, two.member_id, protocols=(("range", room.said(two)),))
-    assert {room.joined(each.name).member_id for each in (one, two)} == {one.member_id, two.member_id}
-    assert "g" in room.machine.groups and "g" not in room.machine.ledger.consumers
+    harness.together(new)
+    harness.at_rest(new, one, two)
+    harness.ask("m1", LEAVES)
+    harness.at_rest(one, two)
+    harness.machine.settings = Settings(initial_delay_ms=0, consumer_migration="bidirectional")
+    harness.fail_over()
+    assert harness.heart_of(one) == OK, "until one of them joins"
+    harness.join(one.name, one.member_id, one.instance_id, protocols=(("range", harness.said(one)),))
+    harness.join(two.name, two.member_id, protocols=(("range", harness.said(two)),))
+    assert {harness.joined(each.name).member_id for each in (one, two)} == {one.member_id, two.member_id}
+    assert "g" in harness.machine.groups and "g" not in harness.machine.ledger.consumers

@@ -34,14 +34,14 @@ PID, EPOCH, NOW, TIMEOUT = 7, 5, 1_000_000, 60_000
 AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
-class Room:
+class ShardHarness:
     """A shard with its log: what is decided is replayed."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.shard = Shard(settings or Settings())
         self.log: list[Written] = []
 
-    def put(self, state: State, *, epoch: int = EPOCH, **more: int) -> Room:
+    def put(self, state: State, *, epoch: int = EPOCH, **more: int) -> ShardHarness:
         at_rest = state in AT_REST
         transaction = Transaction(
             "x", PID, epoch, TIMEOUT, state, () if at_rest else (("t", 0),), NOW - 10, NOW - 10, PID, **more
@@ -76,40 +76,40 @@ def got(answer: Answer) -> tuple[int, int, int]:
 
 
 def test_a_new_id_gets_a_fresh_producer_id_and_epoch_zero() -> None:
-    room = Room()
-    assert room.decide(InitProducer("x", TIMEOUT)).needs_producer_id
-    assert got(room.do(InitProducer("x", TIMEOUT), fresh=3)) == (0, 3, 0)
-    assert (room.now.state, room.now.timeout_ms, room.now.partitions) == (State.EMPTY, TIMEOUT, ())
+    harness = ShardHarness()
+    assert harness.decide(InitProducer("x", TIMEOUT)).needs_producer_id
+    assert got(harness.do(InitProducer("x", TIMEOUT), fresh=3)) == (0, 3, 0)
+    assert (harness.now.state, harness.now.timeout_ms, harness.now.partitions) == (State.EMPTY, TIMEOUT, ())
 
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_next_producer_of_an_id_fences_the_one_before(state: State) -> None:
-    room = Room().put(state)
-    assert got(room.do(InitProducer("x", 9))) == (0, PID, EPOCH + 1)
-    assert (room.now.state, room.now.timeout_ms) == (State.EMPTY, 9)
-    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0),))).error == ErrorCode.PRODUCER_FENCED
+    harness = ShardHarness().put(state)
+    assert got(harness.do(InitProducer("x", 9))) == (0, PID, EPOCH + 1)
+    assert (harness.now.state, harness.now.timeout_ms) == (State.EMPTY, 9)
+    assert harness.do(AddPartitions("x", PID, EPOCH, (("t", 0),))).error == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("level", [V1, V2])
 def test_an_open_transaction_is_aborted_first_under_an_epoch_that_nobody_has(level: int) -> None:
-    room = Room(Settings(version=level)).put(State.ONGOING)
-    assert room.do(InitProducer("x", TIMEOUT)).error == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
-    assert (room.now.partitions, room.now.client_version) == ((("t", 0),), level)
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING)
+    assert harness.do(InitProducer("x", TIMEOUT)).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (harness.now.state, harness.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
+    assert (harness.now.partitions, harness.now.client_version) == ((("t", 0),), level)
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
 def test_a_transaction_that_owes_markers_is_waited_for(state: State) -> None:
-    decision = Room().put(state).decide(InitProducer("x", TIMEOUT))
+    decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT))
     assert decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
     assert not decision.records
 
 
 def test_a_producer_that_says_who_it_was_bumps_its_own_epoch_and_may_ask_twice() -> None:
-    room = Room().put(State.COMPLETE_ABORT)
-    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1)
-    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1), "its answer was lost"
-    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH + 1))) == (0, PID, EPOCH + 2)
+    harness = ShardHarness().put(State.COMPLETE_ABORT)
+    assert got(harness.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1)
+    assert got(harness.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1), "its answer was lost"
+    assert got(harness.do(InitProducer("x", TIMEOUT, PID, EPOCH + 1))) == (0, PID, EPOCH + 2)
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(PID, EPOCH - 1), (PID, EPOCH + 1), (PID + 1, EPOCH)])
@@ -117,67 +117,67 @@ def test_a_producer_that_says_who_it_was_bumps_its_own_epoch_and_may_ask_twice()
 def test_a_producer_that_was_replaced_gets_no_epoch_and_aborts_nothing(
     state: State, producer_id: int, epoch: int
 ) -> None:
-    decision = Room().put(state).decide(InitProducer("x", TIMEOUT, producer_id, epoch))
+    decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT, producer_id, epoch))
     assert decision.answer.error == ErrorCode.PRODUCER_FENCED
     assert not decision.records
 
 
 def test_after_somebody_elses_init_a_claim_of_the_epoch_before_is_no_retry() -> None:
-    room = Room().put(State.EMPTY)
-    room.do(InitProducer("x", TIMEOUT))
-    assert room.do(InitProducer("x", TIMEOUT, PID, EPOCH)).error == ErrorCode.PRODUCER_FENCED
+    harness = ShardHarness().put(State.EMPTY)
+    harness.do(InitProducer("x", TIMEOUT))
+    assert harness.do(InitProducer("x", TIMEOUT, PID, EPOCH)).error == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("epoch", [32_766, 32_767])
 def test_where_the_epochs_are_used_up_the_next_producer_gets_another_id(epoch: int) -> None:
-    room = Room().put(State.COMPLETE_COMMIT, epoch=epoch)
-    assert room.decide(InitProducer("x", TIMEOUT)).needs_producer_id
-    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
-    assert room.now.previous_producer_id == PID
+    harness = ShardHarness().put(State.COMPLETE_COMMIT, epoch=epoch)
+    assert harness.decide(InitProducer("x", TIMEOUT)).needs_producer_id
+    assert got(harness.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
+    assert harness.now.previous_producer_id == PID
 
 
 def test_a_retry_of_such_a_change_gets_the_new_id_again() -> None:
-    room = Room().put(State.COMPLETE_COMMIT, epoch=32_766)
-    assert got(room.do(InitProducer("x", TIMEOUT, PID, 32_766), fresh=99)) == (0, 99, 0)
-    assert got(room.do(InitProducer("x", TIMEOUT, PID, 32_766))) == (0, 99, 0)
+    harness = ShardHarness().put(State.COMPLETE_COMMIT, epoch=32_766)
+    assert got(harness.do(InitProducer("x", TIMEOUT, PID, 32_766), fresh=99)) == (0, 99, 0)
+    assert got(harness.do(InitProducer("x", TIMEOUT, PID, 32_766))) == (0, 99, 0)
 
 
 @pytest.mark.parametrize("level", [V1, V2])
 def test_the_last_usable_epoch_can_still_be_fenced(level: int) -> None:
-    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_766)
-    room.do(InitProducer("x", TIMEOUT))
-    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, 32_767)
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING, epoch=32_766)
+    harness.do(InitProducer("x", TIMEOUT))
+    assert (harness.now.state, harness.now.epoch) == (State.PREPARE_ABORT, 32_767)
 
 
 @pytest.mark.parametrize("level", [V1, V2])
 def test_nothing_begins_in_the_last_epoch(level: int) -> None:
     """It ended the broker when it was timed out, and then each that loaded the partition of the log."""
-    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_766)
-    room.do(InitProducer("x", TIMEOUT))
-    room.do(MarkersWritten("x", PID, 32_767))
-    assert (room.now.state, room.now.epoch) == (State.COMPLETE_ABORT, 32_767)
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING, epoch=32_766)
+    harness.do(InitProducer("x", TIMEOUT))
+    harness.do(MarkersWritten("x", PID, 32_767))
+    assert (harness.now.state, harness.now.epoch) == (State.COMPLETE_ABORT, 32_767)
     for version in (V1, V2):
         asked = AddPartitions("x", PID, 32_767, (("t", 0),), version)
-        assert room.do(asked).error == ErrorCode.PRODUCER_FENCED
-    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
+        assert harness.do(asked).error == ErrorCode.PRODUCER_FENCED
+    assert got(harness.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
 
 
 @pytest.mark.parametrize("level", [V1, V2])
 def test_what_a_log_has_open_in_the_last_epoch_is_aborted_in_it(level: int) -> None:
-    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_767)
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING, epoch=32_767)
     for commit in (True, False):
-        decision = room.decide(EndTransaction("x", PID, 32_767, commit, V2), fresh=98)
+        decision = harness.decide(EndTransaction("x", PID, 32_767, commit, V2), fresh=98)
         assert (decision.answer.error, decision.records) == (ErrorCode.PRODUCER_FENCED, ())
-    assert room.do(TimeOut("x"), now=NOW + TIMEOUT + 1).error == ErrorCode.NONE
-    assert (room.now.state, room.now.epoch, room.now.client_version) == (State.PREPARE_ABORT, 32_767, V1)
-    room.do(MarkersWritten("x", PID, 32_767))
-    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
+    assert harness.do(TimeOut("x"), now=NOW + TIMEOUT + 1).error == ErrorCode.NONE
+    assert (harness.now.state, harness.now.epoch, harness.now.client_version) == (State.PREPARE_ABORT, 32_767, V1)
+    harness.do(MarkersWritten("x", PID, 32_767))
+    assert got(harness.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
 
 
 def test_a_fence_that_could_not_be_written_is_the_same_fence_when_tried_again() -> None:
-    room = Room().put(State.ONGOING)
-    first = room.decide(InitProducer("x", TIMEOUT))
-    assert room.decide(InitProducer("x", TIMEOUT)) == first
+    harness = ShardHarness().put(State.ONGOING)
+    first = harness.decide(InitProducer("x", TIMEOUT))
+    assert harness.decide(InitProducer("x", TIMEOUT)) == first
     [written] = first.records
     assert written.transaction is not None
     assert written.transaction.epoch == EPOCH + 1
@@ -194,7 +194,7 @@ def test_a_fence_that_could_not_be_written_is_the_same_fence_when_tried_again() 
     ],
 )
 def test_impossible_requests_are_refused(request_: InitProducer, error: ErrorCode) -> None:
-    assert Room().decide(request_, fresh=1) == Decision(Answer(error))
+    assert ShardHarness().decide(request_, fresh=1) == Decision(Answer(error))
 
 
 # ------------------------------------------------------------------------------------------------- AddPartitionsToTxn
@@ -202,22 +202,22 @@ def test_impossible_requests_are_refused(request_: InitProducer, error: ErrorCod
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_first_partitions_begin_a_transaction(state: State) -> None:
-    room = Room().put(state)
-    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("u", 1)), V2)).error == ErrorCode.NONE
-    assert (room.now.state, room.now.started_ms, room.now.client_version) == (State.ONGOING, NOW, V2)
-    assert room.now.partitions == (("t", 0), ("u", 1))
+    harness = ShardHarness().put(state)
+    assert harness.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("u", 1)), V2)).error == ErrorCode.NONE
+    assert (harness.now.state, harness.now.started_ms, harness.now.client_version) == (State.ONGOING, NOW, V2)
+    assert harness.now.partitions == (("t", 0), ("u", 1))
 
 
 def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_write_nothing() -> None:
-    room = Room().put(State.ONGOING)
-    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("t", 1)))).error == ErrorCode.NONE
-    assert (room.now.partitions, room.now.started_ms) == ((("t", 0), ("t", 1)), NOW - 10)
-    assert room.decide(AddPartitions("x", PID, EPOCH, (("t", 1),))) == Decision(Answer())
+    harness = ShardHarness().put(State.ONGOING)
+    assert harness.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("t", 1)))).error == ErrorCode.NONE
+    assert (harness.now.partitions, harness.now.started_ms) == ((("t", 0), ("t", 1)), NOW - 10)
+    assert harness.decide(AddPartitions("x", PID, EPOCH, (("t", 1),))) == Decision(Answer())
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
 def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: State) -> None:
-    decision = Room().put(state).decide(AddPartitions("x", PID, EPOCH, (("t", 0),)))
+    decision = ShardHarness().put(state).decide(AddPartitions("x", PID, EPOCH, (("t", 0),)))
     assert decision == Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
@@ -235,13 +235,13 @@ def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: Sta
 def test_others_neither_add_nor_verify(
     make: type[AddPartitions | VerifyPartitions], name: str, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
-    decision = Room().put(State.ONGOING).decide(make(name, producer_id, epoch, (("t", 9),)))
+    decision = ShardHarness().put(State.ONGOING).decide(make(name, producer_id, epoch, (("t", 9),)))
     assert decision == Decision(Answer(error))
 
 
 def test_verification_tells_of_each_partition_whether_it_is_in_the_transaction() -> None:
-    room = Room().put(State.ONGOING)
-    decision = room.decide(VerifyPartitions("x", PID, EPOCH, (("t", 0), ("t", 1))))
+    harness = ShardHarness().put(State.ONGOING)
+    decision = harness.decide(VerifyPartitions("x", PID, EPOCH, (("t", 0), ("t", 1))))
     assert not decision.records
     assert decision.answer.partitions == (
         (("t", 0), ErrorCode.NONE),
@@ -251,13 +251,13 @@ def test_verification_tells_of_each_partition_whether_it_is_in_the_transaction()
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_at_rest_no_partition_is_in_the_transaction(state: State) -> None:
-    decision = Room().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
+    decision = ShardHarness().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
     assert [error for _, error in decision.answer.partitions] == [ErrorCode.TRANSACTION_ABORTABLE]
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
 def test_while_markers_are_written_nothing_is_verified(state: State) -> None:
-    decision = Room().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
+    decision = ShardHarness().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
     assert decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -266,28 +266,28 @@ def test_while_markers_are_written_nothing_is_verified(state: State) -> None:
 
 @pytest.mark.parametrize("level", [V1, V2])
 def test_what_is_open_for_longer_than_its_time_out_is_aborted_under_a_fenced_epoch(level: int) -> None:
-    room = Room(Settings(version=level)).put(State.ONGOING)
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING)
     on_time, late = NOW - 10 + TIMEOUT, NOW - 10 + TIMEOUT + 1
-    assert room.shard.timed_out(on_time) == []
-    assert room.shard.timed_out(late) == [TimeOut("x")]
-    assert room.decide(TimeOut("x"), now=on_time).records == ()
-    room.do(TimeOut("x"), now=late)
-    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
-    assert room.shard.timed_out(late) == []
+    assert harness.shard.timed_out(on_time) == []
+    assert harness.shard.timed_out(late) == [TimeOut("x")]
+    assert harness.decide(TimeOut("x"), now=on_time).records == ()
+    harness.do(TimeOut("x"), now=late)
+    assert (harness.now.state, harness.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
+    assert harness.shard.timed_out(late) == []
 
 
 def test_ids_at_rest_are_forgotten_after_a_week_and_open_ones_never() -> None:
     week = Settings().expiration_ms
     for state in AT_REST:
-        room = Room().put(state)
-        assert room.shard.expired(NOW - 10 + week - 1) == []
-        assert room.shard.expired(NOW - 10 + week) == [Expire("x")]
-        room.do(Expire("x"), now=NOW - 10 + week)
-        assert room.log[-1] == Written("x", None)
-        assert room.shard.inspect() == {}
-        assert room.shard.offset_of("x") == 1, "what is said of it now rests on the tombstone"
+        harness = ShardHarness().put(state)
+        assert harness.shard.expired(NOW - 10 + week - 1) == []
+        assert harness.shard.expired(NOW - 10 + week) == [Expire("x")]
+        harness.do(Expire("x"), now=NOW - 10 + week)
+        assert harness.log[-1] == Written("x", None)
+        assert harness.shard.inspect() == {}
+        assert harness.shard.offset_of("x") == 1, "what is said of it now rests on the tombstone"
     for state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT):
-        assert Room().put(state).shard.expired(NOW + 2 * week) == []
+        assert ShardHarness().put(state).shard.expired(NOW + 2 * week) == []
 
 
 # ------------------------------------------------------------------------------------------------------------- records
@@ -325,21 +325,21 @@ def test_a_state_that_does_not_exist_is_malformed() -> None:
 
 
 def test_describe_changes_nothing() -> None:
-    room = Room().put(State.ONGOING)
-    assert room.decide(Describe("x")) == Decision(Answer(transaction=room.now))
-    assert room.decide(Describe("y")).answer.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert room.decide(Describe("")).answer.error == ErrorCode.INVALID_REQUEST
+    harness = ShardHarness().put(State.ONGOING)
+    assert harness.decide(Describe("x")) == Decision(Answer(transaction=harness.now))
+    assert harness.decide(Describe("y")).answer.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert harness.decide(Describe("")).answer.error == ErrorCode.INVALID_REQUEST
 
 
 def test_replaying_the_log_gives_the_same_shard() -> None:
-    room = Room()
-    room.do(InitProducer("x", TIMEOUT), fresh=3)
-    room.do(InitProducer("y", TIMEOUT), fresh=4)
-    room.do(AddPartitions("x", 3, 0, (("t", 0),)))
-    room.do(InitProducer("x", TIMEOUT))
+    harness = ShardHarness()
+    harness.do(InitProducer("x", TIMEOUT), fresh=3)
+    harness.do(InitProducer("y", TIMEOUT), fresh=4)
+    harness.do(AddPartitions("x", 3, 0, (("t", 0),)))
+    harness.do(InitProducer("x", TIMEOUT))
     again = Shard(Settings())
-    for offset, written in enumerate(room.log):
+    for offset, written in enumerate(harness.log):
         decoded = records.decode(*records.encode(written, 2))
         assert decoded is not None
         again.replay(decoded, offset)
-    assert again.inspect() == room.shard.inspect()
+    assert again.inspect() == harness.shard.inspect()

@@ -26,7 +26,7 @@ from tests.support.disks.batches import batch, marker
 PRODUCER = 9
 
 
-class Room:
+class TransactionHarness:
     """A partition on three nodes, and one producer's transactions in it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -74,50 +74,50 @@ class Room:
         return [name for name in self.world.names if name != "marker-is-decided"]
 
 
-def in_a_transaction(**settings: Any) -> Room:
+def in_a_transaction(**settings: Any) -> TransactionHarness:
     """One was aborted, one committed, and one is open."""
-    room = Room(**settings)
+    harness = TransactionHarness(**settings)
     for commit in (False, True):
-        room.send()
-        room.send()
-        room.mark(commit=commit)
-    room.send()
-    assert room.names == []
-    return room
+        harness.send()
+        harness.send()
+        harness.mark(commit=commit)
+    harness.send()
+    assert harness.names == []
+    return harness
 
 
 def test_transactions_through_segments_restarts_and_truncations_break_nothing() -> None:
-    room = in_a_transaction(segment_bytes=200)
-    room.world.nodes[3].hosted.log.close(0)
-    room.world.nodes[3].kill()
-    room.world.look()
-    room.send()
-    room.world.nodes[3].start()
-    room.world.register(3)
-    room.world.look()
-    room.world.nodes[3].learn()
-    room.world.look()
-    room.world.replicate()
-    follower = room.world.nodes[2].hosted
+    harness = in_a_transaction(segment_bytes=200)
+    harness.world.nodes[3].hosted.log.close(0)
+    harness.world.nodes[3].kill()
+    harness.world.look()
+    harness.send()
+    harness.world.nodes[3].start()
+    harness.world.register(3)
+    harness.world.look()
+    harness.world.nodes[3].learn()
+    harness.world.look()
+    harness.world.replicate()
+    follower = harness.world.nodes[2].hosted
     follower.log.truncate_to(follower.log.log_end_offset - 1)
     follower.state.truncated(follower.log.log_end_offset)
-    room.world.look()
-    assert [name for name in room.names if "replay" in name] == []
+    harness.world.look()
+    assert [name for name in harness.names if "replay" in name] == []
 
 
 def test_what_a_groups_coordinator_writes_in_transactions_has_no_sequence_and_breaks_nothing() -> None:
-    room = Room()
+    harness = TransactionHarness()
     for epoch in (0, 1, 2):
-        room.offsets(epoch)
-        room.offsets(epoch)
-        room.mark(epoch, commit=epoch != 1)
-    room.world.nodes[3].hosted.log.close(0)
-    room.world.nodes[3].kill()
-    room.world.look()
-    room.world.nodes[3].start()
-    room.world.register(3)
-    room.world.look()
-    assert [name for name in room.names if "producer" in name or "appended" in name] == []
+        harness.offsets(epoch)
+        harness.offsets(epoch)
+        harness.mark(epoch, commit=epoch != 1)
+    harness.world.nodes[3].hosted.log.close(0)
+    harness.world.nodes[3].kill()
+    harness.world.look()
+    harness.world.nodes[3].start()
+    harness.world.register(3)
+    harness.world.look()
+    assert [name for name in harness.names if "producer" in name or "appended" in name] == []
 
 
 def forget(producers: Any) -> None:
@@ -138,74 +138,74 @@ def lose_order(producers: Any) -> None:
 
 @pytest.mark.parametrize("harm", [forget, go_back, close_it, lose_order])
 def test_what_a_log_knows_of_producers_is_compared_when_it_changes(harm: Callable[[Any], None]) -> None:
-    room = in_a_transaction()
-    harm(room.world.nodes[2].hosted.log.producers)
-    leader = room.world.nodes[1]
+    harness = in_a_transaction()
+    harm(harness.world.nodes[2].hosted.log.producers)
+    leader = harness.world.nodes[1]
     leader.write_as_it_is(batch(1, pid=8, epoch=0, seq=0, base=leader.hosted.log.log_end_offset, leader_epoch=0))
     if harm in (go_back, close_it):
-        room.mark()
-    room.spread()
-    assert "producer-state-is-a-replay" in room.names
+        harness.mark()
+    harness.spread()
+    assert "producer-state-is-a-replay" in harness.names
 
 
 def test_what_was_loaded_is_compared_with_all_batches() -> None:
-    room = in_a_transaction()
-    node = room.world.nodes[3]
+    harness = in_a_transaction()
+    node = harness.world.nodes[3]
     node.hosted.log.close(0)
     node.kill()
-    room.world.look()
+    harness.world.look()
     node.start()
     go_back(node.hosted.log.producers)
-    room.world.look()
-    assert room.names == ["producer-state-is-a-replay"]
+    harness.world.look()
+    assert harness.names == ["producer-state-is-a-replay"]
 
 
 def test_what_a_truncation_leaves_is_compared_with_all_batches() -> None:
-    room = in_a_transaction()
-    log = room.world.nodes[3].hosted.log
+    harness = in_a_transaction()
+    log = harness.world.nodes[3].hosted.log
     log.truncate_to(5)
     log.producers.entries[PRODUCER].coordinator_epoch = 3
-    room.world.look()
-    assert "producer-state-is-a-replay" in room.names
+    harness.world.look()
+    assert "producer-state-is-a-replay" in harness.names
 
 
 @pytest.mark.parametrize("change", ["lost", "twice", "another"])
 def test_the_index_of_aborted_transactions_is_compared_at_each_marker(change: str) -> None:
-    room = in_a_transaction()
-    index = room.leader.hosted.log.segments[0].aborted
+    harness = in_a_transaction()
+    index = harness.leader.hosted.log.segments[0].aborted
     entry = next(iter(index))
     index.cut(0)
     for kept in {"lost": [], "twice": [entry, entry], "another": [entry._replace(first_offset=1)]}[change]:
         index.add_aborted(kept)
-    room.mark(commit=True)
-    assert room.names == ["aborted-index-is-a-replay"]
+    harness.mark(commit=True)
+    assert harness.names == ["aborted-index-is-a-replay"]
 
 
 def test_a_last_stable_offset_beyond_an_open_transaction_is_seen() -> None:
-    room = in_a_transaction()
-    room.producers.ongoing.clear()
-    room.leader.write()
-    room.spread()
-    assert room.names == ["stable-offset-is-a-replay"]
+    harness = in_a_transaction()
+    harness.producers.ongoing.clear()
+    harness.leader.write()
+    harness.spread()
+    assert harness.names == ["stable-offset-is-a-replay"]
 
 
 def test_a_marker_of_an_epoch_or_a_coordinator_that_is_over_is_seen() -> None:
     for wrong in ({"epoch": 1}, {"epoch": 2, "coordinator": 4}):
-        room = Room()
-        room.send(epoch=2)
-        room.mark(2, coordinator=5)
-        room.sequence = 1
-        room.send(epoch=2)
-        room.mark(**wrong)
-        assert room.names[0] == "marker-epochs"
+        harness = TransactionHarness()
+        harness.send(epoch=2)
+        harness.mark(2, coordinator=5)
+        harness.sequence = 1
+        harness.send(epoch=2)
+        harness.mark(**wrong)
+        assert harness.names[0] == "marker-epochs"
 
 
 def test_a_second_marker_is_seen_and_one_of_the_next_transaction_is_none() -> None:
-    room = in_a_transaction()
-    room.mark()
-    assert room.names == []
-    room.mark()
-    assert room.names == ["marker-once"]
+    harness = in_a_transaction()
+    harness.mark()
+    assert harness.names == []
+    harness.mark()
+    assert harness.names == ["marker-once"]
 
 
 # ------------------------------------------------------------------------------------------------------- coordinators
@@ -215,7 +215,7 @@ PREPARED = replace(OPEN, state=State.PREPARE_COMMIT, epoch=1)
 COMPLETE = replace(PREPARED, state=State.COMPLETE_COMMIT, partitions=())
 
 
-class Coordinator(Room):
+class Coordinator(TransactionHarness):
     """A partition of the coordinators' log, and the shard that node 1 has made of it."""
 
     def __init__(self) -> None:
@@ -235,31 +235,31 @@ class Coordinator(Room):
 
 
 def serving() -> Coordinator:
-    room = Coordinator()
-    room.append(OPEN)
-    room.shard.serves = True
-    room.world.look()
-    room.append(PREPARED)
-    assert room.names == []
-    return room
+    harness = Coordinator()
+    harness.append(OPEN)
+    harness.shard.serves = True
+    harness.world.look()
+    harness.append(PREPARED)
+    assert harness.names == []
+    return harness
 
 
 def test_a_shard_is_compared_after_each_of_its_records() -> None:
     serving().append(COMPLETE)
-    room = serving()
-    room.append(COMPLETE, known=replace(COMPLETE, epoch=2))
-    assert room.names == ["coordinator-state-is-a-replay"]
+    harness = serving()
+    harness.append(COMPLETE, known=replace(COMPLETE, epoch=2))
+    assert harness.names == ["coordinator-state-is-a-replay"]
 
 
 def test_a_shard_is_compared_as_a_whole_once_it_serves_and_not_before() -> None:
-    room = Coordinator()
-    room.append(OPEN)
-    room.machine.transactions.clear()
-    room.world.look()
-    assert room.names == []
-    room.shard.serves = True
-    room.world.look()
-    assert room.names == ["coordinator-state-is-a-replay"]
+    harness = Coordinator()
+    harness.append(OPEN)
+    harness.machine.transactions.clear()
+    harness.world.look()
+    assert harness.names == []
+    harness.shard.serves = True
+    harness.world.look()
+    assert harness.names == ["coordinator-state-is-a-replay"]
 
 
 # --------------------------------------------------------------------------------------------- both logs are one story

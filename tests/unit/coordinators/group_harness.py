@@ -41,7 +41,7 @@ def subscription(*topics: str) -> bytes:
     return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
 
-class GroupRoom:
+class GroupHarness:
     """Requests are answered in `answers`, by the name under which they were made."""
 
     def __init__(self, settings: Settings = QUICK) -> None:

@@ -10,7 +10,7 @@ from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDesc
 from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
 from broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_room import GroupRoom
+from tests.unit.coordinators.group_harness import GroupHarness
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 """Ids of the topics "a" (4 partitions) and "b" (2)."""
@@ -35,7 +35,7 @@ class Consumer:
     """Its last answer got lost: the next heartbeat says everything, so that it is told everything (KIP-848)."""
 
 
-class ConsumerRoom(GroupRoom):
+class ConsumerHarness(GroupHarness):
     """A shard with the topics "a" and "b"."""
 
     def __init__(self, settings: Settings = PATIENT) -> None:
