@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum
 from broker.log.config import LogConfig
 from broker.log.recovery import load
-from broker.net.frames import Frames, ReceiveMemory
+from broker.net.later import Later
 from broker.net.peers import PeerClient
-from broker.protocol.apis import ApiKey, request_class
-from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.hot import FetchIn, decode_fetch
+from broker.net.server import Route, Server
+from broker.protocol.apis import ApiKey
+from broker.protocol.hot import decode_fetch
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.real_env import RealEnv
 
@@ -47,7 +48,6 @@ class QuorumNode:
         self.scope: trio.CancelScope | None = None
         self.cluster_id = CLUSTER_ID
         self._ensemble = ensemble
-        self._listener: Any = None
 
     async def life(self, task_status: trio.TaskStatus[None]) -> None:
         self.incarnation += 1
@@ -55,27 +55,48 @@ class QuorumNode:
         env = RealEnv(f"node-{self.node_id}", self.incarnation, seed=self.node_id * 100 + self.incarnation)
         env.trace = lambda event, **fields: self.traces.append((event, fields))  # type: ignore[method-assign]
         with trio.CancelScope() as self.scope:
-            self._listener = await env.listen("127.0.0.1", self._ensemble.ports.get(self.node_id, 0))
-            self._ensemble.ports[self.node_id] = self._listener.port
+            config = self._ensemble.config(self.node_id)
             self.log = load(
                 env.fs, self.directory, LogConfig(), topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID,
                 clean=False,
             )  # fmt: skip
             self.peers = PeerClient(env, self._ensemble.address_of, f"node-{self.node_id}")
             self.quorum = MetadataQuorum(
-                env, self._ensemble.config(self.node_id), self.log, self.peers, self.cluster_id,
+                env, config, self.log, self.peers, self.cluster_id,
                 on_committed=self._on_committed, on_snapshot=self._on_snapshot,
                 on_leadership=lambda *term: self.terms.append(term),
             )  # fmt: skip
             try:
                 async with trio.open_nursery() as nursery:
+                    server = Server(env, config, {}, nursery)
+                    server.route({}, self._routes(server))
+                    name = config.inter_broker_listener
+                    await server.listen(name, "127.0.0.1", self._ensemble.ports.get(self.node_id, 0))
+                    self._ensemble.ports[self.node_id] = server.ports[name]
                     await nursery.start(self.peers.run)
                     await nursery.start(self.quorum.run)
-                    nursery.start_soon(self._accept, env, nursery)
                     task_status.started()
             finally:
-                self._listener.close()
+                server.close()
                 self.scope = None
+
+    def _routes(self, server: Server) -> dict[int, Route]:
+        """The quorum's own requests."""
+        asked = self.quorum.requests
+        fetch = server.answer_later(asked.fetch)
+        handlers: dict[int, Callable[[Any], Awaitable[Any]]] = {
+            ApiKey.VOTE: asked.vote,
+            ApiKey.BEGIN_QUORUM_EPOCH: asked.begin_quorum_epoch,
+            ApiKey.END_QUORUM_EPOCH: asked.end_quorum_epoch,
+            ApiKey.DESCRIBE_QUORUM: self.quorum.describe_quorum,
+            ApiKey.FETCH_SNAPSHOT: asked.fetch_snapshot,
+        }
+
+        def waits(key: int) -> Route:
+            return Route(key, plain=lambda request, slot: Later(partial(handlers[key], request)))
+
+        hot = Route(ApiKey.FETCH, hot=lambda slot, view, at: fetch(slot, decode_fetch(view, at, slot.version)))
+        return {ApiKey.FETCH: hot, **{key: waits(key) for key in handlers}}
 
     def _on_committed(self, records: list[tuple[int, int, Any]]) -> None:
         self.committed += records
@@ -85,66 +106,9 @@ class QuorumNode:
         self.committed = [(offset, epoch, record) for record in records]
         self._ensemble.stir()
 
-    async def _accept(self, env: RealEnv, nursery: trio.Nursery) -> None:
-        while True:
-            nursery.start_soon(self._serve, env, await self._listener.accept())
-
-    async def _serve(self, env: RealEnv, link: Any) -> None:
-        """One request after the other: a lane that waits must be a lane of its own."""
-        frames = Frames(env, link, ReceiveMemory(1 << 30), 1 << 30)
-        try:
-            while True:
-                for frame in await frames.burst():
-                    answer = await self._answer(frame)
-                    await _send(link, len(answer).to_bytes(4, "big") + answer)
-        except OSError:
-            pass
-        finally:
-            link.close()
-
-    async def _answer(self, frame: memoryview) -> bytes:
-        header = decode_request_header(frame)
-        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-        if header.api_key == ApiKey.FETCH:
-            chunks = await self._fetched(decode_fetch(frame, header.body, header.api_version), header.api_version)
-            return head + b"".join(
-                chunk.file.pread(chunk.length, chunk.position) if hasattr(chunk, "position") else bytes(chunk)
-                for chunk in chunks
-            )
-        handlers: dict[int, Callable[[Any], Awaitable[Any]]] = {
-            ApiKey.VOTE: self.quorum.requests.vote,
-            ApiKey.BEGIN_QUORUM_EPOCH: self.quorum.requests.begin_quorum_epoch,
-            ApiKey.END_QUORUM_EPOCH: self.quorum.requests.end_quorum_epoch,
-            ApiKey.DESCRIBE_QUORUM: self.quorum.describe_quorum,
-            ApiKey.FETCH_SNAPSHOT: self.quorum.requests.fetch_snapshot,
-        }
-        request, _ = request_class(header.api_key).decode(frame, header.body, header.api_version)
-        answer = await handlers[header.api_key](request)
-        return head + bytes(answer.encode(header.api_version))
-
-    async def _fetched(self, request: FetchIn, version: int) -> list[Any]:
-        chunks: list[Any] = []
-        done = trio.Event()
-
-        def answer(body: list[Any]) -> None:
-            chunks.extend(body)
-            done.set()
-
-        self.quorum.requests.fetch(request, version, answer)
-        await done.wait()
-        return chunks
-
     def names(self) -> list[str]:
         """The topics among the committed records, in order."""
         return [record.name for _, _, record in self.committed if isinstance(record, TopicRecord)]
-
-
-async def _send(link: Any, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[link.send((view,)) :]
-        if view:
-            await link.wait_writable()
 
 
 class Ensemble:
