@@ -86,16 +86,17 @@ class CoordinatorBroker(MemoryBroker):
 class Blocks:
     """Plays the controller's blocks of producer ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 10) -> None:
         self.given = 0
-        self.silent = False
+        self.fails: Exception | None = None
+        self._size = size
 
     async def allocate_producer_ids(self) -> range:
         await trio.lowlevel.checkpoint()
-        if self.silent:
-            raise OSError("no controller")
-        self.given += 10
-        return range(self.given, self.given + 10)
+        if self.fails is not None:
+            raise self.fails
+        self.given += self._size
+        return range(self.given, self.given + self._size)
 
 
 class Peers:

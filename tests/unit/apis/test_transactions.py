@@ -33,6 +33,7 @@ from broker.protocol.schema.end_txn import EndTxnRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from broker.protocol.schema.list_transactions import ListTransactionsRequest
 from broker.replicas.coordinators.producer_ids import ProducerIds
+from tests.support.brokers.coordinators import Blocks
 from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 
 
@@ -50,23 +51,8 @@ def api_over(blocks: Any, coordinator: Any = None, image: ClusterImage | None = 
     return TransactionApis(env, image or ClusterImage(), coordinator, ProducerIds(blocks), 1000)
 
 
-class Blocks:
-    """Plays the control plane: hands out blocks of three ids."""
-
-    def __init__(self) -> None:
-        self.given = 0
-        self.error = ErrorCode.NONE
-
-    async def allocate_producer_ids(self) -> range:
-        await trio.lowlevel.checkpoint()
-        if self.error:
-            raise RequestRefused(self.error)
-        self.given += 1
-        return range(3 * (self.given - 1), 3 * self.given)
-
-
 async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> None:
-    api = api_over(Blocks())
+    api = api_over(Blocks(size=3))
     given: list[int] = []
 
     async def one() -> None:
@@ -82,7 +68,7 @@ async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> 
 
 async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
     blocks = Blocks()
-    blocks.error = ErrorCode.BROKER_ID_NOT_REGISTERED
+    blocks.fails = RequestRefused(ErrorCode.BROKER_ID_NOT_REGISTERED)
     asked = InitProducerIdRequest(transactional_id=None)
     response = await answered(api_over(blocks).init_producer_id(asked, slot_of(4)))
     assert (response.error_code, response.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)

@@ -107,9 +107,9 @@ async def test_requests_of_one_id_take_effect_in_their_order_also_while_it_waits
 async def test_without_producer_ids_a_new_producer_is_sent_back(
     broker: TransactionBroker, autojump_clock: Clock
 ) -> None:
-    broker.blocks.silent = True
+    broker.blocks.fails = OSError("no controller")
     assert (await broker.do(INIT)).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    broker.blocks.silent = False
+    broker.blocks.fails = None
     assert (await broker.do(INIT)).error == ErrorCode.NONE
 
 
