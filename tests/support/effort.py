@@ -11,6 +11,11 @@ THOROUGH = EFFORT >= 1
 """Whether this is the night's share: examples are drawn anew in each run, and nothing is left out."""
 
 
+def stride(gate: int) -> int:
+    """The step at which to walk through all there is, such as the lines of a history: at night each one is tried."""
+    return 1 if THOROUGH else gate
+
+
 def examples(count: int, least: int = 5) -> int:
     """How many of `count` examples to try: in the gate not fewer than `least`, because Hypothesis begins with the
     simplest value there is."""

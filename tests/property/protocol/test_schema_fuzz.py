@@ -17,7 +17,7 @@ from broker.protocol.schema import group_records, metadata_records, transaction_
 from broker.protocol.wire import Message
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
 from tests.property.protocol.kio_messages import Subject, kio_bytes, messages, subjects
-from tests.support.effort import THOROUGH, examples
+from tests.support.effort import examples, stride
 
 
 def _records() -> list[type[Message]]:
@@ -100,7 +100,7 @@ def test_memory_stays_a_multiple_of_the_frame(cls: type[Message]) -> None:
     size = 4096
     tracemalloc.start()
     try:
-        for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if THOROUGH else 3]:
+        for frame in _hostile(cls, cls.MAX_VERSION, size)[:: stride(3)]:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
             _decode(cls, frame, cls.MAX_VERSION)
@@ -113,7 +113,7 @@ def test_memory_stays_a_multiple_of_the_frame(cls: type[Message]) -> None:
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
 def test_work_grows_with_the_bytes_and_not_with_what_they_claim(cls: type[Message]) -> None:
     size = 400
-    for frame in _hostile(cls, cls.MAX_VERSION, size)[:: 1 if THOROUGH else 5]:
+    for frame in _hostile(cls, cls.MAX_VERSION, size)[:: stride(5)]:
         assert _lines(cls, frame, cls.MAX_VERSION) < 10 * len(frame) + 500
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.apis import describe as handlers
+from broker.apis import metadata
 from broker.apis.describe import AdminContext
 from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.metadata import MetadataHandler
@@ -273,13 +274,16 @@ def test_an_answer_is_kept_until_the_image_changes_in_what_it_says() -> None:
     assert cluster.handler.encode(request, 13, CLIENT) != first
 
 
-def test_the_answers_kept_are_bounded() -> None:
+def test_the_answers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "MAX_CACHED", 8)
     cluster = Cluster()
-    for index in range(600):
+    for index in range(20):
         cluster.harness.topic(f"t{index}", [1])
-    for index in range(600):
+    kept = set()
+    for index in range(20):
         cluster.ask(f"t{index}")
-    assert len(cluster.handler._cached) <= 256
+        kept.add(len(cluster.handler._cached))
+    assert max(kept) == 8
 
 
 # -------------------------------------------------------------------------------------------------- DescribeCluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -14,6 +15,7 @@ import pytest
 from checkers.history.seal import NOTE
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import UNKNOWN, VALID
+from tests.support.effort import stride
 from tests.support.histories.builder import MS, HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS
 
@@ -50,20 +52,22 @@ def test_the_whole_history_is_valid() -> None:
 
 def test_without_any_one_of_its_lines_a_history_is_unknown() -> None:
     lines = list(sound())
-    believed = [number + 1 for number in range(len(lines)) if not is_unknown(lines[:number] + lines[number + 1 :])]
+    tried = range(0, len(lines), stride(7))
+    believed = [number + 1 for number in tried if not is_unknown(lines[:number] + lines[number + 1 :])]
     assert not believed
 
 
 def test_with_any_one_of_its_lines_twice_a_history_is_unknown() -> None:
     lines = list(sound())
-    believed = [number + 1 for number in range(len(lines)) if not is_unknown(lines[: number + 1] + lines[number:])]
+    tried = range(0, len(lines), stride(7))
+    believed = [number + 1 for number in tried if not is_unknown(lines[: number + 1] + lines[number:])]
     assert not believed
 
 
 def test_with_two_neighbours_exchanged_nothing_is_invented() -> None:
     """Some change nothing that is said, such as two acknowledgements of one moment. None is the cluster's fault."""
     lines = list(sound())
-    for number in range(len(lines) - 1):
+    for number in range(0, len(lines) - 1, stride(7)):
         swapped = [*lines[:number], lines[number + 1], lines[number], *lines[number + 2 :]]
         assert judged(swapped).verdict.verdict in (VALID, UNKNOWN), f"lines {number + 1} and {number + 2}"
 
@@ -114,7 +118,7 @@ def with_other_digits(lines: Sequence[bytes], seed: int) -> Iterator[tuple[int, 
 def test_with_any_digit_changed_a_history_is_unknown(seed: int) -> None:
     assert judged(list(digested())).verdict.verdict == VALID
     last = len(digested())
-    for number, lines in with_other_digits(digested(), seed):
+    for number, lines in islice(with_other_digits(digested(), seed), seed % stride(7), None, stride(7)):
         verdict = judged(lines).verdict
         # A last line that says otherwise when the run ended says nothing else.
         expected = (UNKNOWN, VALID) if number == last else (UNKNOWN,)
@@ -123,8 +127,7 @@ def test_with_any_digit_changed_a_history_is_unknown(seed: int) -> None:
 
 def test_without_the_digest_some_changed_digits_look_like_the_clusters_fault() -> None:
     """So it is the digest that finds them."""
-    found = [judged(lines).verdict.verdict for _, lines in with_other_digits(sound(), 0)]
-    assert "invalid" in found
+    assert any(judged(lines).verdict.verdict == "invalid" for _, lines in with_other_digits(sound(), 0))
 
 
 @pytest.mark.parametrize("lost", [b',"crc32":', b',"seal":"crc32"'])
