@@ -14,6 +14,7 @@ from tests.support.gate import costs, rules
 from tests.support.gate.lanes import STAGES
 
 TESTS = Path(__file__).parent
+WHENS = {"gate", "night", "quiet"}
 
 # Machines that are busy with other things must not turn a slow example into a failure.
 settings.register_profile(
@@ -62,6 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
         marks = frozenset(mark.name for mark in item.iter_markers())
         if (when := rules.when(item.nodeid, marks, measured)) not in marks:
             item.add_marker(when)
+        # A world of a test that is in the gate may be for the night: `-m gate` must not select it.
+        item.own_markers = [mark for mark in item.own_markers if mark.name not in WHENS - {when}]
     yield
     items.sort(key=_stage)
 

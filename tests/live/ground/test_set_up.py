@@ -16,8 +16,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SETTING_UP, INSTALLING = "setting up .venv", "installing"
 INTERPRETER = "chaos/toolchain/interpreter.py"
 
-pytestmark = pytest.mark.gate
-
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -54,6 +52,7 @@ def run(folder: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Co
     return done
 
 
+@pytest.mark.gate
 def test_the_first_call_sets_up_and_the_next_only_runs(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "a checkout")
     first = run(folder, "run", "a b", cwd=tmp_path)
@@ -92,6 +91,7 @@ def test_an_interrupted_set_up_is_made_anew(ready: Path) -> None:
     assert not (ready / ".venv/half").exists()
 
 
+@pytest.mark.gate
 def test_a_set_up_that_is_killed_leaves_no_stamp(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "killed")
     environment = {**os.environ, "SQUALL_PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
@@ -111,7 +111,8 @@ def test_a_checkout_that_moved_runs_from_where_it_is_now(ready: Path, tmp_path: 
     assert run(moved, "x").stderr == ""
 
 
-def test_no_python_is_a_usage_error_that_names_what_to_install(ready: Path, tmp_path: Path) -> None:
+@pytest.mark.gate
+def test_no_python_is_a_usage_error_that_names_what_to_install(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "bare")
     environment = {**os.environ, "SQUALL_PYTHON": "/nonexistent/python"}
     done = subprocess.run([folder / "squall"], env=environment, capture_output=True, text=True)

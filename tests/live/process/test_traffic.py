@@ -20,8 +20,7 @@ NODES = (1, 2)
 VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
 
 
-@pytest.mark.gate
-@pytest.mark.parametrize("manner", ["drop", "refuse"])
+@pytest.mark.parametrize("manner", [pytest.param("drop", marks=pytest.mark.gate), "refuse"])
 async def test_a_cut_of_one_traffic_is_proven_and_leaves_the_rest_of_the_link(tmp_path: Path, manner: str) -> None:
     faults = [
         make_fault(number, scaled(2.5 * number), scaled(2), "partition", target, {"manner": manner, "side": side})

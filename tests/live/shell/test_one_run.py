@@ -10,7 +10,7 @@ import pytest
 from tests.live.engine import engine_and_images
 from tests.live.shell.conftest import Squall
 
-RUN = ("run", "--seed", "7", "--time", "6", "--warmup", "1", "--faults", "kill", "--rate", "200")
+RUN = ("run", "--seed", "7", "--time", "8", "--warmup", "1", "--faults", "kill", "--rate", "200")
 
 
 @pytest.mark.gate
