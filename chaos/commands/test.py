@@ -26,7 +26,17 @@ CHECKS: dict[str, list[str]] = {
 }
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+class _Command(click.Command):
+    """A command all of whose other flags, after --night, are those of the night."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave them unread."""
+        if "--night" in args:
+            args = ["--night", "--", *(each for each in args if each != "--night")]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command, context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or the tests only.")
 @click.option("--all", is_flag=True, help="Run everything there is, the rules included. For a night.")
 @click.option("--no-skips", is_flag=True, help="Fail if a test was skipped.")
@@ -36,8 +46,11 @@ CHECKS: dict[str, list[str]] = {
 @click.option("--costs", is_flag=True, help="Measure all tests and write tests/costs.json. On a quiet machine.")
 @click.option("--stale", is_flag=True, help="With --costs: measure only new tests, and drop rows without a test.")
 @click.option("--rules", is_flag=True, help="Take each rule of the broker out in turn: its tests must fail.")
+@click.option("--night", is_flag=True, help="Run all that runs by night, part by part; --night --help tells of it.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(only: str | None, rules: bool, costs: bool, pytest_arguments: tuple[str, ...], **options: Any) -> int:
+def command(
+    only: str | None, rules: bool, costs: bool, night: bool, pytest_arguments: tuple[str, ...], **options: Any
+) -> int:
     """Run the gate: what every change must pass, in at most ten minutes on two idle cores. Ruff, layers and mypy come
     first, then the tests that tests/costs.json and tests/support/gate/rules.py choose, in a lane for each CPU and one
     that mostly waits. At the end, a line for each reason why tests were skipped: how many, what they need, how to get
@@ -53,6 +66,10 @@ def command(only: str | None, rules: bool, costs: bool, pytest_arguments: tuple[
 
     With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
+    With --night, --all is one part of several: known bugs are planted, fresh seeds simulated, runs in containers and
+    with foreign libraries played, the README's commands called on fresh machines. It ends with a page, and can go on
+    later.
+
     \b
     Examples:
       squall test
@@ -63,7 +80,11 @@ def command(only: str | None, rules: bool, costs: bool, pytest_arguments: tuple[
       squall test --all --results all.jsonl --go-on
       squall test --costs --stale        measure the tests that are new
       squall test --rules R4 C2.0
+      squall test --night --only seeds hunts
+      squall test --night --resume nights/tests-20260704T010000
     """
+    if night:
+        _python("tests.night", *pytest_arguments)
     if rules:
         _python("tests.mechanisms", *pytest_arguments)
     if pytest_arguments:

@@ -27,14 +27,16 @@ USAGE, INTERRUPTED = 3, 130
 
 def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) -> int:
     """0: nothing failed. 1: a part failed. 2: too little is proven. 3: usage. 130: interrupted."""
-    arguments = _parser(parts).parse_args(given)
-    folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{opening.new_id()}").absolute())
+    arguments = parser(parts).parse_args(given)
+    name = opening.new_id()
+    folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{name}").absolute())
     try:
         if arguments.resume:
             folder.read()
         with NightDirectory(folder.path).held():
             if not arguments.resume:
-                folder.begin(_head(folder, arguments.only or list(parts)))
+                name += f"-{folder.path.name}" if arguments.out else ""
+                folder.begin(_head(folder, name, arguments.only or list(parts)))
             return _play(folder, parts)
     except Refused as refused:
         say(f"squall: {refused}")
@@ -58,10 +60,10 @@ def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
     return code
 
 
-def _head(folder: Folder, asked: Sequence[str]) -> Head:
+def _head(folder: Folder, name: str, asked: Sequence[str]) -> Head:
     machine = opening.machine()
     return Head(
-        night=folder.path.name.removeprefix("tests-"),
+        night=name,
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=opening.commit(),
         machine=f"{machine['cores']} cores, {machine['memory_mib'] / 1024:.0f} GiB",
@@ -71,20 +73,21 @@ def _head(folder: Folder, asked: Sequence[str]) -> Head:
     )
 
 
-def _parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
+def parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
+    """The command line."""
     listed = "\n".join(f"  {part.name:<12} {part.what} About {part.minutes} min." for part in parts.values())
     codes = "Exit codes: 0 nothing failed, 1 a part failed, 2 too little is proven, 3 usage, 130 interrupted."
-    parser = argparse.ArgumentParser(
+    found = argparse.ArgumentParser(
         prog="squall test --night",
         description=__doc__,
         epilog=f"Parts, in their order:\n{listed}\n\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.error = _refuse  # type: ignore[method-assign]
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the folder of the night (default: nights/tests-TIME)")
-    parser.add_argument("--only", nargs="+", choices=list(parts), metavar="PART", help="play these parts only")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a night that was interrupted")
-    return parser
+    found.error = _refuse  # type: ignore[method-assign]
+    found.add_argument("--out", type=Path, metavar="DIR", help="the folder of the night (default: nights/tests-TIME)")
+    found.add_argument("--only", nargs="+", choices=list(parts), metavar="PART", help="play these parts only")
+    found.add_argument("--resume", type=Path, metavar="DIR", help="go on with a night that was interrupted")
+    return found
 
 
 def _refuse(message: str) -> None:

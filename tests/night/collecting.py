@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from checkers.nights import store
+from tests.night.parts import EVERYTHING
 from tests.night.record import Folder, ended
-from tests.night.results import read_results
+from tests.support.gate import results
 
 FIRST_SEED = 1000
 """Of the first night: below it are the seeds that every change plays."""
@@ -66,8 +67,15 @@ def rows_of(folder: Folder, code: int, now: datetime) -> Tables:
     return {
         "test_nights": [{**night, **more}],
         "parts": [{"night": head.night, **_parts(asdict(parts[name]))} for name in head.parts if name in parts],
-        "tests": [{"night": head.night, **asdict(each)} for each in read_results(folder.tests)],
+        "tests": _tests(folder, head.night, {line.commit for line in lines if line.part == EVERYTHING}),
     }
+
+
+def _tests(folder: Folder, night: str, commits: set[str]) -> list[dict[str, Any]]:
+    """The last result of each test. Which commit it is of is unknown where the part went on at another one."""
+    commit = commits.pop() if len(commits) == 1 else ""
+    last = {each.test: each for each in results.read(folder.tests)}
+    return [{"night": night, "commit": commit, **each._asdict()} for each in last.values()]
 
 
 def _parts(line: dict[str, Any]) -> dict[str, Any]:

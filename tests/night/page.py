@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).parent
 
 def render(folder: Folder, report: Report, parts: Mapping[str, Part]) -> Path:
     """Write the page, and return its path."""
-    page = folder.path / FILE
+    page, night = folder.path / FILE, report.night["night"]
     page.parent.mkdir(exist_ok=True)
     own = environment()
     assert own.loader is not None
@@ -30,12 +30,19 @@ def render(folder: Folder, report: Report, parts: Mapping[str, Part]) -> Path:
     text = own.get_template("night_of_tests.html.j2").render(
         report=report,
         what={part.name: part.what for part in parts.values()},
-        pages={part.name: _link(page, there) for part in parts.values() if (there := part.page(folder))},
+        pages={part.name: _link(page, there) for part in parts.values() if (there := part.page(folder, night))},
         minutes=minutes,
-        store=shown(place_of(folder) / f"tests={report.night['night']}"),
+        commit=short(report.night["commit"]),
+        store=shown(place_of(folder) / f"tests={night}"),
     )
     write_whole(page, text)
     return page
+
+
+def short(commit: str) -> str:
+    """A commit as people name it, and whether files differed from it."""
+    name, _, dirty = commit.partition("-")
+    return f"{name[:10]}, changed" if dirty else name[:10] or "unknown"
 
 
 def minutes(seconds: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN, Folder, Head
-from tests.night.results import read_results
+from tests.support.gate import results
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 2000
@@ -35,7 +35,7 @@ class Part:
     """Why this machine cannot play it; empty where it can."""
     codes: Mapping[int, str] = field(default_factory=lambda: BY_SQUALL)
     """Exit code -> result. Any other code is FAILED."""
-    page: Callable[[Folder], Path | None] = lambda folder: None
+    page: Callable[[Folder, str], Path | None] = lambda folder, night: None
     """A page that the part itself makes."""
     seeds: int = 0
     """How many seeds it plays, from `Head.first_seed` on."""
@@ -46,7 +46,7 @@ class Part:
         why = "" if result == PASSED else last_words(folder.said(self.name)) or f"exit code {code}"
         if self.name != EVERYTHING:
             return result, why
-        tests = read_results(folder.tests)
+        tests = results.read(folder.tests)
         failed = sum(1 for each in tests if each.result == FAILED)
         if failed:
             return FAILED, f"{failed:,} of {len(tests):,} tests failed"
@@ -59,7 +59,7 @@ EVERYTHING = "everything"
 def _everything(folder: Folder, head: Head) -> list[str]:
     del head
     again = ["--go-on"] if folder.tests.exists() else []
-    return [SQUALL, "test", "--all", "--results", shown(folder.tests), *again]
+    return [SQUALL, "test", "--all", "--again", "--results", shown(folder.tests), *again]
 
 
 def _hunts(folder: Folder, head: Head) -> list[str]:
@@ -91,8 +91,7 @@ def _libraries(folder: Folder, head: Head) -> list[str]:
 
 
 def _matrix(folder: Folder, head: Head) -> list[str]:
-    del head
-    return _nightly(folder.matrix, "--seeds", "6", "--budget", "90m")
+    return _nightly(folder.matrix(head.night), "--seeds", "6", "--budget", "90m")
 
 
 def _nightly(out: Path, *flags: str) -> list[str]:
@@ -124,11 +123,12 @@ PARTS: Mapping[str, Part] = {
         Part(EVERYTHING, "Every test that there is, in random order.", 120, _everything, codes=BY_PYTEST),
         Part("hunts", "Plants each known bug; the checks must find it.", 40, _hunts),
         Part("seeds", "Simulations with seeds that no earlier night played.", 30, _seeds, seeds=SEEDS),
-        Part("matrix", "The durability matrix, plans/nightly.toml.", 60, _matrix, page=lambda f: _report(f.matrix)),
+        Part("matrix", "The durability matrix, plans/nightly.toml.", 60, _matrix,
+             page=lambda f, night: _report(f.matrix(night))),
         Part("containers", "Runs in containers.", 20, _containers, _no_engine,
-             page=lambda f: _report(f.path / "containers")),
+             page=lambda f, _: _report(f.path / "containers")),
         Part("libraries", "Runs with each foreign client library, against Squall and Apache Kafka.", 20, _libraries,
-             page=lambda f: _report(f.path / "libraries")),
+             page=lambda f, _: _report(f.path / "libraries")),
         Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh, _no_machine,
              BY_MACHINE),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,9 @@ class Folder:
         """What a part printed."""
         return self.path / "said" / f"{part}.txt"
 
-    @property
-    def matrix(self) -> Path:
+    def matrix(self, night: str) -> Path:
         """The night of the part `matrix`, beside this one: both are in one store."""
-        return self.path.with_name(self.path.name.removeprefix("tests-") + "-matrix")
+        return self.path.with_name(f"{night}-matrix")
 
     def begin(self, head: Head) -> None:
         """Write the head. Refused where there is a record already."""
@@ -84,7 +84,7 @@ class Folder:
     def read(self) -> tuple[Head, list[Line]]:
         """The record. Refused where there is none. A line that a killed session left half-written is left out."""
         try:
-            found = list(json_lines(self.record.read_text(errors="replace")))
+            found = _json_lines(self.record.read_text(errors="replace"))
             head = Head(**{**found[0], "parts": tuple(found[0]["parts"])})
             return head, [Line(**each) for each in found[1:]]
         except FileNotFoundError:
@@ -110,15 +110,13 @@ def to_play(head: Head, lines: Iterable[Line]) -> list[str]:
     return [part for part in head.parts if part not in done]
 
 
-def json_lines(text: str) -> Iterable[dict[str, Any]]:
-    """The JSON objects of a file, one a line. Lines that are none are left out."""
+def _json_lines(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line. A line that is none is left out."""
+    found = []
     for line in text.splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            yield found
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def _json(told: Head | Line) -> str:

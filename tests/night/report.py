@@ -68,9 +68,9 @@ class Report:
         if self.tests:
             new = sum(1 for row in self.failed if self.is_new(row))
             failed = f"{len(self.failed):,} failed ({new:,} new)" if self.failed else "none failed"
-            told.append(f"Of {len(self.tests):,} tests {failed}; {len(self.skipped):,} were skipped.")
+            told.append(f"Of {len(self.tests):,} tests {failed}; skipped: {len(self.skipped):,}.")
         if self.flaky:
-            told.append(f"{len(self.flaky):,} flaky: listed below.")
+            told.append(f"Flaky: {len(self.flaky):,}, listed below.")
         told += [f"{row['part']} is unknown: {row['why']}" for row in self.parts if row["result"] == UNKNOWN]
         lacking = [row["part"] for row in self.parts if row["result"] == NOT_HERE]
         if lacking:

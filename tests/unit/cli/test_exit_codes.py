@@ -27,9 +27,9 @@ BREAKS = [
 ROOT = Path(__file__).resolve().parents[3]
 
 
-# `test` becomes pytest, and hands on what it does not know.
 @pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "test"])
 def test_an_option_that_a_command_has_not_is_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`squall test` is left out: it becomes pytest, which gets what `squall test` does not know."""
     assert cli.run([name, "--no-such-option"]) == 3
     assert "--no-such-option" in capsys.readouterr().err
 

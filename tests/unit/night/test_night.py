@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from tests.night import collecting
 from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, PASSED, UNKNOWN, Folder, Head, Line, ended, to_play
 from tests.night.report import verdict
-from tests.night.results import read_results
 
 HEAD = Head("n1", "2026-07-04T01:00:00+00:00", "abc", "2 cores, 24 GiB", "3.11.2", ("one", "two", "three"), 1000)
 
@@ -110,9 +110,9 @@ def test_an_exit_code_says_how_a_part_ended(tmp_path: Path, name: str, code: int
     assert bool(why) == (result != PASSED)
 
 
-def results(*rows: Mapping[str, object], commit: str = "abc") -> str:
+def results(*rows: Mapping[str, object]) -> str:
     """What `squall test --results` writes."""
-    return "".join(json.dumps(each) + "\n" for each in ({"commit": commit}, *rows))
+    return "".join(json.dumps(each) + "\n" for each in ({"commit": "abc"}, *rows))
 
 
 def row(test: str, result: str, **more: object) -> Mapping[str, object]:
@@ -125,19 +125,35 @@ def test_a_failed_test_counts_more_than_the_exit_code(tmp_path: Path) -> None:
     assert PARTS[EVERYTHING].result(folder, 0) == (FAILED, "1 of 2 tests failed")
 
 
-def test_of_a_test_that_ran_twice_the_last_result_counts_with_its_own_commit(tmp_path: Path) -> None:
-    file = tmp_path / "tests.jsonl"
-    file.write_text(results(row("a", "failed"), row("b", "passed")) + results(row("a", "passed"), commit="def"))
-    found = {each.test: (each.result, each.commit) for each in read_results(file)}
-    assert found == {"a": ("passed", "def"), "b": ("passed", "abc")}
+def test_of_a_test_that_ran_twice_the_last_result_counts(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin(replace(HEAD, parts=(EVERYTHING,)))
+    folder.note(line(EVERYTHING, PASSED))
+    folder.tests.write_text(results(row("a", "failed"), row("b", "passed"), row("a", "failed", flaky=True)))
+    found = collecting.rows_of(folder, 1, datetime.now(UTC))["tests"]
+    assert [(each["test"], each["flaky"], each["commit"]) for each in found] == [
+        ("a", True, "abc"),
+        ("b", False, "abc"),
+    ]
+
+
+def test_results_of_two_commits_are_of_no_known_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin(replace(HEAD, parts=(EVERYTHING,)))
+    folder.note(line(EVERYTHING, INTERRUPTED))
+    folder.note(replace(line(EVERYTHING, PASSED), commit="def"))
+    folder.tests.write_text(results(row("a", "passed")))
+    found = collecting.rows_of(folder, 0, datetime.now(UTC))
+    assert found["tests"][0]["commit"] == ""
+    assert found["test_nights"][0]["problems"] == ["The night went on at another commit: abc, then def."]
 
 
 # --------------------------------------------------------------------------------------------------- the whole of one
 
 
-def everything(*rows: Mapping[str, object], commit: str = "abc", code: int = 0) -> Part:
+def everything(*rows: Mapping[str, object], code: int = 0) -> Part:
     """The part `everything`, with these results."""
-    text = results(*rows, commit=commit).replace("\n", "\\n")
+    text = results(*rows).replace("\n", "\\n")
     return part(EVERYTHING, f"printf '{text}' > $0; exit {code}")
 
 

@@ -45,7 +45,7 @@ def test_a_failure_that_the_night_before_did_not_have_is_new_and_stands_first() 
     )
     assert [(row["test"], told.is_new(row)) for row in told.failed] == [("b", True), ("a", False)]
     assert (told.repaired, told.added, told.removed) == (["c"], ["more"], ["gone"])
-    assert told.sentences[0] == "Of 4 tests 2 failed (1 new); 0 were skipped."
+    assert told.sentences[0] == "Of 4 tests 2 failed (1 new); skipped: 0."
 
 
 def test_a_night_is_compared_with_the_last_one_that_played_tests() -> None:

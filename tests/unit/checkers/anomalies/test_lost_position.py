@@ -335,9 +335,7 @@ def _() -> GroupHistory:
     return h
 
 
-@CASES.case(
-    "what an aborted transaction wanted is uncommitted, and not invented", ("uncommitted-offset", "")
-)
+@CASES.case("what an aborted transaction wanted is uncommitted, and not invented", ("uncommitted-offset", ""))
 def _() -> GroupHistory:
     h = GroupHistory()
     pipe = h.pipe()
