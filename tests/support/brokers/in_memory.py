@@ -66,48 +66,6 @@ def broker_config(**properties: str) -> BrokerConfig:
     return BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
 
 
-class TakingTransport:
-    """The broker's end of a connection: takes what fits into `room` bytes."""
-
-    peer = "client:1"
-
-    def __init__(self) -> None:
-        self.taken = bytearray()
-        self.room = 1 << 40
-        self.sends = 0
-        self.closed = self.aborted = False
-        self._writable = trio.Event()
-
-    def send(self, pieces: Any, *, more: bool = False) -> int:
-        self.sends += 1
-        return self._take(b"".join(pieces))
-
-    def send_file(self, file: Any, offset: int, length: int) -> int:
-        return self._take(file.pread(length, offset))
-
-    def _take(self, data: bytes) -> int:
-        if self.closed:
-            raise BrokenPipeError
-        data = data[: self.room]
-        self.room -= len(data)
-        self.taken += data
-        return len(data)
-
-    def give_room(self, size: int) -> None:
-        self.room += size
-        self._writable.set()
-
-    async def wait_writable(self) -> None:
-        await self._writable.wait()
-        self._writable = trio.Event()
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = self.aborted = True
-
-
 class Orders:
     """Plays Fetchers and IsrProposals: what they are told is noted."""
 
@@ -271,10 +229,10 @@ class MemoryBroker:
 
     # --------------------------------------------------------------------------------------------------- its clients
 
-    def client(self) -> Connection:
-        """A new connection."""
-        link: Any = TakingTransport()
-        return Connection(link, LISTENER, self.server._mark_dirty, self.start_soon)
+    def client(self, listener: str = LISTENER) -> Connection:
+        """A new connection, of which only the broker's end is there. What it sends stays in its link."""
+        link: Any = MemoryTransport("client:1", Pipe(0), Pipe(1 << 40))
+        return Connection(link, listener, self.server._mark_dirty, self.start_soon)
 
     def accept(self, peer: str = "client:1", listener: str = LISTENER) -> tuple[Pipe, Pipe, Callable[[], Any]]:
         """A connection in memory: what its client sends and gets, and the task that serves it."""
@@ -389,7 +347,7 @@ class MemoryBroker:
 
 def answers(conn: Connection) -> list[tuple[int, bytes]]:
     """(correlation id, rest of the frame) of all that was sent so far; what was read is gone."""
-    taken = conn.link.taken  # type: ignore[attr-defined]
+    taken = conn.link.outgoing.data  # type: ignore[attr-defined]
     found = []
     while taken:
         length = int.from_bytes(taken[:4], "big")

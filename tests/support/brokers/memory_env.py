@@ -32,6 +32,11 @@ class Pipe:
         self.reset = False
         self.changed = trio.Event()
 
+    def widen(self, size: int) -> None:
+        """So much more fits in."""
+        self.capacity += size
+        self.change()
+
     def change(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
@@ -43,7 +48,8 @@ class MemoryTransport:
     def __init__(self, peer: str, incoming: Pipe, outgoing: Pipe) -> None:
         self.peer = peer
         self._in = incoming
-        self._out = outgoing
+        self.outgoing = outgoing
+        self.sends = 0
         self._closed = False
 
     def recv_into(self, view: memoryview) -> int | None:
@@ -60,11 +66,12 @@ class MemoryTransport:
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
         self._check()
-        if self._out.ended:
+        if self.outgoing.ended:
             raise LinkClosed("broken pipe")
-        data = b"".join(pieces)[: self._out.capacity - len(self._out.data)]
-        self._out.data += data
-        self._out.change()
+        self.sends += 1
+        data = b"".join(pieces)[: max(0, self.outgoing.capacity - len(self.outgoing.data))]
+        self.outgoing.data += data
+        self.outgoing.change()
         return len(data)
 
     def send_file(self, file: Any, offset: int, length: int) -> int:
@@ -79,21 +86,21 @@ class MemoryTransport:
 
     async def wait_writable(self) -> None:
         self._check()
-        while len(self._out.data) >= self._out.capacity and not self._out.ended:
-            await self._out.changed.wait()
+        while len(self.outgoing.data) >= self.outgoing.capacity and not self.outgoing.ended:
+            await self.outgoing.changed.wait()
             self._check()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         self._closed = True
-        for pipe in (self._in, self._out):
+        for pipe in (self._in, self.outgoing):
             pipe.ended = True
             pipe.change()
 
     def abort(self) -> None:
         if not self._closed:
-            self._out.data.clear()
-            self._out.reset = True
+            self.outgoing.data.clear()
+            self.outgoing.reset = True
             self.close()
 
     def _check(self) -> None:

@@ -101,7 +101,7 @@ def test_a_truncation_cuts_those_who_may_still_be_sent_the_old_bytes() -> None:
     idle = asked(broker, offset=2, replica=3, epoch=5)
     h.cut_readers()
     assert reader.closed
-    assert reader.link.aborted, "what the kernel still holds of the old bytes goes with it"  # type: ignore[attr-defined]
+    assert reader.link.outgoing.reset, "what the kernel still holds of the old bytes goes with it"  # type: ignore[attr-defined]
     assert not idle.closed
     assert not h.readers
 

@@ -9,7 +9,8 @@ import trio.testing
 
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection, Slot
-from tests.support.brokers.in_memory import TakingTransport, answers
+from tests.support.brokers.in_memory import answers
+from tests.support.brokers.memory_env import MemoryTransport, Pipe
 from tests.support.disks.memory_fs import MemoryFs
 
 
@@ -17,7 +18,7 @@ class Peer:
     """A connection with nothing behind it."""
 
     def __init__(self) -> None:
-        self.link = TakingTransport()
+        self.link = MemoryTransport("client:1", Pipe(0), Pipe(1 << 40))
         self.dirty: list[Connection] = []
         self.tasks: list[Any] = []
         link: Any = self.link
@@ -86,7 +87,7 @@ def test_only_the_first_reply_to_a_request_counts() -> None:
 
 async def test_what_does_not_fit_is_sent_later_byte_by_byte_the_same() -> None:
     peer = Peer()
-    peer.link.room = 3
+    peer.link.outgoing.capacity = 3
     first, second = peer.slots(2)
     first.reply([b"<", file_slice(b"records" * 20), b">"])
     peer.conn.flush()
@@ -94,7 +95,7 @@ async def test_what_does_not_fit_is_sent_later_byte_by_byte_the_same() -> None:
     second.reply(b"b" * 50)
     peer.conn.flush()
     while peer.tasks:
-        peer.link.give_room(7)
+        peer.link.outgoing.widen(7)
         await peer.tasks.pop()()
     assert answers(peer.conn) == [(0, b"<" + b"records" * 20 + b">"), (1, b"b" * 50)]
     assert peer.conn._out_bytes == 0
@@ -102,7 +103,7 @@ async def test_what_does_not_fit_is_sent_later_byte_by_byte_the_same() -> None:
 
 def test_a_full_socket_has_one_task_however_many_replies_come() -> None:
     peer = Peer()
-    peer.link.room = 0
+    peer.link.outgoing.capacity = 0
     for slot in peer.slots(4):
         slot.reply(b"x")
         peer.conn.flush()
@@ -130,7 +131,7 @@ async def test_a_connection_with_too_much_parked_is_congested_until_replies_leav
 
 def test_unsent_bytes_congest_a_connection_too() -> None:
     peer = Peer()
-    peer.link.room = 0
+    peer.link.outgoing.capacity = 0
     [slot] = peer.slots(1)
     slot.reply(b"x" * 100)
     peer.conn.flush()
@@ -153,7 +154,7 @@ def test_a_broken_link_closes_the_connection_once_and_calls_back() -> None:
     called = []
     peer.conn.on_close.append(lambda: called.append(True))
     first, second = peer.slots(2)
-    peer.link.closed = True
+    peer.link.close()
     first.reply(b"a")
     peer.conn.flush()
     assert peer.conn.closed
@@ -170,7 +171,7 @@ def test_a_connection_that_is_cut_is_reset_and_forgets_its_replies() -> None:
     peer.slots(2)
     peer.conn.abort()
     peer.conn.abort()
-    assert (peer.link.aborted, peer.conn.closed, called) == (True, True, [True])
+    assert (peer.link.outgoing.reset, peer.conn.closed, called) == (True, True, [True])
     assert not peer.conn.slots
 
 
@@ -193,14 +194,14 @@ def test_small_slices_and_large_bytes_leave_in_one_call() -> None:
 
 async def test_of_what_nobody_reads_little_is_taken_into_memory() -> None:
     peer = Peer()
-    peer.link.room = 0
+    peer.link.outgoing.capacity = 0
     slots = peer.slots(6)
     for slot in slots:
         slot.reply([file_slice(b"x" * 200_000)])
         peer.conn.flush()
     assert sum(len(chunk) for chunk in peer.conn._out if not isinstance(chunk, FileSlice)) < 1_000_000
     assert sum(isinstance(chunk, FileSlice) for chunk in peer.conn._out) == 3
-    peer.link.give_room(1 << 40)
+    peer.link.outgoing.widen(1 << 40)
     await peer.tasks[0]()
     assert [len(body) for _, body in answers(peer.conn)] == [200_000] * 6
 
@@ -212,4 +213,4 @@ def test_a_connection_ends_where_an_announced_slice_cannot_be_read() -> None:
     slot.reply([FileSlice(whole.file, 500, 1000)])
     peer.conn.flush()
     assert peer.conn.closed
-    assert not peer.link.taken
+    assert not peer.link.outgoing.data

@@ -114,7 +114,7 @@ async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_e
         await function(*args)
     assert encoded == ([] if is_closed else [9])
     sent: Any = conn.link
-    assert (b"all of it" in sent.taken) != is_closed
+    assert (b"all of it" in sent.outgoing.data) != is_closed
 
 
 async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same_on_the_wire() -> None:

@@ -9,7 +9,7 @@ import pytest
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
-from tests.support.brokers.in_memory import LISTENER, MemoryBroker, TakingTransport
+from tests.support.brokers.in_memory import LISTENER, MemoryBroker
 from tests.support.disks.memory_fs import MemoryFs
 
 MIB = 1 << 20
@@ -22,17 +22,17 @@ class UnreadBroker(MemoryBroker):
         super().__init__(squall_replies_max_bytes=str(limit))
 
     def reads_nothing(self, listener: str = LISTENER) -> Connection:
-        link: Any = TakingTransport()
-        link.room = 0
-        return Connection(link, listener, self.server._mark_dirty, self.start_soon)
+        conn = self.client(listener)
+        sent(conn).capacity = 0
+        return conn
 
     def reply(self, conn: Connection, body: Any) -> None:
         self.slot(conn, ApiKey.METADATA, 0).reply(body)
         self.server.settle()
 
 
-def link(conn: Connection) -> Any:
-    return conn.link
+def sent(conn: Connection) -> Any:
+    return conn.link.outgoing  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_those_that_leave_most_unread_are_ended_and_others_are_not(broker: Unrea
     broker.reply(much, bytes(MIB // 2 - 1000))
     assert not most.closed, "no more than the limit"
     broker.reply(little, bytes(MIB))
-    assert (link(most).aborted, much.closed, little.closed) == (True, False, False)
+    assert (sent(most).reset, much.closed, little.closed) == (True, False, False)
     assert [(event, fields["bytes"] >> 20) for event, fields in broker.env.traces if event == "replies_dropped"] == [
         ("replies_dropped", 2)
     ]
@@ -61,10 +61,10 @@ def test_what_is_read_counts_no_more(broker: UnreadBroker) -> None:
     reads, other = broker.reads_nothing(), broker.reads_nothing()
     for _ in range(20):
         broker.reply(reads, bytes(3 * MIB))
-        link(reads).give_room(1 << 30)
+        sent(reads).widen(1 << 30)
         reads._blocked = False
         reads.flush()
-        link(reads).room = 0
+        sent(reads).capacity = 0
     broker.reply(other, bytes(3 * MIB))
     assert not reads.closed
     assert not other.closed
@@ -88,15 +88,15 @@ def test_records_that_are_still_in_their_files_take_no_memory(broker: UnreadBrok
         broker.reply(conn, [b"head", FileSlice(file, 0, 8 * MIB)])
         assert conn.kept_bytes < 100
     assert not any(conn.closed for conn in conns)
-    link(conns[0]).room = 3 * MIB
+    sent(conns[0]).capacity = 3 * MIB
     conns[0]._blocked = False
     conns[0].flush()
     assert conns[0].kept_bytes == 0
-    link(conns[0]).room = 1 << 30
+    sent(conns[0]).capacity = 1 << 30
     conns[0]._blocked = False
     conns[0].flush()
     assert conns[0].kept_bytes == 0
-    assert len(link(conns[0]).taken) > 8 * MIB
+    assert len(sent(conns[0]).data) > 8 * MIB
 
 
 def test_brokers_do_not_count() -> None:
