@@ -72,9 +72,8 @@ def _seeds(folder: Folder, head: Head) -> list[str]:
     return [SQUALL, "sim", "--swarm", "--seeds", seeds, "--jobs", "2", "--out", shown(folder.path / "seeds")]
 
 
-def _fresh(folder: Folder, head: Head) -> list[str]:
-    del folder, head
-    return ["tests/fresh/machine.sh", "all"]
+def _fresh(*words: str) -> Callable[[Folder, Head], list[str]]:
+    return lambda folder, head: ["tests/fresh/machine.sh", *words]
 
 
 def _containers(folder: Folder, head: Head) -> list[str]:
@@ -129,8 +128,12 @@ PARTS: Mapping[str, Part] = {
              page=lambda f, _: _report(f.path / "containers")),
         Part("libraries", "Runs with each foreign client library, against Squall and Apache Kafka.", 20, _libraries,
              page=lambda f, _: _report(f.path / "libraries")),
-        Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh, _no_machine,
-             BY_MACHINE),
+        Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh("all"),
+             _no_machine, BY_MACHINE),
+        Part("oldest", "All tests on the oldest Python that is promised, on a Debian that has it alone.", 150,
+             _fresh("bookworm", "--only", "test", "--", "--all"), _no_machine, BY_MACHINE),
+        Part("newest", "All tests on the newest Python that is promised, on a Debian that has it alone.", 150,
+             _fresh("forky", "--only", "test", "--", "--all"), _no_machine, BY_MACHINE),
     )
 }  # fmt: skip
 """By name, in their order."""
