@@ -14,6 +14,8 @@ from chaos.runs.simulation import simulate
 from workloads.client.groups import membership
 from workloads.registry import SCENARIOS
 
+pytestmark = pytest.mark.gate
+
 SEEDS = range(3)
 
 

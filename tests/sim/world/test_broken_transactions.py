@@ -17,6 +17,8 @@ from broker.replicas.coordinators.transaction_coordinator import TransactionCoor
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs.simulation import simulate
 
+pytestmark = pytest.mark.gate
+
 STOPS = [{"at_s": 2.0 * node, "duration_s": 1.0, "action": "stop", "target": f"node:{node}"} for node in (1, 2, 3)]
 """Clean ones: what is known of producers is then read from a snapshot."""
 SEEDS = range(4)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 AUDITED = """
 import sys
@@ -33,11 +35,12 @@ time.monotonic_ns = time.time_ns = time.sleep = time.monotonic = time.time = rea
 result = simulate(plan(2))
 touched = list(touched)
 assert result.trouble is None, result.trouble
-print(result.verdict, touched)
+print(touched)
 """
 
 
+@pytest.mark.gate
 def test_no_real_file_socket_thread_or_clock_is_touched_by_a_simulation() -> None:
     done = subprocess.run([sys.executable, "-c", AUDITED], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "valid []"
+    assert done.stdout.strip() == "[]"
