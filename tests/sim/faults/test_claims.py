@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from checkers.verdict import VALID
 from tests.sim.faults.test_composed import simulated
+
+pytestmark = pytest.mark.gate
 
 
 def test_two_overlapping_kills_of_a_simulated_broker_leave_a_valid_run() -> None:

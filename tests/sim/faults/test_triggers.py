@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults
 from checkers.verdict import UNKNOWN
+
+pytestmark = pytest.mark.gate
 
 
 def with_faults(*faults: dict[str, Any], **values: Any) -> Plan:

@@ -6,9 +6,13 @@ import json
 from itertools import product
 from typing import Any
 
+import pytest
+
 from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.layout import zone_names
+
+pytestmark = pytest.mark.gate
 
 OF_ZONE_2 = ["CLIENT2->1", "CLIENT2->2", "CLIENT2->3"]
 

@@ -22,6 +22,8 @@ from chaos.runtimes.sim.runtime import SimRuntime
 from checkers.history.parser import parse
 from checkers.history.values import AFTER_HEALING
 
+pytestmark = pytest.mark.gate
+
 TOPIC = "appends-0"
 LIMITS = {"converge_s": 20, "final_read_s": 10, "stuck_s": 8}
 

@@ -30,6 +30,8 @@ from reports.shelf import one, to_remove
 from tests.sim.runs.test_simulation import small
 from tests.support.nights.files import NightFiles
 
+pytestmark = pytest.mark.gate
+
 NAME = "made-up"
 
 

@@ -15,6 +15,8 @@ from chaos.runtimes.contract import NodeState
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
 
+pytestmark = pytest.mark.gate
+
 PHASES = ("start the cluster", "create topics", "warm-up", "load", "final reads", "stop the cluster")
 
 

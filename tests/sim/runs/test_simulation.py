@@ -35,6 +35,8 @@ from checkers.history.values import AFTER_HEALING, producer_of
 from workloads import payload
 from workloads.payload import Verified
 
+pytestmark = pytest.mark.gate
+
 OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] for number in range(8)]
 
 

@@ -17,6 +17,8 @@ from chaos.runs.progress import Nobody
 from chaos.runs.run import Run
 from chaos.runs.simulation import simulate
 
+pytestmark = pytest.mark.gate
+
 FAULT = {"at_s": 1, "duration_s": 6, "action": "kill", "target": "leader:appends-0-0"}
 OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] for number in range(16)]
 PLAN: dict[str, Any] = {

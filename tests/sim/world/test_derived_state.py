@@ -27,8 +27,6 @@ from chaos.mutants.hunt_plans import Values, draw, fault, hunt_plan, killings
 from chaos.plans.plan import Plan
 from chaos.runs.simulation import simulate
 
-pytestmark = pytest.mark.gate
-
 
 class Mistake(NamedTuple):
     """What is planted, under which plan, and which invariants see it: names, separated by blanks."""

@@ -28,7 +28,9 @@ PERMITTED_CPU_S: Mapping[str, float] = {
 tests marked `gate` in it: simulations, mechanisms and everything that starts processes."""
 
 WHY_AT_NIGHT: Mapping[str, str] = {
-    "sim": "simulates; the gate has a selection",
+    "sim": "simulates; the gate has each kind of fault, each invariant, determinism and the first 30 seeds",
+    "sim/mutants": "hunts planted bugs; the gate hunts ten",
+    "sim/plans": "simulates; the gate plays each shrunk plan",
     "mechanisms": "takes a rule out in a process of its own; the gate does one",
     "parity": "starts Spark; the gate has one session",
     "interop": "foreign programs; the gate has one client through one failover",
