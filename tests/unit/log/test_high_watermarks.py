@@ -11,6 +11,7 @@ from broker.log.log import Log
 from broker.log.manager import LogManager
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import Crashed, MemoryFs
+from tests.support.effort import examples
 
 ID, OTHER = bytes([1] * 16), bytes([2] * 16)
 PLACE, ELSEWHERE = ("a", 0), ("b", 0)
@@ -143,7 +144,7 @@ def test_a_checkpoint_that_a_power_loss_may_bring_back_is_cut_as_well() -> None:
 def test_whenever_the_power_fails_nothing_is_said_of_a_topic_that_came_later() -> None:
     """At each change of the disk while one topic takes the name of another."""
     for calls in range(1, 100):
-        for seed in range(10):
+        for seed in range(examples(10, least=3)):
             fs = MemoryFs()
             manager = kept(fs)
             draft = manager.high_watermarks.draft({PLACE: 3})
