@@ -16,11 +16,14 @@ from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play
 from tests.support.patience import scaled
 
-FAULTS: list[tuple[str, dict[str, Any]]] = [
+Faults = list[tuple[str, dict[str, Any]]]
+OF_DISKS: Faults = [
     ("power_loss", {}),
     ("crash_at", {"op": "write", "nth": 3}),
     ("disk", {"how": "slow", "op": "fsync", "delay_ms": 30}),
     ("disk", {"how": "EIO", "op": "write"}),
+]
+OF_CLOCKS: Faults = [
     ("clock", {"offset_ms": 60_000}),
     ("clock", {"offset_ms": -5_000, "strobe_ms": 300}),
     ("clock", {"offset_ms": 86_400_000, "strobe_ms": 300}),
@@ -76,11 +79,13 @@ async def played(
     return told
 
 
-@pytest.mark.gate
+@pytest.mark.parametrize(
+    "faults", [pytest.param(OF_DISKS, id="disks", marks=pytest.mark.gate), pytest.param(OF_CLOCKS, id="clocks")]
+)
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
-def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool) -> None:
+def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool, faults: Faults) -> None:
     async def body(runtime: Runtime) -> None:
-        for number, (action, params) in enumerate(FAULTS):
+        for number, (action, params) in enumerate(faults):
             view = SwitchedOff(runtime) if off else runtime
             told = await played(view, runtime, action, params, topic=f"t{number}")
             assert bool(told["evidence"]) is not off, told
