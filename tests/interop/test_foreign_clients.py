@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import scaled
+
 PARTITIONS = 3
 RECORDS = 1500
 """Of all producers of a client together."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DEADLINE_S = 60.0
+DEADLINE_S = scaled(60.0)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 
@@ -66,13 +68,13 @@ def test_confluent_kafka_loses_and_doubles_nothing_while_a_leader_is_killed(clus
 
     topic = "confluent"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(DEADLINE_S)
     killer = Killer(cluster, lambda: admin.list_topics(topic, 20).topics[topic].partitions[0].leader)
     common = {
         "bootstrap.servers": cluster.bootstrap,
         "enable.idempotence": True,
         "linger.ms": 5,
-        "message.timeout.ms": 60_000,
+        "message.timeout.ms": int(DEADLINE_S * 1000),
     }
     producers = {codec: Producer({**common, "compression.type": codec}) for codec in CODECS}
     acked: list[bytes] = []
@@ -86,7 +88,7 @@ def test_confluent_kafka_loses_and_doubles_nothing_while_a_leader_is_killed(clus
         producer.produce(topic, payload(n), partition=n % PARTITIONS, on_delivery=done)
         producer.poll(0.001)
         killer.at(n)
-    assert [producer.flush(60) for producer in producers.values()] == [0] * len(CODECS)
+    assert [producer.flush(DEADLINE_S) for producer in producers.values()] == [0] * len(CODECS)
     assert not failed
     killer.restore()
 
@@ -193,7 +195,7 @@ def test_kafka_python_loses_and_doubles_nothing_while_a_leader_is_killed(cluster
             compression_type=None if codec == "none" else codec,
             linger_ms=5,
             request_timeout_ms=10_000,
-            delivery_timeout_ms=60_000,
+            delivery_timeout_ms=int(DEADLINE_S * 1000),
         )
         for codec in CODECS
     }
@@ -203,7 +205,7 @@ def test_kafka_python_loses_and_doubles_nothing_while_a_leader_is_killed(cluster
         waiting.append((value, producers[codec_of(n)].send(topic, value, partition=n % PARTITIONS)))
         killer.at(n)
     for producer in producers.values():
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
     acked = []
     for value, future in waiting:
         future.get(DEADLINE_S)

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import scaled, scaled_ms
+
 PARTITIONS, RECORDS = 6, 300
-DEADLINE_S = 90.0
-SESSION_MS = 6000
+DEADLINE_S = scaled(90.0)
+SESSION_MS = scaled_ms(6000)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 

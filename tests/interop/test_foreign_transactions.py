@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import scaled
+
 PARTITIONS = 3
-DEADLINE_S = 60.0
+DEADLINE_S = scaled(60.0)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients themselves
 

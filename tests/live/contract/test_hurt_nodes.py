@@ -98,7 +98,7 @@ def test_the_nth_write_fails_and_none_before_it(on_broker: OnCluster) -> None:
     on_broker(body)
 
 
-def test_a_slow_disk_makes_its_clients_wait(on_broker: OnCluster) -> None:
+def test_a_slow_disk_makes_its_clients_wait(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client, env = OneClient(runtime), runtime.env("clock")
         await client.create("t", flush_messages="1")
@@ -118,7 +118,7 @@ def test_a_slow_disk_makes_its_clients_wait(on_broker: OnCluster) -> None:
             while await took_s() >= slow_s:
                 pass
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 def test_a_fault_has_a_name_of_its_own_and_outlives_restarts(on_broker: OnCluster) -> None:
@@ -141,7 +141,7 @@ def test_a_fault_has_a_name_of_its_own_and_outlives_restarts(on_broker: OnCluste
 CALLS: tuple[CrashOp, ...] = ("write", "fsync", "send")
 
 
-def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster) -> None:
+def test_a_broker_dies_just_before_its_nth_call(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t", flush_messages="1")
@@ -161,10 +161,10 @@ def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster) -> None:
             assert runtime.exits() == (), "nobody's own end"
             assert (await runtime.start_node(1))["incarnation"] == number
 
-    on_broker(body)
+    on_real_broker(body)
 
 
-def test_a_crash_that_does_not_come_is_told_and_does_not_come_later(on_broker: OnCluster) -> None:
+def test_a_crash_that_does_not_come_is_told_and_does_not_come_later(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t")
@@ -173,7 +173,7 @@ def test_a_crash_that_does_not_come_is_told_and_does_not_come_later(on_broker: O
         await client.must_produce("t", 5)
         assert runtime.state(1) is NodeState.RUNNING
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 def test_rotten_bits_are_what_a_client_gets_and_what_the_digests_say(on_broker: OnCluster) -> None:
