@@ -21,7 +21,7 @@ from spark_analysis.jobs import run_queries
 from spark_analysis.query import TooMany
 from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
-from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
+from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, generate, merged
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 from tests.support.histories.spoilers import retire_doubled
@@ -31,7 +31,8 @@ from tests.support.histories.waiting_writes import add_writes, drawn_writes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A busy machine needs a while to start the JVM, and for the first statement.
+PARTITIONS = 2
+"""Of a generated history."""
 
 
 def compared(
@@ -68,29 +69,44 @@ def _same_measures(found: Sequence[Measure], expected: Sequence[Measure]) -> Non
         assert all(map(math.isclose, one.numbers, other.numbers)), (one, other)
 
 
+def clean(seed: int) -> GeneratedHistory:
+    """A history without anomalies."""
+    return generate(seed, cleanup="compact" if seed == 11 else "delete")
+
+
+def planted(seed: int) -> list[GeneratedHistory]:
+    """A history for each anomaly, which has it."""
+    histories = []
+    for plant in PLANTS.values():
+        plant(history := generate(seed))
+        histories.append(history)
+    return histories
+
+
+@pytest.mark.gate
+def test_both_find_every_planted_anomaly_and_nothing_in_the_clean_histories_beside_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Planning the statements is most of the cost, so they are planned once for both."""
+    without = [clean(seed) for seed in range(10, 13)]
+    of_clean = len(without) * PARTITIONS
+    found = compared(spark, tmp_path, merged([*without, *planted(0)]), NEMESIS)
+    assert {witness.anomaly for witness in found} == set(PLANTS)
+    assert not [witness for witness in found if 0 <= witness.part < of_clean]
+
+
 @pytest.mark.parametrize(
-    ("few", "seeds"),
-    [
-        pytest.param(FEW, range(1), id="taken as they are", marks=pytest.mark.gate),
-        pytest.param(FEW, range(1, 2), id="of another seed"),
-        pytest.param(10, [2], id="counted and picked in Spark"),
-    ],
+    ("few", "seeds"), [(FEW, range(2)), (10, [2])], ids=["taken as they are", "counted and picked in Spark"]
 )
 def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path, few: int, seeds: Sequence[int]) -> None:
-    histories = []
-    for seed in seeds:
-        for name in PLANTS:
-            planted = generate(seed)
-            PLANTS[name](planted)
-            histories.append(planted)
+    histories = [each for seed in seeds for each in planted(seed)]
     found = compared(spark, tmp_path, merged(histories), NEMESIS, few)
     assert {witness.anomaly for witness in found} == set(PLANTS)
     assert len(list((tmp_path / "anomalies").glob("anomalies.parquet"))) == (few == FEW)
 
 
-@pytest.mark.gate
 def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:
-    histories = [generate(seed, cleanup="compact" if seed == 11 else "delete") for seed in range(10, 18)]
+    histories = [clean(seed) for seed in range(10, 18)]
     assert compared(spark, tmp_path, merged(histories), NEMESIS) == []
     kept, faults = conversion.load(tmp_path)
     assert len(context_of(kept, faults).afterwards) == len(histories)  # each has its writes after healing
@@ -131,8 +147,8 @@ def test_more_edges_than_the_driver_can_search_end_the_analysis(
 def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path: Path) -> None:
     plants = list(PLANTS.values())[1::2]
     histories = [generate(seed) for seed in range(len(plants))]
-    for plant, planted in zip(plants, histories, strict=True):
-        plant(planted)
+    for plant, history in zip(plants, histories, strict=True):
+        plant(history)
     text = b"".join(merged(histories))
     compared(spark, tmp_path, [text[: int(len(text) * 0.6)]], NEMESIS)
 
