@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from chaos.nights.opening import commit
 from chaos.runtimes.real.processes.child import TETHER
@@ -47,7 +48,7 @@ def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) ->
     log = folder.said(part.name)
     say(f"{shlex.join(command)} (about {part.minutes} min; it prints to {shown(log)})")
     began, clock, now = _now(), time.monotonic(), commit()
-    code = _ended(command, folder, part)
+    code = run_to_end(command, log)
     if code in BY_CTRL_C:
         result, why = INTERRUPTED, "interrupted"
     else:
@@ -57,14 +58,22 @@ def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) ->
     return Line(part.name, result, code, seconds, now, shlex.join(command), began, why, next_seed)
 
 
-def _ended(command: list[str], folder: Folder, part: Part) -> int:
-    """Run a command to its end. Its exit code; after Ctrl-C always one of BY_CTRL_C."""
+def run_to_end(
+    command: Sequence[str], log: Path, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run a command that prints into the end of `log`. Its exit code; after Ctrl-C always one of BY_CTRL_C."""
     program, *arguments = command
-    # Tethered: the command ends with the night, however that ends.
-    tethered = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), str(ROOT / program), *arguments]
-    with folder.said(part.name).open("ab") as out:
+    # Tethered: the command ends with this process, however that ends.
+    tethered = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), str(cwd / program), *arguments]
+    with log.open("ab") as out:
         process = subprocess.Popen(
-            tethered, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            tethered,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
         return process.wait()

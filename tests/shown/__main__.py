@@ -1,6 +1,5 @@
-"""Runs that anybody can repeat: plays many of them, one after the other, and writes their table into a folder.
-
-A second start with the same folder goes on where the first one stopped.
+"""Measures what docs/shown shows, and writes its tables: runs in a row, seeds for each workload, planted bugs, nights,
+gates in a row. Runs go on where an earlier start in the same folder stopped.
 """
 
 from __future__ import annotations
@@ -10,41 +9,56 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from chaos.interrupts import as_ctrl_c
+from chaos.nights.directory import NIGHTS
+from tests.shown import batches, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
 from tests.shown.kills import PARTS, kills_of
-from tests.shown.playing import commit_of_checkout, play
+from tests.shown.playing import play
 from tests.shown.private_engine import NoEngine
 from tests.shown.row import REFUSED, Row
+from tests.shown.table import Sitting
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0: every run is as it should be, 1: one is not, 3: usage. 130 after Ctrl-C."""
-    arguments = _parser().parse_args(given)
-    cases = _cases(arguments)
-    if not cases:
+    """0: everything is as it should be, 1: something is not, 3: usage. 130 after Ctrl-C."""
+    given = sys.argv[1:] if given is None else given
+    asked = _parser().parse_args(given)
+    cases, sitting, wrong = _cases(asked), table.sitting(given), []
+    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
-    out: Path = arguments.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
-    kept = rows.read(out / "table.json")
     try:
-        done = play_all(cases, out, kept)
+        if cases:
+            wrong += _wrong_runs(play_all(cases, asked.out.absolute(), sitting, asked.docs))
+        if asked.seeds:
+            names = asked.workload or batches.SIMULATED
+            wrong += batches.show_seeds(asked.seeds, names, sitting, asked.docs, say)
+        if asked.mutants:
+            wrong += batches.show_mutants(asked.mutants, asked.budget, sitting, asked.docs, say)
+        if asked.nights:
+            wrong += batches.show_nights(NIGHTS, sitting, asked.docs)
+        if asked.gates or asked.ci:
+            wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
     except KeyboardInterrupt:
-        say(f"interrupted: the same command goes on; so far {out / 'table.md'}")
+        say(f"interrupted: what has ended stands in {asked.docs}")
         return 130
-    wrong = [each for each in done if each.wrong]
     for each in wrong:
-        say(f"{each.name}: {'; '.join(each.wrong)}")
-    say(f"{len(done)} runs, {len(wrong)} to look at: {out / 'table.md'}")
+        say(each)
+    say(f"{len(wrong)} to look at: {asked.docs}")
     return 1 if wrong else 0
 
 
-def play_all(cases: Sequence[Case], out: Path, kept: Sequence[Row]) -> list[Row]:
+def _wrong_runs(done: Iterable[Row]) -> list[str]:
+    return [f"{each.name}: {'; '.join(each.wrong)}" for each in done if each.wrong]
+
+
+def play_all(cases: Sequence[Case], out: Path, sitting: Sitting, docs: Path) -> list[Row]:
     """The rows of all cases, in their order, written after each one. What was played before is not played again."""
-    commit = commit_of_checkout()
-    done = {each.name: each for each in kept if each.verdict != REFUSED}
-    asked = {case.name for case in cases} | set(done)
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "table.json"
+    done = {each.name: each for each in rows.read(file) if each.verdict != REFUSED}
     for number, case in enumerate(cases, 1):
         told = f"{number} of {len(cases)}: {case.name}"
         known = done.get(case.name)
@@ -53,13 +67,14 @@ def play_all(cases: Sequence[Case], out: Path, kept: Sequence[Row]) -> list[Row]
             continue
         say(f"{told}: {case.command}" + (f", {case.kill} is killed {case.moment}" if case.kill else ""))
         try:
-            row = play(case, out, commit)
+            row = play(case, out, sitting.commit)
         except NoEngine as lacking:
             row = not_played(case, str(lacking))
         done[case.name] = row
-        rows.write(out, _sorted(done.values()), len(asked))
+        rows.write(file, _sorted(done.values()))
+        group = [each for each in _sorted(done.values()) if each.group == case.group]
+        table.add(rows.RUNS, rows.shown(group), sitting, docs)
         say(f"  {row.verdict} ({row.exit_code}) in {row.wall_s:.0f} s" + "".join(f"\n  {each}" for each in row.wrong))
-    rows.write(out, _sorted(done.values()), len(asked))
     return [done[case.name] for case in cases]
 
 
@@ -90,7 +105,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kill", action="append", choices=PARTS, default=[], help="runs in which this is killed")
     parser.add_argument("--times", type=int, default=5, help="of each part (default: 5)")
     parser.add_argument("--in-containers", action="store_true", help="kill in runs of containers")
-    parser.add_argument("--out", type=Path, default=Path("runs/shown"), help="default: runs/shown")
+    parser.add_argument("--out", type=Path, default=Path("runs/shown"), help="of runs (default: runs/shown)")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="simulate N fresh seeds of each workload")
+    parser.add_argument("--workload", action="append", choices=batches.SIMULATED, help="of --seeds (default: each)")
+    parser.add_argument("--mutants", metavar="LIST", help="hunt these planted bugs, as `./squall hunt --mutants`")
+    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds for each (default: 60)")
+    parser.add_argument("--nights", action="store_true", help="take the nights of tests from nights/store")
+    parser.add_argument("--gates", type=int, default=0, metavar="N", help="N times `./squall test`")
+    parser.add_argument("--ci", type=int, default=0, metavar="N", help="N times `.ci/run` in a fresh clone")
+    parser.add_argument("--hogs", type=int, default=0, metavar="N", help="CPU hogs beside each of these")
+    parser.add_argument("--docs", type=Path, default=table.DOCS, help="where tables are (default: docs/shown)")
     return parser
 
 
@@ -101,4 +125,5 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    as_ctrl_c()
     sys.exit(main())

@@ -19,9 +19,9 @@ from tests.shown import leftovers
 from tests.shown.case import Case
 from tests.shown.kills import PARTS, Missed, Part, kill_at
 from tests.shown.row import CODES, HUNG, REFUSED, Row
+from tests.shown.table import ROOT
 from tests.shown.words import played_faults, read_json
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 900
 """Of a run. Nothing of a default run takes longer than a fifth of it."""
 ENDING_S = 90
@@ -196,12 +196,3 @@ def _row(
         began=began.isoformat(timespec="seconds"),
         load=round(load, 1),
     )
-
-
-def commit_of_checkout() -> str:
-    """The commit that is played, and whether files differ from it; empty where git is not there to ask."""
-    try:
-        said = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, capture_output=True)
-    except FileNotFoundError:
-        return ""
-    return said.stdout.decode().strip()

@@ -1,17 +1,29 @@
-"""What came of a run, as a row of the table, and the table in Markdown and JSON."""
+"""What came of a run, as a row of table.json; and what came of all runs of a group, as a row of docs/shown/runs.md."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from chaos.nights.directory import write_whole
+from tests.shown.table import Table
 
 CODES = {"valid": 0, "unknown": 2, "invalid": 1}
 VERDICTS = tuple(CODES)
+RUNS = Table(
+    "runs",
+    "Runs in a row",
+    "A row is a set of runs of `./squall run` with consecutive seeds, one after the other.",
+    ("set", "the first", "seeds", "runs", *VERDICTS, "no verdict", "left something", "to look at",
+     "wall s: median; longest", "commits", "not valid, and why"),
+    keys=1,
+)  # fmt: skip
 NOT_LANDED = re.compile(r"fault \d+ \(")
 """How a verdict's reason begins that is about a fault without evidence (`checkers.fault_classes.not_landed`)."""
 HUNG, REFUSED = "hung", "refused"
@@ -90,67 +102,37 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def write(folder: Path, rows: Sequence[Row], asked: int) -> None:
-    """Replace table.json and table.md whole."""
-    for name, text in (
-        ("table.json", json.dumps({"asked": asked, "rows": [_json(each) for each in rows]}, indent=1) + "\n"),
-        ("table.md", markdown(rows, asked)),
-    ):
-        fresh = folder / f"{name}.new"
-        fresh.write_text(text)
-        fresh.replace(folder / name)
+def write(file: Path, rows: Sequence[Row]) -> None:
+    """Replace table.json whole."""
+    write_whole(file, json.dumps({"rows": [_json(each) for each in rows]}, indent=1) + "\n")
 
 
 def _json(row: Row) -> dict[str, Any]:
     return {**asdict(row), "wrong": row.wrong}
 
 
-def markdown(rows: Sequence[Row], asked: int) -> str:
-    """A summary by group, then every run."""
-    lines = [f"# Runs shown: {len(rows)} of {asked}", "", *_summary(rows), ""]
-    for group in dict.fromkeys(row.group for row in rows):
-        of_group = [row for row in rows if row.group == group]
-        killed = any(row.kill for row in of_group)
-        head = ["seed", *(["killed"] if killed else []), "verdict", "exit", "wall s", "acknowledged"]
-        head += ["faults landed", "left behind", "why not valid"]
-        lines += [f"## {group}", "", _line(head), _line(["---"] * len(head))]
-        lines += [_line(_cells(row, killed=killed)) for row in of_group]
-        lines += ["", f"The first one: `{of_group[0].command}`.", ""]
-    return "\n".join(lines)
+def shown(rows: Sequence[Row]) -> list[tuple[object, ...]]:
+    """A row of docs/shown/runs.md for each group."""
+    return [_of_group(group, [row for row in rows if row.group == group])
+            for group in dict.fromkeys(row.group for row in rows)]  # fmt: skip
 
 
-def _summary(rows: Sequence[Row]) -> list[str]:
-    lines = [_line(["runs", "", *VERDICTS, "no verdict", "left something", "to look at"]), _line(["---"] * 8)]
-    for group in dict.fromkeys(row.group for row in rows):
-        of_group = [row for row in rows if row.group == group]
-        verdicts = Counter(row.verdict for row in of_group)
-        other = len(of_group) - sum(verdicts[each] for each in VERDICTS)
-        left = sum(1 for row in of_group if row.left)
-        wrong = sum(1 for row in of_group if row.wrong)
-        counts = (len(of_group), *(verdicts[each] for each in VERDICTS), other, left, wrong)
-        lines.append(_line([group, *map(str, counts)]))
-    commits = sorted({row.commit for row in rows if row.commit})
-    return [*lines, "", f"Of {', '.join(commits) or 'no known commit'}."]
-
-
-def _cells(row: Row, *, killed: bool) -> list[str]:
-    landed = "?" if row.landed is None else f"{row.landed} of {len(row.faults)}"
-    faults = f"{landed}: {', '.join(row.faults)}" if row.faults else landed
-    verdict = f"{row.verdict}; judged again: {row.judged_again}" if row.judged_again else row.verdict
-    acknowledged = "?" if row.acknowledged is None else f"{row.acknowledged:,}"
-    why = "; ".join(dict.fromkeys((*row.reasons, *row.wrong)))
-    return [
-        str(row.seed),
-        *([f"{row.kill}, {row.moment}"] if killed else []),
-        verdict,
-        str(row.exit_code),
-        f"{row.wall_s:.0f}",
-        acknowledged,
-        faults,
-        "; ".join(row.left) or "nothing",
-        why,
-    ]
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(each.replace("|", "\\|").replace("\n", " ") for each in cells) + " |"
+def _of_group(group: str, rows: Sequence[Row]) -> tuple[object, ...]:
+    verdicts = Counter(row.verdict for row in rows)
+    words = [verdicts[each] for each in VERDICTS]
+    seeds = f"{min(row.seed for row in rows)} to {max(row.seed for row in rows)}"
+    times = sorted(row.wall_s for row in rows)
+    whys = [(row, "; ".join(dict.fromkeys((*row.reasons, *row.wrong)))) for row in rows]
+    return (
+        group,
+        f"`{rows[0].command}`",
+        seeds,
+        len(rows),
+        *words,
+        len(rows) - sum(words),
+        sum(1 for row in rows if row.left),
+        sum(1 for row in rows if row.wrong),
+        f"{median(times):.0f}; {times[-1]:.0f}",
+        ", ".join(sorted({row.commit for row in rows})),
+        "; ".join(f"seed {row.seed}: {why}" for row, why in whys if why) or "all are",
+    )

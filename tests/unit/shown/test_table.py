@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.shown import __main__ as shown
-from tests.shown import leftovers, row
+from tests.shown import leftovers, row, table
 from tests.shown.case import SETS, Case, runs_of
-from tests.shown.playing import commit_of_checkout
 from tests.shown.row import Row
 
 GOOD = Row("default-01", "default", 1, "./squall run --seed 1", "", "", "valid", 0, [], 60.0, 20_000, ["kill"], 1, [])
@@ -54,19 +53,20 @@ def test_what_is_not_as_it_should_be_is_said(change: dict[str, object], wrong: l
     assert replace(GOOD, **change).wrong == wrong  # type: ignore[arg-type]
 
 
-def test_a_table_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_runs_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     some = [GOOD, replace(GOOD, name="kafka-01", group="kafka", verdict="unknown", exit_code=2, reasons=["a | b"])]
-    row.write(tmp_path, some, 3)
+    row.write(tmp_path / "table.json", some)
     assert row.read(tmp_path / "table.json") == some
-    told = (tmp_path / "table.md").read_text()
-    assert "Runs shown: 2 of 3" in told
-    assert "| default | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in told
-    assert "a \\| b" in told
 
 
-def test_where_git_is_not_there_the_commit_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit_of_checkout() == ""
+def test_a_set_of_runs_is_one_row() -> None:
+    unknown = replace(GOOD, seed=2, verdict="unknown", exit_code=2, reasons=[NOT_LANDED], wall_s=80.0, left=["x"])
+    (cells,) = row.shown([replace(GOOD, commit="abc"), replace(unknown, commit="def")])
+    told = dict(zip(row.RUNS.columns, cells, strict=True))
+    assert (told["runs"], told["valid"], told["unknown"], told["no verdict"]) == (2, 1, 1, 0)
+    assert (told["seeds"], told["left something"], told["to look at"]) == ("1 to 2", 1, 1)
+    assert (told["wall s: median; longest"], told["commits"]) == ("70; 80", "abc, def")
+    assert told["not valid, and why"] == f"seed 2: {NOT_LANDED}; left behind: x"
 
 
 def test_a_second_start_goes_on_where_the_first_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_second_start_goes_on_where_the_first_one_stopped(tmp_path: Path, monk
         return replace(GOOD, name=case.name, group=case.group, seed=case.seed, command=case.command)
 
     monkeypatch.setattr(shown, "play", play)
-    wanted = ["--default", "2", "--kafka", "1", "--out", str(tmp_path)]
+    wanted = ["--default", "2", "--kafka", "1", "--out", str(tmp_path), "--docs", str(tmp_path / "docs")]
     assert shown.main(wanted) == 130
     assert played == ["default-01", "default-02"]
     played.clear()
@@ -90,13 +90,14 @@ def test_a_second_start_goes_on_where_the_first_one_stopped(tmp_path: Path, monk
         "default-02",
         "kafka-01",
     ]
+    assert [cells[:1] for _, cells in table.read(row.RUNS, tmp_path / "docs")[1]] == [("default",), ("kafka",)]
 
 
 def test_a_row_that_is_wrong_ends_with_1_and_an_order_for_nothing_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shown, "play", lambda case, out, commit: replace(GOOD, verdict="invalid", exit_code=1))
-    assert shown.main(["--default", "1", "--out", str(tmp_path)]) == 1
+    assert shown.main(["--default", "1", "--out", str(tmp_path), "--docs", str(tmp_path / "docs")]) == 1
     assert "default-01: invalid" in capsys.readouterr().out
     assert shown.main(["--out", str(tmp_path)]) == 3
 

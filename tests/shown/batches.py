@@ -1,0 +1,200 @@
+"""Tables made by a command of `squall` that plays many things by itself: seeds, planted bugs, nights, gates."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.mutants import table as mutants_table
+from chaos.runtimes.real.processes.child import TETHER
+from checkers.nights import store
+from tests.night.collecting import read_tables
+from tests.night.player import BY_CTRL_C, run_to_end
+from tests.night.record import ENDED
+from tests.shown.table import ROOT, Sitting, Table, add, read
+from workloads.registry import SCENARIOS
+
+FIRST_SEED = 1000
+"""Below it are the seeds that every change plays."""
+SQUALL = "./squall"
+SEEDS = Table(
+    "seeds",
+    "Seeds for each workload",
+    "A row is one batch of simulations, `./squall sim --swarm --workload NAME --seeds A..B`.",
+    ("workload", "seeds", "valid", "unknown", "failed", "faults landed", "wall s", "CPU s", "exit", "what failed"),
+)
+MUTANTS = Table(
+    "mutants",
+    "Planted bugs",
+    "A row is the last hunt for one planted bug, `./squall hunt`, with its own plans and every check.",
+    ("#", "name", "found by", "plans", "CPU s"),
+    keys=1,
+)
+NIGHTS = Table(
+    "nights",
+    "Nights",
+    "A row is one night in the store of nights, `./squall test --night`.",
+    ("night", "commit of the night", "exit", "parts", "hours", "tests", "failed", "flaky", "skipped", "next seed"),
+    keys=1,
+)
+GATES = Table(
+    "gates",
+    "Gates in a row",
+    "A row is one `./squall test` in this checkout, or one `.ci/run` in a fresh clone with a fresh HOME.",
+    ("what", "CPU hogs", "load", "wall s", "gate, wall s", "gate, CPU s", "exit", "passed", "failed", "skipped",
+     "failed tests"),
+)  # fmt: skip
+SIMULATED = tuple(name for name, scenario in SCENARIOS.items() if scenario.SIMULATED)
+Say = Callable[[str], None]
+
+BATCH = re.compile(r"^(\d+)/\d+ seeds.*?, (\d+) failed(?:, (\d+) unknown)?;", re.MULTILINE)
+SPENT = re.compile(r"virtual s in (\d+) CPU s; (\d+ of \d+) faults landed")
+SIGNATURE = re.compile(r"^ +(\d+ x .*, first by seed \d+)$", re.MULTILINE)
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+LANES = re.compile(r"^lanes: .*; (\d+) CPU s in (\d+) s$", re.MULTILINE)
+FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY) .*$", re.MULTILINE)
+
+
+class Called:
+    """A command that has ended: what it printed, its exit code and its wall seconds. KeyboardInterrupt after Ctrl-C."""
+
+    def __init__(self, *command: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
+        self.load = os.getloadavg()[0]
+        began = time.monotonic()
+        with tempfile.NamedTemporaryFile(prefix="squall-shown-") as log:
+            self.code = run_to_end(command, Path(log.name), cwd, environment)
+            self.said = Path(log.name).read_text(errors="replace")
+        self.wall_s = time.monotonic() - began
+        if self.code in BY_CTRL_C:
+            raise KeyboardInterrupt
+
+
+def show_seeds(count: int, names: Sequence[str], of: Sitting, docs: Path, say: Say) -> list[str]:
+    """Simulate fresh seeds of each workload. What is wrong, a sentence each."""
+    wrong = []
+    for name in names:
+        first = next_seed(name, docs)
+        seeds = f"{first}..{first + count}"
+        say(f"{name}: seeds {seeds}")
+        out = ROOT / "runs/shown/seeds"
+        words = ("sim", "--swarm", "--workload", name, "--seeds", seeds, "--jobs", "2", "--out", str(out))
+        called = Called(SQUALL, *words)
+        add(SEEDS, [seeds_row(name, seeds, called.said, called.code, called.wall_s)], of, docs)
+        wrong += [f"{name}, seeds {seeds}: exit code {called.code}"] if called.code else []
+    return wrong
+
+
+def next_seed(workload: str, docs: Path) -> int:
+    """Where the last batch of a workload ended."""
+    ends = [int(cells[1].partition("..")[2]) for _, cells in read(SEEDS, docs)[1] if cells[0] == workload]
+    return max(ends, default=FIRST_SEED)
+
+
+def seeds_row(workload: str, seeds: str, said: str, code: int, wall_s: float) -> tuple[object, ...]:
+    """The row of a batch, from what it printed."""
+    batch, spent = BATCH.search(said), SPENT.search(said)
+    if batch is None or spent is None:
+        return (workload, seeds, *["?"] * 4, round(wall_s), "?", code, "it printed no result")
+    done, failed, unknown = (int(each or 0) for each in batch.groups())
+    failures = "; ".join(SIGNATURE.findall(said)) or "nothing"
+    counts = (done - failed - unknown, unknown, failed, spent[2])
+    return (workload, seeds, *counts, round(wall_s), int(spent[1]), code, failures)
+
+
+def show_mutants(names: str, budget_s: float, of: Sitting, docs: Path, say: Say) -> list[str]:
+    """Hunt planted bugs. What is wrong, a sentence each."""
+    say(f"hunts of {names}, at most {budget_s:.0f} CPU seconds each")
+    with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
+        page = Path(folder) / "page.md"
+        marks = (mutants_table.MUTANTS_BEGIN, mutants_table.MUTANTS_END)
+        page.write_text("\n".join((*marks, mutants_table.RESULTS_BEGIN, mutants_table.RESULTS_END)))
+        words = ("hunt", "--mutants", names, "--budget", str(budget_s), "--jobs", "2")
+        called = Called(SQUALL, *words, "--out", f"{folder}/plans", "--docs", str(page))
+        add(MUTANTS, mutant_rows(page.read_text()), of, docs)
+    return [f"hunts of {names}: exit code {called.code}"] if called.code else []
+
+
+def mutant_rows(page: str) -> list[tuple[str, ...]]:
+    """The rows of hunts, from the page that `squall hunt --docs` has updated."""
+    results = page.partition(mutants_table.RESULTS_BEGIN)[2].partition(mutants_table.RESULTS_END)[0]
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in results.strip().splitlines()[2:]]
+    return [(row[0].lstrip("| "), row[1], row[3], row[4], row[5]) for row in rows]
+
+
+def show_nights(nights: Path, of: Sitting, docs: Path) -> list[str]:
+    """Take all nights of tests from the store. Nothing is wrong with an old night."""
+    tables = read_tables(nights / store.FOLDER)
+    add(NIGHTS, [night_row(row, tables) for row in tables["test_nights"]], of, docs)
+    return []
+
+
+def night_row(night: Mapping[str, object], tables: Mapping[str, list[dict[str, object]]]) -> tuple[object, ...]:
+    """The row of one night of the store."""
+    parts, tests = ([row for row in tables[name] if row["night"] == night["night"]] for name in ("parts", "tests"))
+    results = [f"{word}: {', '.join(found)}" for word in ENDED
+               if (found := [str(row["part"]) for row in parts if row["result"] == word])]  # fmt: skip
+    counted = Counter(row["result"] for row in tests)
+    flaky = sum(1 for row in tests if row["flaky"])
+    hours = sum(float(str(row["seconds"])) for row in parts) / 3600
+    seed = next((row["next_seed"] for row in parts if row["next_seed"] is not None), "-")
+    figures = (len(tests), counted["failed"], flaky, counted["skipped"])
+    return (night["night"], str(night["commit"])[:10], night["exit"], "; ".join(results), hours, *figures, seed)
+
+
+def show_gates(gates: int, runs_of_ci: int, hogs: int, of: Sitting, docs: Path, say: Say) -> list[str]:
+    """Run the gate, and CI in fresh clones, beside CPU hogs. What is wrong, a sentence each."""
+    wrong = []
+    for what, number in [("gate", n + 1) for n in range(gates)] + [("CI", n + 1) for n in range(runs_of_ci)]:
+        say(f"{what} {number} of {gates if what == 'gate' else runs_of_ci}, beside {hogs} hogs")
+        with cpu_hogs(hogs):
+            called = Called(SQUALL, "test") if what == "gate" else _ci()
+        add(GATES, [gate_row(what, hogs, called.said, called.code, called.wall_s, called.load)], of, docs)
+        say(f"  exit code {called.code} after {called.wall_s:.0f} s")
+        wrong += [f"{what} {number}: exit code {called.code}"] if called.code else []
+    return wrong
+
+
+def gate_row(what: str, hogs: int, said: str, code: int, wall_s: float, load: float) -> tuple[object, ...]:
+    """The row of a gate, from what it printed."""
+    counts, lanes = COUNTS.findall(said)[-1:], LANES.findall(said)[-1:]
+    spent = (lanes[0][1], lanes[0][0]) if lanes else ("?", "?")
+    failed = "; ".join(FAILED_TEST.findall(said)) or ("nothing" if counts else "no test ran")
+    return (what, hogs, load, round(wall_s), *spent, code, *(counts[0] if counts else "???"), failed)
+
+
+def _ci() -> Called:
+    """`.ci/run` in a fresh clone with a fresh HOME. Package caches are those of this user; mypy's cache is empty."""
+    home = Path.home()
+    caches = {
+        "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", f"{home}/.cache/pip"),
+        "GOMODCACHE": os.environ.get("GOMODCACHE", f"{home}/go/pkg/mod"),
+        "MAVEN_OPTS": f"-Dmaven.repo.local={home}/.m2/repository",
+    }
+    with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
+        clone, fresh_home = Path(folder) / "squall", Path(folder) / "home"
+        fresh_home.mkdir()
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        kept = {name: value for name, value in os.environ.items() if name != "SQUALL_CACHE"}
+        environment = {**kept, **caches, "HOME": str(fresh_home), "CI": "true"}
+        return Called(".ci/run", cwd=clone, environment=environment)
+
+
+@contextmanager
+def cpu_hogs(count: int) -> Iterator[None]:
+    """So many processes that do nothing but use a CPU."""
+    hog = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), sys.executable, "-S", "-c", "while True: pass"]
+    processes = [subprocess.Popen(hog, stdin=subprocess.DEVNULL) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
