@@ -45,7 +45,7 @@ from broker.protocol.schema.write_txn_markers import (
 from broker.replicas.coordinators.enrolment import Enrolled, Place
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
-from tests.support.brokers.memory_env import MemoryTransport, Pipe, SteppedEnv
+from tests.support.brokers.memory_env import MemoryNetwork, MemoryTransport, Pipe, SteppedEnv
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 
@@ -111,7 +111,8 @@ class MemoryBroker:
         """`fs`: what an earlier life has left. `properties`: broker settings, with _ for each dot."""
         self.config = broker_config(**properties)
         self.fs = fs or MemoryFs()
-        self.env = SteppedEnv(fs=self.fs)
+        self.network = MemoryNetwork()
+        self.env = SteppedEnv(self.network, fs=self.fs)
         self.image = ClusterImage()
         self.logs = LogManager(self.fs, "data", lambda topic: LogConfig(), rng=random.Random(1))
         if fs is not None:
@@ -233,6 +234,13 @@ class MemoryBroker:
         """A new connection, of which only the broker's end is there. What it sends stays in its link."""
         link: Any = MemoryTransport("client:1", Pipe(0), Pipe(1 << 40))
         return Connection(link, listener, self.server._mark_dirty, self.start_soon)
+
+    async def listen(self, nursery: trio.Nursery) -> None:
+        """Open the listeners, and serve who connects to them in the network."""
+        self.server._nursery = nursery
+        for endpoint in self.config.bind_listeners:
+            await self.server.listen(endpoint.name, endpoint.host, endpoint.port)
+        self.server.open_to_clients()
 
     def accept(self, peer: str = "client:1", listener: str = LISTENER) -> tuple[Pipe, Pipe, Callable[[], Any]]:
         """A connection in memory: what its client sends and gets, and the task that serves it."""

@@ -16,7 +16,6 @@ from broker.config import BrokerConfig
 from broker.control.kraft.plane import KraftPlane
 from broker.control.planes import control_plane
 from broker.coordinators.partitions import partition_of
-from broker.env import LinkClosed
 from broker.net.peers import PeerClient
 from broker.node import Node, broker_main
 from broker.protocol.apis import ApiKey
@@ -27,7 +26,7 @@ from broker.protocol.schema.describe_transactions import DescribeTransactionsReq
 from broker.protocol.schema.end_txn import EndTxnRequest
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryListener, MemoryNetwork, MemoryTransport
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from broker.control.planes import Make
 
 T = TypeVar("T")
-CAPACITY = 1 << 20
 CLIENT_PORT, INTERNAL_PORT = 1000, 2000
 HASTE = {
     "broker.heartbeat.interval.ms": "500",
@@ -63,61 +61,18 @@ SMALL = {"transaction_state_log_num_partitions": "3", "transaction_state_log_min
 """Settings of a cluster whose coordinator's log is created quickly."""
 
 
-class MemoryNetwork:
-    """Listening ports and the links between them."""
-
-    def __init__(self) -> None:
-        self.listeners: dict[int, _Listener] = {}
-        self.refused: set[int] = set()
-
-    def connect(self, host: str, port: int) -> MemoryTransport:
-        found = self.listeners.get(port)
-        if found is None or port in self.refused:
-            raise ConnectionRefusedError(f"nobody listens on {port}")
-        there, back = Pipe(CAPACITY), Pipe(CAPACITY)
-        found.put(MemoryTransport(f"{host}:1", there, back))
-        return MemoryTransport(f"{host}:{port}", back, there)
-
-
-class _Listener:
-    def __init__(self, network: MemoryNetwork, port: int) -> None:
-        self.port = port
-        self.links: list[MemoryTransport] = []
-        self._network, self._waiting = network, list[MemoryTransport]()
-        self._came = trio.Event()
-        self._closed = False
-
-    def put(self, link: MemoryTransport) -> None:
-        self.links.append(link)
-        self._waiting.append(link)
-        self._came.set()
-
-    async def accept(self) -> MemoryTransport:
-        while not self._waiting:
-            if self._closed:
-                raise LinkClosed("closed")
-            await self._came.wait()
-            self._came = trio.Event()
-        return self._waiting.pop(0)
-
-    def close(self) -> None:
-        self._closed = True
-        self._network.listeners.pop(self.port, None)
-        self._came.set()
-
-
 class NodeEnv(FakeEnv):
     """One incarnation's Env."""
 
     def __init__(self, network: MemoryNetwork, name: str, incarnation: int, fs: MemoryFs) -> None:
         super().__init__(network, seed=incarnation * 100 + sum(name.encode()), fs=fs, name=name)
-        self.incarnation, self._network = incarnation, network
+        self.incarnation = incarnation
         self._opened: list[MemoryTransport] = []
-        self._listening: list[_Listener] = []
+        self._listening: list[MemoryListener] = []
         self.cut = False
 
-    async def listen(self, host: str, port: int) -> _Listener:
-        listener = self._network.listeners[port] = _Listener(self._network, port)
+    async def listen(self, host: str, port: int) -> MemoryListener:
+        listener = await super().listen(host, port)
         self._listening.append(listener)
         return listener
 

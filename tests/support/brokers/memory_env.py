@@ -47,7 +47,7 @@ class MemoryTransport:
 
     def __init__(self, peer: str, incoming: Pipe, outgoing: Pipe) -> None:
         self.peer = peer
-        self._in = incoming
+        self.incoming = incoming
         self.outgoing = outgoing
         self.sends = 0
         self._closed = False
@@ -55,13 +55,13 @@ class MemoryTransport:
     def recv_into(self, view: memoryview) -> int | None:
         assert view.nbytes
         self._check()
-        data = self._in.data
+        data = self.incoming.data
         if not data:
-            return 0 if self._in.ended else None
+            return 0 if self.incoming.ended else None
         count = min(len(view), len(data))
         view[:count] = data[:count]
         del data[:count]
-        self._in.change()
+        self.incoming.change()
         return count
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
@@ -79,8 +79,8 @@ class MemoryTransport:
 
     async def wait_readable(self) -> None:
         self._check()
-        while not (self._in.data or self._in.ended):
-            await self._in.changed.wait()
+        while not (self.incoming.data or self.incoming.ended):
+            await self.incoming.changed.wait()
             self._check()
         await trio.lowlevel.checkpoint()
 
@@ -93,7 +93,7 @@ class MemoryTransport:
 
     def close(self) -> None:
         self._closed = True
-        for pipe in (self._in, self.outgoing):
+        for pipe in (self.incoming, self.outgoing):
             pipe.ended = True
             pipe.change()
 
@@ -104,8 +104,57 @@ class MemoryTransport:
             self.close()
 
     def _check(self) -> None:
-        if self._closed or self._in.reset:
+        if self._closed or self.incoming.reset:
             raise LinkClosed(f"connection with {self.peer} is closed")
+
+
+class MemoryNetwork:
+    """Listening ports and the links between them."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[int, MemoryListener] = {}
+        self.refused: set[int] = set()
+
+    def listen(self, port: int) -> MemoryListener:
+        listener = self.listeners[port] = MemoryListener(self, port)
+        return listener
+
+    def connect(self, host: str, port: int) -> MemoryTransport:
+        found = self.listeners.get(port)
+        if found is None or port in self.refused:
+            raise ConnectionRefusedError(f"nobody listens on {port}")
+        there, back = Pipe(1 << 20), Pipe(1 << 20)
+        found.put(MemoryTransport(f"{host}:1", there, back))
+        return MemoryTransport(f"{host}:{port}", back, there)
+
+
+class MemoryListener:
+    """A port at which connections come."""
+
+    def __init__(self, network: MemoryNetwork, port: int) -> None:
+        self.port = port
+        self.links: list[MemoryTransport] = []
+        self._network, self._waiting = network, list[MemoryTransport]()
+        self._came = trio.Event()
+        self._closed = False
+
+    def put(self, link: MemoryTransport) -> None:
+        self.links.append(link)
+        self._waiting.append(link)
+        self._came.set()
+
+    async def accept(self) -> MemoryTransport:
+        while not self._waiting:
+            if self._closed:
+                raise LinkClosed("closed")
+            await self._came.wait()
+            self._came = trio.Event()
+        return self._waiting.pop(0)
+
+    def close(self) -> None:
+        self._closed = True
+        self._network.listeners.pop(self.port, None)
+        self._came.set()
 
 
 class FakeEnv:
@@ -134,8 +183,10 @@ class FakeEnv:
     def signal(self) -> EventSignal:
         return EventSignal(self.timeout)
 
-    async def listen(self, host: str, port: int) -> Any:
-        raise NotImplementedError
+    async def listen(self, host: str, port: int) -> MemoryListener:
+        assert isinstance(self._network, MemoryNetwork)
+        await trio.lowlevel.checkpoint()
+        return self._network.listen(port)
 
     async def connect(self, host: str, port: int) -> MemoryTransport:
         await trio.lowlevel.checkpoint()

@@ -4,48 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from broker.cluster.settings import with_altered
-from broker.env import LinkClosed
 from tests.support.brokers.in_memory import MemoryBroker
-from tests.support.brokers.memory_env import MemoryTransport, Pipe
+from tests.support.brokers.memory_env import MemoryTransport
 
 INNER, OUTER = "INTERNAL", "CLIENT"
 TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
 
 
-class Door:
-    """A listener to which clients come when the test says so."""
-
-    def __init__(self) -> None:
-        self.send, self._come = trio.open_memory_channel[MemoryTransport](1000)
-
-    async def accept(self) -> MemoryTransport:
-        try:
-            return await self._come.receive()
-        except trio.EndOfChannel:
-            raise LinkClosed("closed") from None
-
-
 class House:
     """A broker's listeners."""
 
-    def __init__(self, broker: MemoryBroker) -> None:
-        self.broker, self.doors = broker, {INNER: Door(), OUTER: Door()}
+    def __init__(self, **settings: str) -> None:
+        self.broker = MemoryBroker(**{"listeners": TWO, **settings})
 
-    async def come(self, name: str, count: int = 1, host: str = "h") -> list[Pipe]:
-        """New connections to a listener: what the broker sends on each. Those that it has closed have ended."""
+    async def come(self, name: str, count: int = 1) -> list[MemoryTransport]:
+        """The client's ends of new connections to a listener."""
         found = []
         for _ in range(count):
-            there, back = Pipe(1 << 20), Pipe(1 << 20)
-            self.doors[name].send.send_nowait(MemoryTransport(f"{host}:1", there, back))
+            found.append(self.broker.network.connect("h", self.broker.server.ports[name]))
             await trio.testing.wait_all_tasks_blocked()
-            found.append(back)
         return found
 
     def pass_s(self, seconds: float) -> None:
@@ -54,20 +37,16 @@ class House:
 
 @asynccontextmanager
 async def house(**settings: str) -> AsyncIterator[House]:
-    broker = MemoryBroker(listeners=TWO, **settings)
-    server: Any = broker.server
-    server.open_to_clients()
-    made = House(broker)
+    made = House(**settings)
     async with trio.open_nursery() as nursery:
-        server._nursery = nursery
-        for name, door in made.doors.items():
-            nursery.start_soon(server._accept, door, name)
+        await made.broker.listen(nursery)
         yield made
         nursery.cancel_scope.cancel()
 
 
-def served(links: list[Pipe]) -> int:
-    return sum(not link.ended for link in links)
+def served(links: list[MemoryTransport]) -> int:
+    """How many the broker has not closed."""
+    return sum(not link.incoming.ended for link in links)
 
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip"])
@@ -97,19 +76,13 @@ async def test_where_it_is_reached_a_quiet_connection_makes_room_and_one_in_use_
         [recent] = await made.come(INNER)
         made.pass_s(6)
         [new] = await made.come(INNER)
-        assert [link.ended for link in (quiet, recent, new)] == [True, False, False]
+        assert [link.incoming.ended for link in (quiet, recent, new)] == [True, False, False]
         assert served(await made.come(INNER)) == 0
 
 
 async def test_on_the_only_listener_there_is_one_limit_for_all() -> None:
-    broker = MemoryBroker(listeners=f"{INNER}://127.0.0.1:1", max_connections="2")
-    server: Any = broker.server
-    made = House(broker)
-    async with trio.open_nursery() as nursery:
-        server._nursery = nursery
-        nursery.start_soon(server._accept, made.doors[INNER], INNER)
+    async with house(listeners=f"{INNER}://127.0.0.1:1", max_connections="2") as made:
         assert served(await made.come(INNER, 4)) == 2
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
