@@ -40,7 +40,9 @@ def update(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def bound_s(request: pytest.FixtureRequest) -> float:
     """The most seconds that what this quiet test measures may take."""
-    return rules.BOUNDS_S[rules.function_of(request.node.nodeid)]
+    bound_s = rules.bound_of(request.node.nodeid)
+    assert bound_s is not None, "a test that asserts a bound has a row in BOUNDS_S"
+    return bound_s
 
 
 @pytest.fixture(scope="session", autouse=True)

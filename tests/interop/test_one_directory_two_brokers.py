@@ -6,7 +6,6 @@ A Java producer speaks the second generation of transactions, which librdkafka d
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -18,10 +17,10 @@ import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
 from broker.coordinators.partitions import partition_of
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from chaos.toolchain.lookout import FETCH
-from tests.support.brokers.broker_process import ask
+from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
 pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
@@ -79,8 +78,8 @@ class Swapped:
         request = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
         )
-        with socket.create_connection(("127.0.0.1", self.now.ports[1]), WITHIN_S) as client:
-            answer: Any = ask(client, request, FetchResponse, 4)
+        with RawClient(self.now.ports[1], WITHIN_S) as client:
+            answer = client.ask(request, 4)
         [found] = answer.responses[0].partitions
         assert found.error_code == 0
         return bytes(found.records)

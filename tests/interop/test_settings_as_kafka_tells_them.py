@@ -5,7 +5,6 @@ Each test gets one node of each, and asks both over plain sockets, so that no cl
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +29,7 @@ from broker.protocol.schema import incremental_alter_configs as alter_wire
 from broker.protocol.schema import list_config_resources as list_wire
 from chaos.toolchain.kafka import at_hand
 from chaos.toolchain.lookout import FETCH
-from tests.support.brokers.broker_process import ask
+from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
 pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
@@ -60,9 +59,9 @@ Change = tuple[str, int, str | None]
 Told = dict[str, tuple[Any, ...]]
 
 
-def call(cluster: Cluster, request: Any, response: Any, version: int) -> Any:
-    with socket.create_connection(("127.0.0.1", cluster.ports[1]), WITHIN_S) as client:
-        return ask(client, request, response, version)
+def call(cluster: Cluster, request: Any, version: int) -> Any:
+    with RawClient(cluster.ports[1], WITHIN_S) as client:
+        return client.ask(request, version)
 
 
 def make_topic(cluster: Cluster) -> None:
@@ -71,7 +70,7 @@ def make_topic(cluster: Cluster) -> None:
     deadline = time.monotonic() + WITHIN_S
     while True:
         try:
-            code = call(cluster, request, create_wire.CreateTopicsResponse, 5).topics[0].error_code
+            code = call(cluster, request, 5).topics[0].error_code
         except OSError as not_yet:
             code = str(not_yet)
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -84,7 +83,7 @@ def described(cluster: Cluster, kind: int, name: str) -> tuple[int, Told]:
     """Of each setting: value, source, synonyms, read-only, sensitive, type."""
     resource = describe_wire.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = describe_wire.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    [result] = call(cluster, request, describe_wire.DescribeConfigsResponse, 4).results
+    [result] = call(cluster, request, 4).results
     told = {
         each.name: (
             each.value,
@@ -103,7 +102,7 @@ def altered(cluster: Cluster, kind: int, name: str, *changes: Change) -> tuple[i
     configs = [alter_wire.AlterableConfig(*change) for change in changes]
     resource = alter_wire.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = alter_wire.IncrementalAlterConfigsRequest(resources=[resource])
-    [response] = call(cluster, request, alter_wire.IncrementalAlterConfigsResponse, 1).responses
+    [response] = call(cluster, request, 1).responses
     return response.error_code, response.error_message
 
 
@@ -165,7 +164,7 @@ def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(bo
 
 def listed(cluster: Cluster, *kinds: int) -> list[tuple[int, str]]:
     request = list_wire.ListConfigResourcesRequest(resource_types=list(kinds))
-    answer = call(cluster, request, list_wire.ListConfigResourcesResponse, 1)
+    answer = call(cluster, request, 1)
     assert answer.error_code == ErrorCode.NONE
     return sorted((each.resource_type, each.resource_name) for each in answer.config_resources)
 
@@ -217,8 +216,8 @@ def heartbeat_interval_ms(cluster: Cluster, group_id: str) -> int:
     )
     deadline = time.monotonic() + WITHIN_S
     while True:
-        call(cluster, find, find_wire.FindCoordinatorResponse, 4)
-        answer = call(cluster, beat, beat_wire.ConsumerGroupHeartbeatResponse, 1)
+        call(cluster, find, 4)
+        answer = call(cluster, beat, 1)
         if answer.error_code == ErrorCode.NONE:
             return int(answer.heartbeat_interval_ms)
         assert time.monotonic() < deadline, f"{cluster.name}: {answer.error_code} {answer.error_message}"

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,37 +15,29 @@ from broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
 from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
 )
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
-    CreateTopicsResponse,
 )
-from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from broker.protocol.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
 )
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.bombs import many_records
-from tests.support.brokers.broker_process import BrokerProcess, ask
-from tests.support.brokers.bystander import Bystander
+from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.joining import join
 
-PATIENCE_S = 1.0
-"""What a bystander may wait on a busy machine. Each of these once took the broker for longer, or ended it."""
 LIMITS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
@@ -72,26 +63,17 @@ def create(broker: BrokerProcess, name: str, partitions: int = 1, **settings: st
     configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
     with broker.connect() as client:
-        client.settimeout(60)
-        answer: Any = ask(client, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 7)
+        answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
     return ErrorCode(answer.topics[0].error_code), answer.topics[0].error_message
-
-
-def delete(broker: BrokerProcess, name: str) -> None:
-    with broker.connect() as client:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
-        answer: Any = ask(client, request, DeleteTopicsResponse, 6)
-    assert answer.responses[0].error_code == 0
 
 
 def produce(broker: BrokerProcess, topic: str, batches: list[bytes]) -> list[ErrorCode]:
     """What becomes of each, one after the other, from one connection."""
     found = []
     with broker.connect() as client:
-        client.settimeout(100)
         for batch in batches:
             data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
-            answer: Any = ask(client, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), ProduceResponse, 9)
+            answer = client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), 9)
             found.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
     return found
 
@@ -99,17 +81,6 @@ def produce(broker: BrokerProcess, topic: str, batches: list[bytes]) -> list[Err
 def logs_of(broker: BrokerProcess, topic: str) -> list[Path]:
     data = broker.trace.parent / "data"
     return [path for path in data.glob(f"{topic}-*") if path.name.rpartition("-")[0] == topic]
-
-
-def test_a_wide_topic_is_made_and_deleted_and_stops_nobody(broker: BrokerProcess) -> None:
-    """It took the event loop for two seconds."""
-    with Bystander(broker) as bystander:
-        assert create(broker, "wide", 1400) == (ErrorCode.NONE, None)
-        broker.wait_for(lambda: len(logs_of(broker, "wide")) == 1400, 90)
-        delete(broker, "wide")
-        broker.wait_for(lambda: not logs_of(broker, "wide"), 90)
-    assert bystander.slowest_s < PATIENCE_S
-    assert bystander.answers > 20
 
 
 def test_more_replicas_than_a_broker_may_have_are_refused(broker: BrokerProcess) -> None:
@@ -131,6 +102,7 @@ def test_tiny_segments_are_made_for_a_while_only(broker: BrokerProcess) -> None:
     assert len(os.listdir(f"/proc/{broker.process.pid}/fd")) < 300
 
 
+@pytest.mark.gate
 def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None:
     """Where a topic has its records read: eight of these took everybody's batches for 12 s."""
     assert create(broker, "checked", squall_record_validation_enable="true")[0] is ErrorCode.NONE
@@ -142,15 +114,12 @@ def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None
     bombers = [threading.Thread(target=lambda: found.extend(produce(broker, "checked", [large]))) for _ in range(4)]
     for bomber in bombers:
         bomber.start()
-    slowest_s = 0.0
-    with Bystander(broker) as bystander:
-        while any(bomber.is_alive() for bomber in bombers):
-            began = time.monotonic()
-            assert produce(broker, "checked", [small]) == [ErrorCode.NONE]
-            slowest_s = max(slowest_s, time.monotonic() - began)
+    taken = 0
+    while any(bomber.is_alive() for bomber in bombers):
+        assert produce(broker, "checked", [small]) == [ErrorCode.NONE]
+        taken += 1
     assert len(found) == 4
-    assert slowest_s < PATIENCE_S
-    assert bystander.slowest_s < PATIENCE_S
+    assert taken > 2 * len(bombers), "one behind each large one, if they had one queue"
 
 
 def test_members_that_say_much_of_themselves_are_refused(broker: BrokerProcess) -> None:
@@ -171,8 +140,7 @@ def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: Bro
     before = broker.rss_mb()
     for _ in range(30):
         with broker.connect() as client:
-            client.settimeout(60)
-            answer: Any = ask(client, request, FetchResponse, 11)
+            answer = client.ask(request, 11)
         sessions.append(answer.session_id)
     assert [session > 0 for session in sessions] == [True, True] + [False] * 28
     assert broker.rss_mb() < before + 60
@@ -190,12 +158,11 @@ def test_an_answer_quotes_little_of_a_long_name(broker: BrokerProcess) -> None:
 
     def is_served() -> bool:
         with broker.connect() as client:
-            client.settimeout(60)
-            found: Any = ask(client, FindCoordinatorRequest(coordinator_keys=[name, "g"]), FindCoordinatorResponse, 4)
-            groups: Any = ask(client, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse, 6)
-            beaten: Any = ask(client, beat, ConsumerGroupHeartbeatResponse, 1)
-            refused: Any = ask(client, wrong, ConsumerGroupHeartbeatResponse, 1)
-            described: Any = ask(client, DescribeConfigsRequest(resources), DescribeConfigsResponse, 4)
+            found = client.ask(FindCoordinatorRequest(coordinator_keys=[name, "g"]), 4)
+            groups = client.ask(DescribeGroupsRequest(groups=[name]), 6)
+            beaten = client.ask(beat, 1)
+            refused = client.ask(wrong, 1)
+            described = client.ask(DescribeConfigsRequest(resources), 4)
         told[:] = [
             each.error_message or ""
             for each in (*found.coordinators, *groups.groups, beaten, refused, *described.results)
@@ -227,8 +194,7 @@ def append(broker: BrokerProcess, items: str) -> ErrorCode:
     resource = AlterConfigsResource(resource_type=2, resource_name="throttled", configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     with broker.connect() as client:
-        client.settimeout(30)
-        answer: Any = ask(client, request, IncrementalAlterConfigsResponse, 1)
+        answer = client.ask(request, 1)
     return ErrorCode(answer.responses[0].error_code)
 
 

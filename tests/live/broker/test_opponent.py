@@ -22,4 +22,3 @@ def test_an_opponent_ends_no_broker_and_keeps_nobody_from_being_served(tmp_path:
     assert (score.frames, score.batches) == (FRAMES, BATCHES)
     assert broker.process.returncode == 0, "it stops as it would have stopped"
     assert {"INVALID_RECORD", "CORRUPT_MESSAGE", "INVALID_TIMESTAMP"} <= set(score.errors), score.line()
-    assert score.slowest_s < 1, score.line()

@@ -1,18 +1,34 @@
-"""A broker as a process, and requests as bytes over plain sockets."""
+"""A broker as a process, and what its longest turns were."""
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
+from broker.protocol.schema.metadata import MetadataRequest
+from tests.support.brokers.raw_client import RawClient
 
-READY_S = 30.0
+READY_S = 100.0
+REPORT = '"e":"turns_measured"'
+
+
+class LongestTurn(NamedTuple):
+    """The most that one step of one of the broker's tasks has done (`broker.turn_meter`)."""
+
+    seconds: float
+    """CPU time."""
+    task: str
+    """Whose step that was."""
+    bytes: int
+    entries: int
+    records: int
+    steps: int
 
 
 class BrokerProcess:
@@ -29,6 +45,7 @@ class BrokerProcess:
             "controller.quorum.voters": f"1@127.0.0.1:{self.port}",
             "log.dirs": str(folder / "data"),
             "squall.trace.path": str(self.trace),
+            "squall.turn.measurement.enable": "true",
             **(more or {}),
         }
         config = folder / "broker.properties"
@@ -57,8 +74,20 @@ class BrokerProcess:
     def rss_mb(self) -> float:
         return int(Path(f"/proc/{self.process.pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 10)
+    def connect(self) -> RawClient:
+        return RawClient(self.port)
+
+    def longest_turn(self) -> LongestTurn:
+        """Ask for the longest turn since this was last asked."""
+        before = self._reports()
+        self.process.send_signal(signal.SIGUSR1)
+        self.wait_for(lambda: len(self._reports()) > len(before))
+        report = json.loads(self._reports()[-1])
+        most = {unit: report[f"most_{unit}"] for unit in ("bytes", "entries", "records", "steps")}
+        return LongestTurn(report["squall_longest_turn_seconds"], report["task"], **most)
+
+    def _reports(self) -> list[str]:
+        return [line for line in self.trace.read_text().splitlines() if REPORT in line and line.endswith("}")]
 
     def stop(self) -> None:
         """End it, in good order if it can."""
@@ -68,40 +97,6 @@ class BrokerProcess:
     def assert_serves(self) -> None:
         """Another client gets an answer, and the process is still the same one."""
         with self.connect() as client:
-            answer = ask(client, MetadataRequest(topics=None), MetadataResponse, 12)
+            answer = client.ask(MetadataRequest(topics=None), 12)
         assert [broker.node_id for broker in answer.brokers] == [1]
         assert self.process.poll() is None
-
-
-def ask(client: socket.socket, request: object, response: object, version: int) -> object:
-    key = request.API_KEY  # type: ignore[attr-defined]
-    client.sendall(encode_request(key, version, 7, "test", request.encode(version)))  # type: ignore[attr-defined]
-    frame = memoryview(receive_frame(client))
-    correlation_id, at = decode_response_header(frame, key, version)
-    assert correlation_id == 7
-    return response.decode(frame, at, version)[0]  # type: ignore[attr-defined]
-
-
-def receive_frame(client: socket.socket) -> bytes:
-    def exactly(n: int) -> bytes:
-        data = b""
-        while len(data) < n:
-            more = client.recv(n - len(data))
-            assert more, "the broker closed the connection"
-            data += more
-        return data
-
-    return exactly(int.from_bytes(exactly(4), "big"))
-
-
-def is_closed(client: socket.socket, limit_s: float = 10.0) -> bool:
-    """The broker ended this connection, by FIN or RST."""
-    client.settimeout(limit_s)
-    try:
-        while client.recv(65536):
-            pass
-    except ConnectionError:
-        return True
-    except TimeoutError:
-        return False
-    return True

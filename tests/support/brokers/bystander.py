@@ -6,8 +6,8 @@ import threading
 import time
 from types import TracebackType
 
-from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
-from tests.support.brokers.broker_process import BrokerProcess, ask
+from broker.protocol.schema.metadata import MetadataRequest
+from tests.support.brokers.broker_process import BrokerProcess
 
 
 class Bystander:
@@ -19,7 +19,6 @@ class Bystander:
     def __init__(self, broker: BrokerProcess) -> None:
         self.slowest_s, self.answers = 0.0, 0
         self._client = broker.connect()
-        self._client.settimeout(60)
         self._over = threading.Event()
         self._trouble: BaseException | None = None
         self._thread = threading.Thread(target=self._ask)
@@ -28,7 +27,7 @@ class Bystander:
         try:
             while not self._over.is_set():
                 began = time.monotonic()
-                ask(self._client, MetadataRequest(topics=[]), MetadataResponse, 12)
+                self._client.ask(MetadataRequest(topics=[]), 12)
                 self.slowest_s = max(self.slowest_s, time.monotonic() - began)
                 self.answers += 1
                 self._over.wait(0.005)

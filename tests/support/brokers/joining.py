@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from tests.support.brokers.broker_process import BrokerProcess, ask
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.support.brokers.broker_process import BrokerProcess
 
 
 def join(broker: BrokerProcess, group_id: str, metadata: bytes = b"") -> ErrorCode:
@@ -24,9 +22,8 @@ def join(broker: BrokerProcess, group_id: str, metadata: bytes = b"") -> ErrorCo
 
     def is_answered() -> bool:
         with broker.connect() as client:
-            client.settimeout(60)
-            ask(client, FindCoordinatorRequest(coordinator_keys=[group_id]), FindCoordinatorResponse, 4)
-            answer: Any = ask(client, request, JoinGroupResponse, 7)
+            client.ask(FindCoordinatorRequest(coordinator_keys=[group_id]), 4)
+            answer = client.ask(request, 7)
         found.append(ErrorCode(answer.error_code))
         return found[-1] not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

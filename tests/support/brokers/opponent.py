@@ -28,16 +28,17 @@ from broker.net.served import SERVED
 from broker.protocol.apis import request_class
 from broker.protocol.compression import compress
 from broker.protocol.errors import ErrorCode
-from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.header import encode_request
 from broker.protocol.records import HEADER_SIZE, Record, encode_batch
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.property.protocol.hostile import mutations
 from tests.support.brokers.bombs import many_records
-from tests.support.brokers.broker_process import BrokerProcess, ask, receive_frame
+from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.bystander import Bystander
 from tests.support.brokers.filled import lists_of, requests, swollen, versions
+from tests.support.brokers.raw_client import RawClient
 
 LIMITS = {
     "socket.request.max.bytes": str(1 << 20),
@@ -158,7 +159,7 @@ class Opponent:
             checked.configs = [_setting("squall.record.validation.enable", "true")]
             plain = CreatableTopic(name=PLAIN, num_partitions=1, replication_factor=1)
             request = CreateTopicsRequest(topics=[plain, checked], timeout_ms=10_000)
-            made: Any = ask(client, request, CreateTopicsResponse, 7)
+            made = client.ask(request, 7)
             assert [topic.error_code for topic in made.topics] == [0, 0]
         self._look("begun")
 
@@ -196,12 +197,11 @@ class Opponent:
     def _send(self, data: bytes) -> None:
         with self._broker.connect() as client:
             # No TIME_WAIT: a million of them would use up the ports.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
-            client.settimeout(30)
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
             try:
-                client.sendall(data)
-                client.shutdown(socket.SHUT_WR)
-                while client.recv(1 << 16):
+                client.send(data)
+                client.end_sending()
+                while client.socket.recv(1 << 16):
                     pass
             except ConnectionError:
                 pass
@@ -219,14 +219,13 @@ class Opponent:
     def _send_batches(self, count: int, seed: int) -> None:
         """Produce each to one of the topics; look records up by time now and then, for bombs go off then."""
         rng, client = random.Random(seed + 1), self._broker.connect()
-        client.settimeout(60)
         for number, batch in enumerate(batches(count, seed), 1):
             topic = rng.choice((PLAIN, CHECKED))
             part = PartitionProduceData(index=0, records=batch)
             data = TopicProduceData(name=topic, partition_data=[part])
             request = ProduceRequest(acks=1, timeout_ms=5000, topic_data=[data])
             try:
-                done: Any = ask(client, request, ProduceResponse, 9)
+                done = client.ask(request, 9)
                 code = done.responses[0].partition_responses[0].error_code
                 self.score.errors[ErrorCode(code).name] += 1
                 if not rng.randrange(20):
@@ -235,7 +234,6 @@ class Opponent:
                 self.score.closed += 1
                 client.close()
                 client = self._broker.connect()
-                client.settimeout(60)
             if not number % LOOK_EVERY or number == count:
                 self._look(f"{number} of {count} batches")
         client.close()
@@ -248,12 +246,10 @@ def _setting(name: str, value: str) -> Any:
     return CreatableTopicConfig(name=name, value=value)
 
 
-def _look_up(client: socket.socket, topic: str, timestamp: int) -> None:
+def _look_up(client: RawClient, topic: str, timestamp: int) -> None:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
-    client.sendall(encode_request(2, 7, 7, "opponent", request.encode(7)))
-    frame = memoryview(receive_frame(client))
-    assert decode_response_header(frame, 2, 7)[0] == 7
+    client.ask(request, 7)
 
 
 def main(arguments: list[str]) -> int:

@@ -30,7 +30,5 @@ async def drive(
 ) -> None:
     """As `Scenario.run`, with controls that nobody uses where none are given."""
     traffic = scenario.traffic()
-    hands = controls or Controls(
-        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named
-    )
+    hands = controls or Controls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named)
     await scenario.run(Surroundings(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

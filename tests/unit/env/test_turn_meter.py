@@ -35,9 +35,9 @@ async def test_units_of_two_turns_are_not_added_up() -> None:
         meter.report()
     finally:
         trio.lowlevel.remove_instrument(meter)
-    *longest, told, anew = traced
+    *longest, report, anew = traced
     assert [line["squall_longest_turn_seconds"] for line in longest] == [0.5, 1.0]
-    assert told["e"] == "turns_measured"
-    assert (told["squall_longest_turn_seconds"], told["most_records"], told["most_entries"]) == (1.0, 5, 2)
-    assert told["task"].endswith("work")
+    assert report["e"] == "turns_measured"
+    assert (report["squall_longest_turn_seconds"], report["most_records"], report["most_entries"]) == (1.0, 5, 2)
+    assert report["task"].endswith("work")
     assert (anew["squall_longest_turn_seconds"], anew["most_records"], anew["most_entries"]) == (0, 0, 0)
