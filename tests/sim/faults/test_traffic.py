@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.acts.traffic import frames_of
+from chaos.faults.acts.traffic import frames_of, tells_traffic
 from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
+from chaos.runtimes.capabilities import counts_calls, fakes_time
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.world import World
 from chaos.runtimes.wire.frames import Traffic
+from tests.support.clusters.pretender import Pretending
 
 PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
 
@@ -57,3 +61,11 @@ def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.Mon
     result, line = simulated("replication")
     assert result.verdict == "unknown"
     assert line["error"] == "other requests over these links got no answer either: all of the link was cut"
+
+
+@pytest.mark.gate
+def test_a_runtime_that_another_one_wraps_can_be_asked_for_one_traffic() -> None:
+    wrapped = Pretending(SimRuntime(World(7)))
+    assert tells_traffic(wrapped)
+    assert counts_calls(wrapped)
+    assert not fakes_time(wrapped)

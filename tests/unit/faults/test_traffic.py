@@ -12,21 +12,17 @@ from broker.protocol.header import encode_request
 from broker.protocol.schema.fetch import FetchRequest, FetchTopic
 from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from chaos.faults.acts.links import frames
-from chaos.faults.acts.traffic import frames_of, tells_traffic
+from chaos.faults.acts.traffic import frames_of
 from chaos.faults.framed import framed_links
 from chaos.faults.kind import Choice
 from chaos.faults.kinds import KINDS
 from chaos.faults.kinds.protocol import OF_GROUPS
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
-from chaos.runtimes.capabilities import counts_calls, fakes_time
 from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
 from chaos.runtimes.layout import links, zone_names
 from chaos.runtimes.real.inquiry import probe_frames, traffic_frame
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
 from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC, Traffic
-from tests.support.clusters.pretender import Pretending
 from tests.unit.runtimes.test_conversation import Heard
 
 LINKS = links((1, 2, 3), zone_names(1))
@@ -53,13 +49,6 @@ def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: Traffic)
         heard.asked(frame)
     left = TO_CONTROLLERS if traffic is Traffic.REPLICATION else REPLICATED
     assert heard.sent[Stream.THERE] == b"".join((*left, *probe_frames(0)))
-
-
-def test_a_runtime_that_another_one_wraps_can_be_asked_for_one_traffic() -> None:
-    wrapped = Pretending(SimRuntime(World(7)))
-    assert tells_traffic(wrapped)
-    assert counts_calls(wrapped)
-    assert not fakes_time(wrapped)
 
 
 def test_a_refusal_resets_the_connection_and_lets_nothing_more_through() -> None:
