@@ -9,6 +9,8 @@ import pytest
 
 from chaos import cli
 
+pytestmark = pytest.mark.gate
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -10,6 +10,8 @@ import trio
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely
 from workloads.client import admin
 
+pytestmark = pytest.mark.gate
+
 TOPIC = "t"
 SESSION_S = 9.0
 AS_KAFKA = {"broker_session_timeout_ms": "9000", "broker_heartbeat_interval_ms": "2000"}

@@ -10,6 +10,8 @@ import trio
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, surely, values_of
 from workloads.client import admin
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.mark.parametrize("before_s", [0.3, 0.6, 0.9, 1.5])
 async def test_a_controller_that_is_found_is_asked_at_once(autojump_clock: Any, before_s: float) -> None:

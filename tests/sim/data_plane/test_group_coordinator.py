@@ -18,6 +18,8 @@ from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequest
 from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.brokers.memory_cluster import GROUP, SMALL, MemoryCluster, RetryingClient
 
+pytestmark = pytest.mark.gate
+
 Clock = trio.testing.MockClock
 GROUPS = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "0"}
 

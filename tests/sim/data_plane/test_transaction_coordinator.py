@@ -16,6 +16,8 @@ from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsReq
 from broker.replicas.coordinators.transaction_coordinator import HostedShard
 from tests.support.brokers.memory_cluster import LOG, SMALL, MemoryCluster, RetryingClient
 
+pytestmark = pytest.mark.gate
+
 
 async def started(nursery: trio.Nursery, count: int = 3, **settings: str) -> tuple[MemoryCluster, RetryingClient]:
     cluster = MemoryCluster(nursery, count, **SMALL, **settings)

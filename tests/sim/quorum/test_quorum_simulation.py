@@ -18,10 +18,13 @@ from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node
 from tests.sim.quorum.world import Violation, World
 
+pytestmark = pytest.mark.gate
+
 SEEDS = range(100)
 HUNT = range(1000, 1200)
 
 
+@pytest.mark.night("goes through many seeds")
 @pytest.mark.parametrize("voters", [3, 5])
 def test_promises_hold_under_faults_and_all_nodes_agree_after_them(voters: int) -> None:
     committed = epochs = installed = 0

@@ -85,6 +85,7 @@ def sent(lines: Sequence[dict[str, Any]]) -> set[int]:
     return {line["v"] for line in lines if line["e"] == "i" and line["f"] == "send"}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 def test_a_member_that_goes_gives_up_what_it_had_and_the_group_goes_on_where_it_stood(
     assignor: str, tmp_path: Path
@@ -158,6 +159,7 @@ def test_of_two_with_one_instance_id_the_first_is_fenced(tmp_path: Path) -> None
     assert set(received(lines)) == sent(lines)
 
 
+@pytest.mark.gate
 def test_in_a_consumer_group_a_partition_has_one_owner_who_gives_it_up_first(tmp_path: Path) -> None:
     lines = told([[3.0, 1, LEAVE, 2500, 0]], tmp_path, group_protocol="consumer", server_assignor="range")
     assert set(received(lines)) == sent(lines)

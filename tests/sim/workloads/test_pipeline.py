@@ -57,6 +57,7 @@ def inputs(lines: Sequence[dict[str, Any]]) -> set[int]:
     return {line["v"] for line in lines if line["e"] == "i" and line["f"] == "send" and line["part"] in into}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("do", "generation"),
     [("crash polled", 2), ("crash sent", 2), ("crash offsets", 1), ("crash ending", 1), ("crash ended", 2), (ABORT, 2)],

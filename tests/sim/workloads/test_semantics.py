@@ -56,6 +56,7 @@ def test_under_the_same_faults_the_first_loses_the_second_doubles_and_the_third_
     assert permitted(verdict) == {"eos-loss", "eos-duplicate"}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("do", "loses", "doubles"),
     [("crash sent", False, True), ("crash offsets", True, False), (ABORT, False, True), (LEAVE, False, False)],

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from chaos.plans.plan import make_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from reports.page import render
 from reports.run_files import read_run
 from reports.sections.of_run import section_of
+
+pytestmark = pytest.mark.gate
 
 # ---------------------------------------------------------------------------------------------- what it shows
 

@@ -15,6 +15,8 @@ from checkers.history.parser import parse
 from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
 from workloads.transactions import plain
 
+pytestmark = pytest.mark.gate
+
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
 
