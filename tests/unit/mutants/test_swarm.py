@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from chaos.mutants.hunt import sound
 from chaos.mutants.registry import MUTANTS
 from chaos.mutants.swarm import SHARE, drawn_plan
 from chaos.plans.plan import Plan
 from chaos.plans.swarm import swarm_plan
+from tests.support.effort import examples
 
-SEEDS = range(400)
+SEEDS = range(examples(400, least=150))
 
 
+@cache
 def lent(mutant: str | None = None, workload: str | None = "appends") -> dict[int, Plan]:
     plans = {seed: drawn_plan(seed, workload=workload, mutant=mutant) for seed in SEEDS}
     return {seed: plan for seed, plan in plans.items() if plan != swarm_plan(seed, workload=workload)}
@@ -25,7 +29,7 @@ def test_some_seeds_play_a_plan_of_a_hunt_under_their_own_seed() -> None:
     assert SHARE / 2 < len(found) / len(SEEDS) < 2 * SHARE
     assert all(plan.seed == seed and plan.expect == "config" for seed, plan in found.items())
     assert {plan.workload.name for plan in found.values()} == {"appends"}
-    assert len({owner for seed, plan in found.items() for owner in owners(seed, plan)}) > 10
+    assert len({owner for seed, plan in found.items() for owner in owners(seed, plan)}) > len(SEEDS) // 40
 
 
 def test_the_plan_of_the_bug_that_is_hunted_is_the_swarms_own() -> None:
@@ -38,7 +42,7 @@ def test_the_plan_of_the_bug_that_is_hunted_is_the_swarms_own() -> None:
 
 
 def test_a_seed_that_draws_its_workload_has_plans_for_that_one() -> None:
-    assert {plan.workload.name for plan in lent(workload=None).values()} == {
-        "appends", "transactions", "groups", "pipeline",
-    }  # fmt: skip
+    names = {plan.workload.name for plan in lent(workload=None).values()}
+    assert names <= {"appends", "transactions", "groups", "pipeline"}
+    assert len(names) > 2
     assert {plan.workload.name for plan in lent(workload="transactions").values()} == {"transactions"}

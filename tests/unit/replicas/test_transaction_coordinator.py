@@ -18,7 +18,7 @@ from broker.coordinators.transactions.values import (
     State,
 )
 from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators import transaction_coordinator
+from broker.replicas.coordinators import marker_sender, transaction_coordinator
 from broker.replicas.coordinators.transaction_coordinator import TOPIC
 from tests.support.brokers.coordinators import TransactionBroker
 from tests.support.brokers.in_memory import produced
@@ -418,29 +418,33 @@ async def test_an_id_that_nobody_uses_is_forgotten(broker: TransactionBroker, au
 
 
 async def test_markers_of_many_partitions_are_asked_for_in_bounded_requests(
-    broker: TransactionBroker, autojump_clock: Clock
+    broker: TransactionBroker, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for index in range(2, 1101):
+    monkeypatch.setattr(marker_sender, "MOST_IN_A_REQUEST", 50)
+    for index in range(2, 111):
         broker.give("t", leader=2, index=index)
     await broker.do(INIT)
-    await broker.do(AddPartitions("x", PID, 0, tuple(("t", index) for index in range(1101))))
+    await broker.do(AddPartitions("x", PID, 0, tuple(("t", index) for index in range(111))))
     await broker.do(COMMIT)
     await settle()
     sizes = [(node, len(request.markers[0].topics[0].partition_indexes)) for node, request in broker.peers.asked]
-    assert sorted(sizes) == [(2, 100), (2, 500), (2, 500), (3, 1)]
-    assert len(set(broker.peers.written())) == 1101
+    assert sorted(sizes) == [(2, 10), (2, 50), (2, 50), (3, 1)]
+    assert len(set(broker.peers.written())) == 111
     broker.replicate()
     await settle()
     assert broker.states()[-1] == "COMPLETE_COMMIT"
 
 
-async def test_bounded_requests_serve_all_transactions(broker: TransactionBroker, autojump_clock: Clock) -> None:
-    for index in range(2, 701):
+async def test_bounded_requests_serve_all_transactions(
+    broker: TransactionBroker, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_sender, "MOST_IN_A_REQUEST", 50)
+    for index in range(2, 71):
         broker.give("t", leader=2, index=index)
     broker.peers.held = trio.Event()
     for n, name in enumerate(("x", "y")):
         answer = await broker.do(InitProducer(name, 60_000))
-        places = tuple(("t", index) for index in range(2, 701) if index % 2 == n)
+        places = tuple(("t", index) for index in range(2, 71) if index % 2 == n)
         await broker.do(AddPartitions(name, answer.producer_id, 0, places))
         await broker.do(EndTransaction(name, answer.producer_id, 0, True))
         await settle()
@@ -448,5 +452,5 @@ async def test_bounded_requests_serve_all_transactions(broker: TransactionBroker
     await settle()
     broker.replicate()
     await settle()
-    assert len(broker.peers.written()) == 699
+    assert len(broker.peers.written()) == 69
     assert (broker.states("x")[-1], broker.states("y")[-1]) == ("COMPLETE_COMMIT", "COMPLETE_COMMIT")
