@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from checkers.anomalies.registry import FOUND
+from reports import figure
 from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000
@@ -174,6 +175,18 @@ def write_json(path: Path, value: Any) -> None:
 def write_lines(path: Path, values: list[Any]) -> None:
     """One JSON document a line."""
     path.write_text("".join(json.dumps(each) + "\n" for each in values))
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Has the page's figure drawn, which takes longer than all the rest."""
+
+
+@pytest.fixture(autouse=True)
+def empty_figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the figure empty where a test does not ask for `drawn`."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(figure, "draw", lambda *_: figure.Timeline("<svg></svg>", "", 0))
 
 
 @pytest.fixture

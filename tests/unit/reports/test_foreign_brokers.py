@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reports.explained import explained
 from reports.fault_words import evidence_text
 from reports.lanes import broker_lanes, partition_lanes
@@ -22,6 +24,7 @@ def as_kafka(run_dir: Path) -> None:
         trace.unlink()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_one_sentence_says_that_there_are_no_traces_and_no_file_is_called_missing(run_dir: Path) -> None:
     as_kafka(run_dir)
     files = read_run(run_dir)

@@ -143,6 +143,7 @@ def test_a_long_fault_without_room_for_all_of_it_has_its_begin_and_its_end(
     assert len(text) < 1_500_000
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_run_of_many_faults_stays_a_page(lost_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations_section, "WINDOWS_AT_MOST", 1)
     write_records(lost_dir, AROUND)
