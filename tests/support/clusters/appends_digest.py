@@ -11,46 +11,32 @@ import hashlib
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 import trio
 from trio.testing import MockClock
 
-from broker.real_env import RealFs
-from tests.support.brokers.memory_env import FakeEnv
-from tests.support.clusters.drive import drive
+from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, FakeCluster
 from workloads.appends import Appends
-from workloads.counters import Counters
-from workloads.final_reads import final_reads
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 SETTINGS = Appends(rate=200, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
 
 
 async def play(seed: int, path: str) -> str:
-    cluster = FakeCluster()
+    run = DrivenCluster(Path(path), SETTINGS, seed)
+    cluster = run.cluster
     chance = random.Random(f"links {seed}")
     cluster.script.append(lambda seen: Break(apply=chance.random() < 0.5) if chance.random() < 0.03 else None)
-    env: Any = FakeEnv(cluster, seed, RealFs())
-    recorder = Recorder(env, path, "digest")
-    stop = trio.Event()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        async with trio.open_nursery() as running:
-            zones = [Zone("", cluster.bootstrap)]
-            running.start_soon(drive, env, zones, SETTINGS, recorder, stop, Counters())
-            await trio.sleep(2)
-            cluster.move("appends-0", 0, 2)
-            cluster.stop(3)
-            await trio.sleep(2)
-            cluster.start(3)
-            stop.set()
-        await final_reads(env, cluster.bootstrap, SETTINGS.places(), recorder, timeout_s=10)
-        nursery.cancel_scope.cancel()
-    recorder.close()
-    return digest(Path(path), cluster)
+
+    async def fail_over() -> None:
+        await trio.sleep(2)
+        cluster.move("appends-0", 0, 2)
+        cluster.stop(3)
+        await trio.sleep(2)
+        cluster.start(3)
+
+    await run.play(4, fail_over, timeout_s=10)
+    return digest(run.path, cluster)
 
 
 def digest(history: Path, cluster: FakeCluster) -> str:

@@ -15,17 +15,14 @@ from pydantic import ValidationError
 from trio.testing import MockClock
 
 from broker.protocol.apis import ApiKey
-from broker.real_env import RealFs
 from chaos.draws import rng_for
-from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, POLL, SEND
-from tests.support.brokers.memory_env import FakeEnv
-from tests.support.clusters.drive import drive
-from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
+from tests.support.clusters.driven import DrivenCluster
+from tests.support.clusters.fake_cluster import Break, Withhold
 from workloads.agenda import BURST_S, in_burst
 from workloads.appends import Appends
 from workloads.counters import Counters
-from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
+from workloads.final_reads import BOTH_ISOLATIONS
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
 from workloads.scenario import Scenario, WorkloadFailed
@@ -43,44 +40,14 @@ SETTINGS = Appends(
 )
 
 
-class Run:
-    """A cluster, a recorder, and what they produced."""
+class Run(DrivenCluster):
+    """A cluster under this workload."""
 
     def __init__(self, path: Path, settings: Scenario = SETTINGS) -> None:
-        self.cluster = FakeCluster()
-        self.env = FakeEnv(self.cluster, fs=RealFs())
-        self.settings = settings
-        self.zones = [Zone("", self.cluster.bootstrap)]
-        self.path = path / "history.jsonl"
-        self.counters = Counters()
-        self.finals: list[FinalRead] = []
-
-    async def play(self, seconds: float, meanwhile: Any = None, *, finals: bool = True, timeout_s: float = 20) -> None:
-        recorder = Recorder(self.env, str(self.path), "run-1")  # type: ignore[arg-type]
-        stop = trio.Event()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.cluster.run)
-            async with trio.open_nursery() as running:
-                running.start_soon(drive, self.env, self.zones, self.settings, recorder, stop, self.counters)
-                if meanwhile is not None:
-                    running.start_soon(meanwhile)
-                await trio.sleep(seconds)
-                stop.set()
-            if finals:
-                places = self.settings.places()
-                reads = partial(final_reads, timeout_s=timeout_s)
-                self.finals = await reads(self.env, self.cluster.bootstrap, places, recorder)
-            nursery.cancel_scope.cancel()
-        recorder.close()
+        super().__init__(path / "history.jsonl", settings)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.path.read_bytes().splitlines()]
-
-    def history(self) -> Any:
-        with self.path.open("rb") as lines:
-            history = parse(lines)
-        assert history.problem is None, history.problem
-        return history
 
 
 async def test_a_quiet_run_is_recorded_whole(tmp_path: Path, clock: MockClock) -> None:
@@ -262,16 +229,16 @@ async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_err
     tmp_path: Path, clock: MockClock
 ) -> None:
     run = Run(tmp_path, Appends())
-    recorder = Recorder(run.env, str(run.path), "run-1")  # type: ignore[arg-type]
+    recorder = Recorder(run.env, str(run.path), "run-1")
     async with trio.open_nursery() as nursery:
         await nursery.start(run.cluster.run)
-        first = await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
-        again = await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
+        first = await make_topics(run.env, run.cluster.bootstrap, run.scenario, recorder)
+        again = await make_topics(run.env, run.cluster.bootstrap, run.scenario, recorder)
         assert first == again and len(first) == 6
         for node in run.cluster.node_ids:
             run.cluster.stop(node)
         with pytest.raises(WorkloadFailed, match="not ready within 5 s"):
-            await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder, 5)  # type: ignore[arg-type]
+            await make_topics(run.env, run.cluster.bootstrap, run.scenario, recorder, 5)
         nursery.cancel_scope.cancel()
 
 

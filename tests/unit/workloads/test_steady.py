@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.real_env import RealFs
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
-from checkers.history.parser import parse
 from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
-from tests.support.brokers.memory_env import FakeEnv
-from tests.support.clusters.drive import drive
-from tests.support.clusters.fake_cluster import FakeCluster
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
+from tests.support.clusters.driven import DrivenCluster
 from workloads.steady import Steady
 from workloads.steady.availability import Gap, gaps, measure
 from workloads.steady.section import section_of as made
@@ -33,35 +27,17 @@ def fault(began_s: float, ended_s: float, number: int = 0) -> PlayedFault:
     return PlayedFault(number, "kill", "P", (), "node:1", (1,), {}, began, began, ended, {"done": True}, "")
 
 
-def played(path: Path, seconds: float, meanwhile: Any = None, scenario: Steady | None = None) -> History:
+def played(run: DrivenCluster, seconds: float, meanwhile: Any = None) -> History:
     """What a scripted cluster made of the load."""
-
-    async def main() -> None:
-        cluster = FakeCluster()
-        env: Any = FakeEnv(cluster, fs=RealFs())
-        recorder, stop = Recorder(env, str(path), "run-1"), trio.Event()
-        zones = [Zone("", cluster.bootstrap)]
-        async with trio.open_nursery() as nursery:
-            await nursery.start(cluster.run)
-            async with trio.open_nursery() as running:
-                running.start_soon(drive, env, zones, scenario or Steady(), recorder, stop, Counters())
-                if meanwhile is not None:
-                    running.start_soon(meanwhile, cluster)
-                await trio.sleep(seconds)
-                stop.set()
-            nursery.cancel_scope.cancel()
-        recorder.close()
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-    with path.open("rb") as lines:
-        return parse(lines)
+    trio.run(partial(run.play, seconds, meanwhile, finals=False), clock=MockClock(autojump_threshold=0))
+    return run.history()
 
 
 # ------------------------------------------------------------------------------------------------------ how it runs
 
 
 def test_one_producer_and_one_reader_at_a_fixed_rate(tmp_path: Path) -> None:
-    history = played(tmp_path / "history.jsonl", 10)
+    history = played(DrivenCluster(tmp_path / "history.jsonl", Steady()), 10)
     sends = [record for record in history.records.rows() if record.kind == SEND]
     assert len(sends) == pytest.approx(100, abs=2)
     assert {record.st for record in sends} == {OK}
@@ -109,15 +85,17 @@ def test_gaps_lie_between_successes_and_are_cut_at_the_ends_of_the_load() -> Non
 
 
 def test_an_outage_is_measured_where_it_was_and_given_to_the_fault_that_was_on(tmp_path: Path) -> None:
-    async def outage(cluster: FakeCluster) -> None:
-        await trio.sleep(5)
-        for node in cluster.node_ids:
-            cluster.stop(node)
-        await trio.sleep(4)
-        for node in cluster.node_ids:
-            cluster.start(node)
+    run = DrivenCluster(tmp_path / "history.jsonl", Steady())
 
-    history = played(tmp_path / "history.jsonl", 20, outage)
+    async def outage() -> None:
+        await trio.sleep(5)
+        for node in run.cluster.node_ids:
+            run.cluster.stop(node)
+        await trio.sleep(4)
+        for node in run.cluster.node_ids:
+            run.cluster.start(node)
+
+    history = played(run, 20, outage)
     began_s = history.mono_ns / S
     said = measure(history, [fault(began_s + 1, began_s + 2), fault(began_s + 6, began_s + 7, 1)], 10)
     for name in ("writes", "reads"):
@@ -134,7 +112,7 @@ def test_an_outage_is_measured_where_it_was_and_given_to_the_fault_that_was_on(t
 def test_a_quiet_load_has_no_standstill_at_any_rate(tmp_path: Path) -> None:
     for rate in (1, 20):
         scenario = Steady(rate=rate)
-        history = played(tmp_path / f"{rate}.jsonl", 12, scenario=scenario)
+        history = played(DrivenCluster(tmp_path / f"{rate}.jsonl", scenario), 12)
         said = scenario.measured(lambda history=history: history, [])  # type: ignore[misc]
         assert (said["writes"]["without_s"], said["reads"]["without_s"]) == (0, 0), rate
         assert said["writes"]["available"] == 1

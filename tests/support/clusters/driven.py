@@ -1,0 +1,63 @@
+"""A scripted cluster under a workload, with the history of what the workload did."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.real_env import RealFs
+from checkers.history.parser import parse
+from checkers.history.tables import History
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.drive import drive
+from tests.support.clusters.fake_cluster import FakeCluster
+from workloads.counters import Counters
+from workloads.final_reads import FinalRead, final_reads
+from workloads.libraries import Zone
+from workloads.recorder import Recorder
+from workloads.scenario import Scenario
+
+
+class DrivenCluster:
+    """A cluster, its workload, and the file that gets the history."""
+
+    def __init__(self, path: Path, scenario: Scenario, seed: int = 1) -> None:
+        self.cluster = FakeCluster()
+        self.env: Any = FakeEnv(self.cluster, seed, RealFs())
+        self.path, self.scenario = path, scenario
+        self.zones = [Zone("", self.cluster.bootstrap)]
+        self.counters = Counters()
+        self.finals: list[FinalRead] = []
+
+    async def play(
+        self,
+        seconds: float,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        *,
+        finals: bool = True,
+        timeout_s: float = 20,
+    ) -> None:
+        """Let the workload run, with `meanwhile` beside it, and read everything in the end."""
+        recorder, stop = Recorder(self.env, str(self.path), "run-1"), trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.cluster.run)
+            async with trio.open_nursery() as running:
+                running.start_soon(drive, self.env, self.zones, self.scenario, recorder, stop, self.counters)
+                if meanwhile is not None:
+                    running.start_soon(meanwhile)
+                await trio.sleep(seconds)
+                stop.set()
+            if finals:
+                bootstrap, places = self.cluster.bootstrap, self.scenario.places()
+                self.finals = await final_reads(self.env, bootstrap, places, recorder, timeout_s=timeout_s)
+            nursery.cancel_scope.cancel()
+        recorder.close()
+
+    def history(self) -> History:
+        with self.path.open("rb") as lines:
+            history = parse(lines)
+        assert history.problem is None, history.problem
+        return history
