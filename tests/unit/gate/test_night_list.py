@@ -12,7 +12,7 @@ SELECTED = [
     Selected("tests/unit/log/test_a.py::test_x[1]", "night", ""),
     Selected("tests/unit/log/test_a.py::test_x[2]", "gate", ""),
     Selected("tests/unit/log/test_b.py::test_y", "night", "it kills a night"),
-    Selected("tests/sim/world/test_c.py::test_z", "night", ""),
+    Selected("tests/interop/test_c.py::test_z", "night", ""),
 ]
 
 
@@ -23,7 +23,7 @@ def test_a_row_has_a_folder_and_a_reason(tmp_path: Path) -> None:
     assert page.read_text().splitlines()[:1] == ["before"]
     assert page.read_text().splitlines()[-1:] == ["after"]
     assert page.read_text().splitlines()[4:-2] == [
-        "| `tests/sim/world` | 1 | 2 | simulates; the gate has a selection |",
+        "| `tests/interop` | 1 | 2 | foreign programs; the gate has one client through one failover |",
         "| `tests/unit/log` | 1 | 2 | above 0.5 CPU s |",
         "| `tests/unit/log` | 1 | 2 | it kills a night |",
     ]
