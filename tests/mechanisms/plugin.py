@@ -71,7 +71,7 @@ def pytest_sessionstart() -> None:
     """One failing example is enough: Hypothesis need not look for a smaller one. After tests/conftest.py, which loads
     its own profile.
     """
-    settings.register_profile("rules", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
+    settings.register_profile("rules", settings.get_profile("gate"), phases=(Phase.explicit, Phase.generate))
     settings.load_profile("rules")
 
 

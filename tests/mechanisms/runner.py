@@ -65,7 +65,7 @@ def run(name: str, mechanism: Mechanism, removal: Removal) -> Outcome:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,
-        env={**os.environ, "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "SQUALL_FUZZ": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,5 +1,7 @@
-"""Taking a rule out works, and a test notices: tried with one rule in the gate, with
-more at night. `./squall test --rules` does all of them."""
+"""Taking a rule out works, and a test notices: tried with one rule in the gate, with more at night.
+
+`./squall test --rules` does all of them.
+"""
 
 from __future__ import annotations
 
