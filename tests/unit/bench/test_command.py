@@ -44,7 +44,7 @@ def test_a_prototype_is_compared_by_loads_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--against", "no-such-commit"], "--against no-such-commit: neither a directory nor "),
+        (["--against", "no-such-commit"], "--against no-such-commit: neither a directory nor"),
         (["--against", "tests", "--only", ""], "--against tests: no checkout"),
         (["--against", ".", "--only", "nothing like it"], "nothing has this in its name; there are: 1024 B; 100 B"),
     ],

@@ -82,7 +82,7 @@ def test_a_directory_is_measured_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_what_is_neither_a_directory_nor_a_commit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="--against nonsense: neither a directory nor "):
+    with pytest.raises(Refused, match="--against nonsense: neither a directory nor"):
         checkout("nonsense", tmp_path)
 
 
