@@ -1,6 +1,7 @@
 """Env over the operating system: raw non-blocking sockets under trio's event loop, files by descriptor, real clocks.
 
-The only module of the broker that may import `time`, `socket`, `random`, `os` file calls and `trio.to_thread`.
+The only module of the broker that may import `time`, `socket`, `random`, `os` file calls and `trio.to_thread`. (The
+clock of `turn_meter`, CPU time, decides nothing.)
 
 Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
 broker's throughput. The contract of `Transport` (calls that move data never wait, waits never move data) makes each
