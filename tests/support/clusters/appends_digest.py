@@ -1,6 +1,6 @@
-"""Runs the workload `appends` over a scripted cluster from one seed, and prints a digest of all it did.
+"""Runs the workload `appends` over a scripted cluster from each seed, and prints a digest of all it did.
 
-A program of its own (`python -m tests.support.clusters.appends_digest SEED HISTORY`), so that a test can run it in
+A program of its own (`python -m tests.support.clusters.appends_digest HISTORY SEED...`), so that a test can run it in
 processes that hash differently.
 """
 
@@ -19,7 +19,7 @@ from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, FakeCluster
 from workloads.appends import Appends
 
-SETTINGS = Appends(rate=200, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
+SETTINGS = Appends(rate=50, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
 
 
 async def play(seed: int, path: str) -> str:
@@ -29,13 +29,13 @@ async def play(seed: int, path: str) -> str:
     cluster.script.append(lambda seen: Break(apply=chance.random() < 0.5) if chance.random() < 0.03 else None)
 
     async def fail_over() -> None:
-        await trio.sleep(2)
+        await trio.sleep(1)
         cluster.move("appends-0", 0, 2)
         cluster.stop(3)
-        await trio.sleep(2)
+        await trio.sleep(1)
         cluster.start(3)
 
-    await run.play(4, fail_over, timeout_s=10)
+    await run.play(2, fail_over, timeout_s=10)
     return digest(run.path, cluster)
 
 
@@ -47,12 +47,12 @@ def digest(history: Path, cluster: FakeCluster) -> str:
 
 
 def main() -> None:
-    seed = int(sys.argv[1])
     gc.disable()
     # What the simulator does: trio's order of tasks then comes from this generator, and from nothing else.
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[attr-defined]
-    trio._core._run._r.seed(seed)  # type: ignore[attr-defined]
-    sys.stdout.write(trio.run(play, seed, sys.argv[2], clock=MockClock(autojump_threshold=0)) + "\n")
+    for seed in map(int, sys.argv[2:]):
+        trio._core._run._r.seed(seed)  # type: ignore[attr-defined]
+        sys.stdout.write(trio.run(play, seed, f"{sys.argv[1]}-{seed}", clock=MockClock(autojump_threshold=0)) + "\n")
 
 
 if __name__ == "__main__":

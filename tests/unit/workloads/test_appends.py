@@ -33,7 +33,7 @@ SETTINGS = Appends(
     partitions=2,
     producers=3,
     readers=3,
-    rate=100,
+    rate=50,
     max_bytes=300,
     request_timeout_ms=1000,
     delivery_timeout_ms=2000,
@@ -55,7 +55,7 @@ async def test_a_quiet_run_is_recorded_whole(tmp_path: Path, clock: MockClock) -
     await run.play(5)
     history = run.history()
     sends = [record for record in history.records.rows() if record.kind == SEND]
-    assert len(sends) == run.counters.sent == pytest.approx(500, rel=0.05)
+    assert len(sends) == run.counters.sent == pytest.approx(250, rel=0.05)
     assert all(record.st == OK for record in sends)
     stored = sum(part.end for part in run.cluster.partitions.values())
     assert stored == len(sends)
