@@ -61,6 +61,7 @@ def test_mounted_files_exist_and_stay_as_they_are(file: Path) -> None:
                 assert rest.endswith(":ro"), volume
 
 
+@pytest.mark.night("needs docker compose, which the gate does without")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_compose_itself_takes_the_file(file: Path) -> None:
     for program in (["docker", "compose"], ["docker-compose"]):
