@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import lacks, patience
 from tests.support.effort import THOROUGH, examples
-from tests.support.gate import costs, rules
+from tests.support.gate import bounds, costs, rules
 from tests.support.gate.lanes import STAGES
 
 TESTS = Path(__file__).parent
@@ -40,7 +40,7 @@ def update(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def bound_s(request: pytest.FixtureRequest) -> float:
     """The most seconds that what this quiet test measures may take."""
-    bound_s = rules.bound_of(request.node.nodeid)
+    bound_s = bounds.bound_of(request.node.nodeid)
     assert bound_s is not None, "a test that asserts a bound has a row in BOUNDS_S"
     return bound_s
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from tests.architecture.source import Source, sources
-from tests.support.gate import costs, rules
+from tests.support.gate import bounds, costs, rules
 from tests.support.gate.costs import Cost
 
 
@@ -32,7 +32,7 @@ def in_gate(source: Source, rows: Mapping[str, Cost]) -> bool:
     """Whether the gate runs a test of this file. `rows`: its costs by node id."""
     cases: dict[str, list[str]] = {}
     for test in rows:
-        cases.setdefault(rules.function_of(test).split("::")[1], []).append(test)
+        cases.setdefault(bounds.function_of(test).split("::")[1], []).append(test)
     return any(
         rules.when(case, marks, rows) == "gate"
         for name, marks in marks_of(source.tree)

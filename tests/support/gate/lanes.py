@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.gate import rules
+from tests.support.gate import bounds, rules
 from tests.support.gate.costs import Cost
 from tests.support.gate.rules import When
 
@@ -54,7 +54,7 @@ def every_file(root: Path) -> dict[str, str]:
 
 def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
     """The functions with tests in a file, of which no case has a row. `measured`: the names of the rows."""
-    known = {part for name in measured for part in rules.function_of(name).split("::")}
+    known = {part for name in measured for part in bounds.function_of(name).split("::")}
     return {one or other for one, other in _TEST.findall(text)} - known
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.gate import rules
+from tests.support.gate import bounds, rules
 from tests.support.gate.costs import Cost
 
 UNIT, SIM, LIVE = "tests/unit/x.py::test_y[1]", "tests/sim/x.py::test_y", "tests/live/x.py::test_y"
@@ -29,7 +29,7 @@ def test_marks_and_costs_decide(test: str, marks: set[str], costs: dict[str, Cos
 
 
 def test_a_test_with_a_bound_is_quiet_whatever_its_marks_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "BOUNDS_S", {"tests/unit/x.py::test_y": 0.5})
+    monkeypatch.setattr(bounds, "BOUNDS_S", {"tests/unit/x.py::test_y": 0.5})
     assert rules.when(UNIT, frozenset({"gate"}), {}) == "quiet"
 
 
