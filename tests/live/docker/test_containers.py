@@ -27,6 +27,7 @@ def inspected(engine: Engine, run: str, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.gate
 async def test_containers_have_limits_and_no_privilege_and_reach_nothing_else(
     runtime: DockerRuntime, engine: Engine
 ) -> None:

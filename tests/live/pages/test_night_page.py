@@ -12,6 +12,8 @@ from tests.support.browser import Browser, Page
 from tests.support.looks import LIGHT, OUTSIDE
 from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
+pytestmark = pytest.mark.night("looks at pages in a browser; the gate looks at one")
+
 NIGHTS = [night(f"n{number}") for number in range(1, 9)]
 OVERLAPS = """
 [...document.querySelectorAll("figure svg")].flatMap(svg => {

@@ -32,7 +32,10 @@ def how_to_get_it() -> str:
     return f"as root: {line}; then: {FETCH}" if line else FETCH
 
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", how_to_get_it()))
+pytestmark = [
+    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", how_to_get_it())),
+    pytest.mark.night("Apache Kafka is fetched for it"),
+]
 
 
 async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no_more(tmp_path: Path) -> None:

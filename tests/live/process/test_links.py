@@ -10,6 +10,8 @@ from tests.live.hurt_links import CUTS, answers
 from tests.live.process.conftest import MakeRuntime
 from tests.support.patience import LONG_S, scaled
 
+pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
+
 HURT, OTHER_WAY = Link(1, 2), Link(2, 1)
 
 

@@ -18,6 +18,8 @@ from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 
+pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
+
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 ELSEWHERE = {Trait.NEEDS_FRAMES, Trait.NEEDS_PACKET_FILTER}
 """What goes through something else than Toxiproxy."""

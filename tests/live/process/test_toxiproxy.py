@@ -15,6 +15,8 @@ from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 from chaos.toolchain.toxiproxy import VERSION
 
+pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
+
 LINK, PROXY = Link(1, 2), "1-to-2"
 
 

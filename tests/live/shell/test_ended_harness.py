@@ -10,6 +10,8 @@ from tests.shown.kills import FAULT, kills_of
 from tests.shown.playing import play
 from tests.shown.row import JUDGING
 
+pytestmark = pytest.mark.night("whole runs; the gate has one")
+
 
 @pytest.mark.parametrize("moment", [FAULT, JUDGING])
 def test_a_run_whose_harness_was_killed_leaves_nothing_and_is_never_invalid(moment: str, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from chaos.runs.progress import Progress
 from chaos.runtimes.real.processes import registry
 from tests.live.shell.conftest import Squall
 
+pytestmark = pytest.mark.night("whole runs; the gate has one")
+
 RUN = ("run", "--seed", "7", "--time", "9", "--warmup", "1", "--rate", "200")
 
 

@@ -14,6 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.live.shell.conftest import Squall
 
+pytestmark = pytest.mark.night("whole runs; the gate has one")
+
 RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none", "--rate", "200", "--metrics", "0")
 
 

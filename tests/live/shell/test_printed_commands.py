@@ -14,6 +14,8 @@ import pytest
 from chaos.typed import PROGRAM, here
 from tests.live.shell.conftest import Squall
 
+pytestmark = pytest.mark.night("whole runs; the gate has one")
+
 RUN = ("run", "--seed", "7", "--time", "2", "--warmup", "1", "--faults", "none", "--rate", "200")
 PRINTED = re.compile(rf"({re.escape(str(PROGRAM))} [^\n`]+)")
 

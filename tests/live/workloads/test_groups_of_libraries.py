@@ -24,6 +24,8 @@ from workloads.libraries import Zone
 from workloads.recorder import Recorder
 from workloads.scenario import Surroundings
 
+pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
+
 if TYPE_CHECKING:
     from checkers.history.group_tables import GroupCommit
     from checkers.history.tables import History

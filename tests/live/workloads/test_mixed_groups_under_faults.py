@@ -6,6 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import pytest
 import trio
 
 from chaos.interrupts import stoppable
@@ -18,6 +19,8 @@ from chaos.runs.run import Run
 from checkers.in_memory import Judgement, judge_bytes
 from tests.support.patience import scaled, scaled_ms
 from workloads.groups import GroupsLoad
+
+pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 
 LOAD = {
     "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 4, "partitions": 8, "rate": 40,

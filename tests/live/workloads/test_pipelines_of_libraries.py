@@ -25,6 +25,8 @@ from workloads.recorder import Recorder
 from workloads.scenario import Surroundings
 from workloads.semantics import SemanticsLoad
 
+pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
+
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 

@@ -24,6 +24,8 @@ from workloads.final_reads import final_reads
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
+pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
+
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 

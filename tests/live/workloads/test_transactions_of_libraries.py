@@ -24,6 +24,8 @@ from workloads.recorder import Recorder
 from workloads.topics import make_topics
 from workloads.transactions import TransactionsLoad
 
+pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
+
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 

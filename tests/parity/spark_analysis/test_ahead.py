@@ -24,6 +24,8 @@ from spark_analysis import jobs, session
 from spark_analysis.short_history import write_short_history
 from tests.support.histories.builder import HistoryBuilder
 
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
+
 LIMIT_S, POLL_S = 240, 0.1
 
 

@@ -17,6 +17,8 @@ from chaos.toolchain.java import java
 from spark_analysis.short_history import history
 from tests.support.lacks import skip_without
 
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
+
 DIES_OF_CUT_ARCHIVES = (17,)
 """Java versions that do not notice that an archive was cut. Later ones refuse it and start without it."""
 

@@ -11,10 +11,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 
 from chaos.toolchain.java import java
 from checkers.findings import WITNESSES
 from spark_analysis.witnesses import FEW
+
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 
 MANY, PARTITIONS, A_POLL = 150_000, 3, 1_000
 RESULTS = "4m"

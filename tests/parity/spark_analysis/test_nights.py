@@ -22,6 +22,8 @@ from tests.support.histories.tangle import tangle
 from tests.support.nights import oracle
 from tests.support.nights.files import NightFiles
 
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from chaos.toolchain.java import java
 from tests.support.histories.builder import HistoryBuilder
+
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 """Of a generated history."""
+NIGHT = pytest.mark.night("plans every query anew; the gate has one session")
 
 
 def compared(
@@ -95,6 +96,7 @@ def test_both_find_every_planted_anomaly_and_nothing_in_the_clean_histories_besi
     assert not [witness for witness in found if 0 <= witness.part < of_clean]
 
 
+@NIGHT
 @pytest.mark.parametrize(
     ("few", "seeds"), [(FEW, range(2)), (10, [2])], ids=["taken as they are", "counted and picked in Spark"]
 )
@@ -105,6 +107,7 @@ def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path, fe
     assert len(list((tmp_path / "anomalies").glob("anomalies.parquet"))) == (few == FEW)
 
 
+@NIGHT
 def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:
     histories = [clean(seed) for seed in range(10, 18)]
     assert compared(spark, tmp_path, merged(histories), NEMESIS) == []
@@ -112,11 +115,13 @@ def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path)
     assert len(context_of(kept, faults).afterwards) == len(histories)  # each has its writes after healing
 
 
+@NIGHT
 def test_both_say_the_same_of_every_short_history(spark: SparkSession, tmp_path: Path) -> None:
     found = compared(spark, tmp_path, merged([case.build() for case in CASES.values()]))
     assert {(each.anomaly, each.evidence) for each in found} == {pair for case in CASES.values() for pair in case.found}
 
 
+@NIGHT
 def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -128,6 +133,7 @@ def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
     assert len(found) == len(histories)
 
 
+@NIGHT
 def test_both_find_the_same_cycles_among_many_transactions(spark: SparkSession, tmp_path: Path) -> None:
     found = compared(spark, tmp_path, merged([tangle(seed) for seed in range(40)]))
     circles = [each for each in found if each.anomaly == "G1c"]
@@ -136,6 +142,7 @@ def test_both_find_the_same_cycles_among_many_transactions(spark: SparkSession, 
     assert len(alone) > len(circles), "most of what is read too early closes no circle"
 
 
+@NIGHT
 def test_more_edges_than_the_driver_can_search_end_the_analysis(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +151,7 @@ def test_more_edges_than_the_driver_can_search_end_the_analysis(
         compared(spark, tmp_path, merged([tangle(seed) for seed in range(5)]))
 
 
+@NIGHT
 def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path: Path) -> None:
     plants = list(PLANTS.values())[1::2]
     histories = [generate(seed) for seed in range(len(plants))]
@@ -153,10 +161,12 @@ def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path:
     compared(spark, tmp_path, [text[: int(len(text) * 0.6)]], NEMESIS)
 
 
+@NIGHT
 def test_both_say_nothing_of_a_history_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert compared(spark, tmp_path, []) == []
 
 
+@NIGHT
 def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp_path: Path) -> None:
     h = HistoryBuilder(2)
     h.sent(h.producer(), 0)
@@ -170,6 +180,7 @@ def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp
     assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]
 
 
+@NIGHT
 def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -182,6 +193,7 @@ def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
     assert sum(each.name == GAP and each.numbers[0] > 12 * MS for each in measures) > 5, "some are of several writes"
 
 
+@NIGHT
 def test_both_take_no_heartbeat_for_a_proof_while_brokers_were_apart(spark: SparkSession, tmp_path: Path) -> None:
     h = GroupHistory(3)
     one, two = h.member(), h.member()
@@ -197,6 +209,7 @@ def test_both_take_no_heartbeat_for_a_proof_while_brokers_were_apart(spark: Spar
     assert [each.part for each in compared(spark, tmp_path, h.lines(), nemesis)] == [0, 2]
 
 
+@NIGHT
 def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSession, tmp_path: Path) -> None:
     h = HistoryBuilder()
     producer, reader = h.producer(), h.reader()
@@ -210,6 +223,7 @@ def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSessi
     assert waited == {reader}
 
 
+@NIGHT
 def test_both_know_who_was_told_of_an_end_that_others_had_heard_to_be_passed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

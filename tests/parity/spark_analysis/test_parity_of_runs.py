@@ -24,6 +24,8 @@ from checkers.measures import measure
 from checkers.metrics import COMMIT_LATENCY, TRANSACTIONS, UNCOMMITTED, context_of
 from tests.parity.spark_analysis.test_parity import compared
 
+pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

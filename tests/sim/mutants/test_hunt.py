@@ -48,6 +48,7 @@ RARE = {
 FOUND = [mutant for mutant, planted in MUTANTS.items() if not planted.masked]
 SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.seen_plan is not None]
 FEW_EPOCHS = "first_epoch"
+NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
 
 
 def hunted(mutant: str, *, history: bool) -> Hunted:
@@ -71,16 +72,19 @@ def test_clients_see_it(mutant: str, anomaly: str) -> None:
     assert {anomaly, seen(mutant)} <= {*find(mutant).anomalies}
 
 
+@NIGHT
 @pytest.mark.parametrize("mutant", FOUND)
 def test_its_own_plans_show_it(mutant: str) -> None:
     hunted(mutant, history=find(mutant).is_of_clients)
 
 
+@NIGHT
 @pytest.mark.parametrize("mutant", SEEN)
 def test_what_its_own_plans_show_to_invariants_alone_others_show_to_clients(mutant: str) -> None:
     assert seen(mutant) in find(mutant).anomalies
 
 
+@NIGHT
 @pytest.mark.parametrize(("anomaly", "mutant"), RARE.items())
 def test_each_rare_anomaly_is_shown(anomaly: str, mutant: str) -> None:
     assert anomaly in CATALOG
@@ -89,6 +93,7 @@ def test_each_rare_anomaly_is_shown(anomaly: str, mutant: str) -> None:
     assert any(anomaly in run.anomalies for run in runs)
 
 
+@NIGHT
 @pytest.mark.parametrize("mutant", ["29", "29b", "59"])
 def test_a_sound_broker_comes_to_the_end_of_its_epochs_and_goes_on(mutant: str) -> None:
     planted = find(mutant)

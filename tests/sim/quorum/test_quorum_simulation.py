@@ -18,8 +18,6 @@ from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node
 from tests.sim.quorum.world import Violation, World
 
-pytestmark = pytest.mark.gate
-
 SEEDS = range(100)
 HUNT = range(1000, 1200)
 
@@ -38,11 +36,13 @@ def test_promises_hold_under_faults_and_all_nodes_agree_after_them(voters: int) 
     assert installed > len(SEEDS) // 4, "hardly any node was so far behind that it needed a snapshot"
 
 
+@pytest.mark.gate
 def test_one_seed_tells_one_story() -> None:
     assert campaign(7, 3).story == campaign(7, 3).story
     assert campaign(7, 3).story != campaign(8, 3).story
 
 
+@pytest.mark.gate
 def test_a_fresh_cluster_elects_in_well_under_a_second() -> None:
     for seed in range(50):
         world = World(seed, 3)
@@ -51,6 +51,7 @@ def test_a_fresh_cluster_elects_in_well_under_a_second() -> None:
         assert max(world.leaders) <= 2
 
 
+@pytest.mark.gate
 def test_a_leader_that_is_gone_is_succeeded_in_one_round_of_votes() -> None:
     for seed in range(100):
         world = World(seed, 3)
@@ -124,6 +125,7 @@ BUGS: dict[str, tuple[type, str, Any, str]] = {
 """Each with the method that it replaces and the promise that it breaks."""
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, wrong, promise = BUGS[bug]

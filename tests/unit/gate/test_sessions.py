@@ -47,7 +47,6 @@ def ran(
     return session.run(**asked), capfd.readouterr().out
 
 
-@pytest.mark.gate
 def test_the_last_line_counts(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     texts = {"unit/test_a.py": PASSES, "live/test_b.py": PASSES, "unit/test_c.py": SKIPPED}
     code, said = ran(checkout, capfd, texts)
@@ -67,7 +66,6 @@ def test_a_failure_is_shown_with_its_trace(checkout: Path, capfd: pytest.Capture
     assert said.endswith("1 passed, 1 failed, 0 skipped\n")
 
 
-@pytest.mark.gate
 @pytest.mark.parametrize("text", [ENDS, f"import nothing\n{PASSES}"], ids=["python ends", "it cannot be imported"])
 def test_a_lane_that_breaks_is_no_success(checkout: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES})
