@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from tests.architecture.source import Source, sources
 from tests.support.gate import bounds, costs, rules
 from tests.support.gate.costs import Cost
+from tests.support.gate.lanes import marks_of
 
 
 def test_each_folder_of_tests_has_one_in_the_gate() -> None:
@@ -38,19 +39,6 @@ def in_gate(source: Source, rows: Mapping[str, Cost]) -> bool:
         for name, marks in marks_of(source.tree)
         for case in cases.get(name, [f"{source.name}::{name}"])
     )
-
-
-def marks_of(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each test of a file, with the marks that decide when it runs. A mark on one of its cases counts for all."""
-    assigned = (each for each in tree.body if isinstance(each, ast.Assign))
-    of_all = "".join(ast.unparse(each) for each in assigned if ast.unparse(each.targets[0]) == "pytestmark")
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_"):
-            text = of_all + "".join(map(ast.unparse, each.decorator_list))
-            yield each.name, frozenset(name for name in ("gate", "night") if f"mark.{name}" in text)
-        elif isinstance(each, ast.Assign | ast.ClassDef):
-            names = [each.name] if isinstance(each, ast.ClassDef) else map(ast.unparse, each.targets)
-            yield from ((name, frozenset()) for name in names if name.startswith("Test"))
 
 
 def test_what_is_measured_or_marked_decides() -> None:

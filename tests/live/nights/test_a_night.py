@@ -27,6 +27,7 @@ def runs_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.night("a night of runs: minutes")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_night_that_was_ended_goes_on_where_it_stopped(number: signal.Signals, tmp_path: Path) -> None:
     night = tmp_path / "night"
@@ -67,6 +68,7 @@ def test_a_night_that_was_ended_goes_on_where_it_stopped(number: signal.Signals,
     assert len(list((night / "allure-results").glob("*-result.json"))) == 4
 
 
+@pytest.mark.night("a night of runs: minutes")
 def test_a_planted_bug_is_a_finding_and_exit_code_1(tmp_path: Path) -> None:
     night, summary = tmp_path / "night", tmp_path / "summary.md"
     words = ("--no-report", "--vary", "mutant=none,22", "--seed", "1", "--summary", summary)
@@ -120,6 +122,7 @@ def test_a_night_that_proves_too_little_has_exit_code_2(tmp_path: Path) -> None:
     assert "no time: such a run takes about" in (night / "summary.md").read_text()
 
 
+@pytest.mark.night("a night of runs: minutes")
 def test_a_selection_is_pytests(tmp_path: Path) -> None:
     night = tmp_path / "night"
     words = (*SMALL, "--no-report", "--vary", "acks=all,1", "--seed", "1", "--out", night)

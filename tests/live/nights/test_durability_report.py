@@ -41,6 +41,7 @@ def make_night(path: Path) -> Path:
     return files.write(end={})
 
 
+@pytest.mark.night("a night of runs: minutes")
 def test_a_session_that_is_killed_and_two_at_the_same_time_leave_one_whole_night(tmp_path: Path) -> None:
     night, place = make_night(tmp_path / "n1"), tmp_path / "store"
     killed = start("report", "--nightly", night)
@@ -88,6 +89,7 @@ def test_a_night_in_which_nothing_ran_has_a_page_without_spark(tmp_path: Path) -
     assert "No run of this night has ended." in (night / "report/index.html").read_text()
 
 
+@pytest.mark.night("a night of runs: minutes")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

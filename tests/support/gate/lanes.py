@@ -6,8 +6,9 @@ goes whole to the CPU lane that has least to do. All of Spark's tests go to one 
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +23,7 @@ SHARED = ("parity",)
 """Folders whose files go to one lane together."""
 
 _TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^(Test\w+) *=", re.MULTILINE)
-_GATE = "mark.gate"
+_MARKED = re.compile(r"mark\.(?:gate|night)")
 
 
 @dataclass(slots=True)
@@ -52,6 +53,19 @@ def every_file(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
+def marks_of(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each test of a file, with the marks that decide when it runs. A mark on one of its cases counts for all."""
+    assigned = (each for each in tree.body if isinstance(each, ast.Assign))
+    of_all = "".join(ast.unparse(each) for each in assigned if ast.unparse(each.targets[0]) == "pytestmark")
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_"):
+            text = of_all + "".join(map(ast.unparse, each.decorator_list))
+            yield each.name, frozenset(name for name in ("gate", "night") if f"mark.{name}" in text)
+        elif isinstance(each, ast.Assign | ast.ClassDef):
+            names = [each.name] if isinstance(each, ast.ClassDef) else map(ast.unparse, each.targets)
+            yield from ((name, frozenset()) for name in names if name.startswith("Test"))
+
+
 def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
     """The functions with tests in a file, of which no case has a row. `measured`: the names of the rows."""
     known = {part for name in measured for part in bounds.function_of(name).split("::")}
@@ -59,16 +73,17 @@ def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
 
 
 def cost_of(file: str, text: str, rows: Mapping[str, Cost], wanted: Iterable[When], *, by_wall: bool) -> float | None:
-    """The seconds that the wanted tests of a file take. None: it has none of them. `rows`: its costs by node id.
-
-    A mark in the text counts as gate: which of the cases has it is known only once the file is collected.
-    """
-    marked = frozenset({"gate"}) if _GATE in text else frozenset()
-    chosen = [cost for test, cost in rows.items() if rules.when(test, marked, rows) in wanted]
-    new = len(unmeasured(text, (test.partition("::")[2] for test in rows))) if "gate" in wanted else 0
-    if not chosen and not new:
-        return None
-    return sum(cost.wall_s if by_wall else cost.cpu_s for cost in chosen) + new * rules.UNMEASURED_S
+    """The seconds that the wanted tests of a file take. None: it has none of them. `rows`: its costs by node id."""
+    marks = dict(marks_of(ast.parse(text))) if _MARKED.search(text) else {}
+    seconds = []
+    for test, cost in rows.items():
+        function = bounds.function_of(test).split("::")[1]
+        if rules.when(test, marks.get(function, frozenset()), rows) in wanted:
+            seconds.append(cost.wall_s if by_wall else cost.cpu_s)
+    for function in unmeasured(text, (test.partition("::")[2] for test in rows)):
+        if rules.when(f"{file}::{function}", marks.get(function, frozenset()), rows) in wanted:
+            seconds.append(rules.UNMEASURED_S)
+    return sum(seconds) if seconds else None
 
 
 def plan(files: Mapping[str, str], costs: Mapping[str, Cost], wanted: Iterable[When], cpus: int) -> list[Lane]:

@@ -52,7 +52,7 @@ def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When
     return "gate" if costs[node_id].cpu_s <= PERMITTED_CPU_S.get(folder, -1.0) else "night"
 
 
-BUDGETS_CPU_S: Mapping[str, float] = {"parity": 120.0, "waiting": 240.0, "": 700.0}
+BUDGETS_CPU_S: Mapping[str, float] = {"parity": 200.0, "waiting": 240.0, "": 700.0}
 """What the gate's tests may cost together: Spark's session, the waiting lane, and all others."""
 
 MOST_CPU_S = 5.0
