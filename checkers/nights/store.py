@@ -90,15 +90,15 @@ TEST_TABLES: Mapping[str, pa.Schema] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class TableSeries:
     """Nights of one kind: their folders begin with `prefix`, and each has these tables."""
 
     prefix: str
     tables: Mapping[str, pa.Schema]
 
 
-RUNS = Series("night=", TABLES)
-TESTS = Series("tests=", TEST_TABLES)
+RUNS = TableSeries("night=", TABLES)
+TESTS = TableSeries("tests=", TEST_TABLES)
 _SCHEMAS = {**TABLES, **TEST_TABLES}
 
 
@@ -156,7 +156,7 @@ def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def commit(folder: Path, night: str, began: str, digest: str, now: datetime, series: Series = RUNS) -> Collection:
+def commit(folder: Path, night: str, began: str, digest: str, now: datetime, series: TableSeries = RUNS) -> Collection:
     """Add a collection to the store that `folder` was made in. Every table of the series must be there."""
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
@@ -170,7 +170,7 @@ def commit(folder: Path, night: str, began: str, digest: str, now: datetime, ser
     return Collection(night, began, path, digest)
 
 
-def collections(store: Path, series: Series = RUNS) -> tuple[list[Collection], list[str]]:
+def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collection], list[str]]:
     """The newest collection of each night, by when the night began; and why some cannot be read, a sentence each."""
     found, problems = [], []
     for place in sorted(store.glob(f"{series.prefix}*")):
