@@ -80,6 +80,8 @@ class Session:
         else:
             played = [self._play(["gate"], [*ORDER, "-m", "gate"], "gate")]
         troubles = [trouble for each in played for trouble in each.troubles]
+        if not self._results:
+            troubles.append("no test was run")
         if not everything:
             troubles += rules.over_budget((each.test for each in played[0].selected), self._costs)
         failed = [each for each in self._results if each.result == "failed"]

@@ -74,12 +74,14 @@ class Playing:
         return new
 
     def trouble(self) -> str:
-        """What pytest printed last, if it ended by anything but its tests."""
+        """What pytest printed last, if it ended by anything but its tests, or before all of them had a result."""
         code = self.process.returncode
-        if code in EXPLAINED:
+        missing = {each.test for each in self.selected} - {each.test for each in self.results}
+        if code in EXPLAINED and not missing:
             return ""
         last = self.file("log").read_text(encoding="utf-8", errors="replace").strip()[-3000:]
-        return f"lane {self.lane.name}: pytest ended with exit code {code} in {self.running or 'collection'}\n{last}"
+        where = f"in {self.running or 'collection'}, {len(missing)} tests without a result"
+        return f"lane {self.lane.name}: pytest ended with exit code {code} {where}\n{last}"
 
 
 @dataclass(frozen=True, slots=True)

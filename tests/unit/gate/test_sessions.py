@@ -57,6 +57,12 @@ def test_the_last_line_counts(checkout: Path, capfd: pytest.CaptureFixture[str])
     assert code == 1, said
 
 
+def test_a_gate_without_a_test_is_no_success(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = ran(checkout, capfd, {})
+    assert code == 1
+    assert "no test was run" in said
+
+
 @pytest.mark.gate
 def test_a_failure_is_shown_with_its_trace(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, said = ran(checkout, capfd, {"unit/test_a.py": PASSES, "live/test_b.py": FAILS})
@@ -66,7 +72,11 @@ def test_a_failure_is_shown_with_its_trace(checkout: Path, capfd: pytest.Capture
     assert said.endswith("1 passed, 1 failed, 0 skipped\n")
 
 
-@pytest.mark.parametrize("text", [ENDS, f"import nothing\n{PASSES}"], ids=["python ends", "it cannot be imported"])
+@pytest.mark.parametrize(
+    "text",
+    [ENDS, ENDS.replace("7", "0"), f"import nothing\n{PASSES}"],
+    ids=["python ends", "python ends as if all were well", "it cannot be imported"],
+)
 def test_a_lane_that_breaks_is_no_success(checkout: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES})
     assert code == 1
