@@ -32,11 +32,11 @@ class TurnMeter(trio.abc.Instrument):
             setattr(DONE, unit, 0)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """As `Instrument.before_task_step`."""
+        """Note the CPU time at which the step begins."""
         self._began = self._cpu_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """As `Instrument.after_task_step`."""
+        """Keep the step's CPU time and its units of work if they are the most so far."""
         took_s = self._cpu_time() - self._began
         most = self._most
         for unit in Work.__slots__:

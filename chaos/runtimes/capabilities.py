@@ -1,4 +1,4 @@
-"""What only some runtimes can do, and how to ask whether one can."""
+"""Capabilities that only some runtimes have, and the functions that ask for them."""
 
 from __future__ import annotations
 
