@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from checkers import measured_transactions
@@ -14,6 +14,7 @@ from checkers.metrics import (
     ACKED,
     AFTERWARDS,
     ALL,
+    ALWAYS,
     CALM,
     FAULT_GAP,
     FAULTY,
@@ -32,8 +33,11 @@ from checkers.metrics import (
     STALE,
     Context,
     Measure,
+    Place,
+    Wait,
     percentile,
     spread,
+    waiting_for,
 )
 from checkers.nemesis_log import windows
 
@@ -51,7 +55,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_latencies(sends, context),
         *_gaps(sends, context),
         *_recoveries(sends, context.faults),
-        *_reader_gaps(told, history.processes, context.healed_ns),
+        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context.healed_ns),
         *_by_second(sends, told, context.origin_ns),
         *_spread(STALE, _ages(told)),
         *_spread(LAG, _lags(told)),
@@ -156,31 +160,37 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
         yield from (Measure(RECOVERY, fault.id, part, (took,)) for part, took in first.items())
 
 
-def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) -> Iterator[Measure]:
+def _reader_gaps(
+    told: list[Told], processes: Iterable[Process], held: Mapping[Place, Sequence[Wait]], healed: int
+) -> Iterator[Measure]:
     """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
     otherwise of the same leader epoch before: in one epoch, ends only go forward.
 
-    From healing, or from when the reader began, until it was last heard of. A producer that polls in its transactions
-    does that when it has some, and nobody waits for it.
+    From healing, or from when the reader began, until it was last heard of. A member of a group waits only for what it
+    owns, each time anew. A producer that polls in its transactions does that when it has some, and nobody waits for it.
     """
     if healed < 0:
         return
     knows = _ends_of_epochs(told)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
-    points: dict[tuple[int, int], list[int]] = {}
+    points: dict[tuple[int, int, Wait], list[int]] = {}
     for each in told:
         if each.kind == LISTED or each.final or each.proc not in last:
             continue
-        times = points.setdefault((each.proc, each.part), [each.t0])
+        waits = held.get((each.proc, each.part), (ALWAYS,))
+        wait = waits[max(bisect_right(waits, each.t0, key=lambda wait: wait[0]) - 1, 0)]
+        times = points.setdefault((each.proc, each.part, wait), [each.t0])
         times[0] = min(times[0], each.t0)
         limit = each.lso if each.iso == 1 else each.hw
         if each.st == OK and (each.records or (each.position >= limit and not knows(each))):
             times.append(each.t1)
-    for (proc, part), (began, *progress) in points.items():
-        begin = max(began, healed)
-        times = sorted([begin, *(t for t in progress if t > begin), last[proc]])
-        if last[proc] > begin:
-            yield Measure(READER_GAP, proc, part, _longest(list(zip(times, times[1:], strict=False))))
+    gaps: dict[Place, list[Gap]] = {}
+    for (proc, part, wait), (began, *progress) in points.items():
+        begin, end = max(began, healed), min(last[proc], wait[1])
+        if end > begin:
+            times = sorted(t for t in progress if begin < t < end)
+            gaps.setdefault((proc, part), []).extend(pairwise([begin, *times, end]))
+    yield from (Measure(READER_GAP, *place, _longest(each)) for place, each in gaps.items())
 
 
 def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from checkers.history.group_tables import Hold
 from checkers.history.tables import FinalRead, History, Partition, PlayedFault
 from checkers.history.values import AFTER_HEALING
+from checkers.nemesis_log import FOREVER
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
@@ -94,6 +96,22 @@ class Measure(NamedTuple):
     a: int
     b: int
     numbers: tuple[float, ...]
+
+
+Place = tuple[int, int]
+"""(process, partition)."""
+Wait = tuple[int, int]
+"""(begin, end), ns, of a time in which a member owned a partition."""
+ALWAYS: Wait = (0, FOREVER)
+"""Of a reader in no group."""
+
+
+def waiting_for(holds: Iterable[Hold]) -> dict[Place, list[Wait]]:
+    """The times in which each member owned each partition, in order."""
+    waits: dict[Place, list[Wait]] = {}
+    for hold in sorted(holds, key=lambda hold: hold.t0):
+        waits.setdefault((hold.proc, hold.part), []).append((hold.t0, hold.t1 if hold.t1 >= 0 else FOREVER))
+    return waits
 
 
 @dataclass(frozen=True, slots=True)

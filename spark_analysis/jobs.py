@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from checkers.anomalies.registry import IN_HISTORY
 from checkers.findings import SCHEMA, Finding, to_json
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
+from checkers.history.group_tables import Hold
 from checkers.history.parquet import SCHEMAS
 from checkers.history.parser import FILE
 from checkers.history.tables import Process
@@ -186,6 +187,7 @@ def run_queries(
     converted: Conversion,
     context: Context,
     processes: Sequence[Process],
+    holds: Iterable[Hold],
     *,
     few: int = witnesses.FEW,
 ) -> tuple[list[Finding], list[Measure]]:
@@ -197,7 +199,7 @@ def run_queries(
         table = _view(spark, context, view) if view else _table(spark, folder, name)
         table.createOrReplaceTempView(name)
         kept += [table] if view and view.kept else []
-    counts, gaps = measures.statements(context, processes)
+    counts, gaps = measures.statements(context, processes, holds)
     selects: list[Rule | Select] = [each for each in found if not isinstance(each, Search)]
     try:
         searched = [each for each in found if isinstance(each, Search)]
@@ -244,7 +246,7 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, context, kept.processes)
+    shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, context, kept.processes, kept.holds.rows())
     findings = shown + stuck.liveness(taken, limits)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")

@@ -9,11 +9,13 @@ tenths of a second of planning and compiling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from checkers import metrics
+from checkers.history.group_tables import Hold
 from checkers.history.tables import PRODUCER, PlayedFault, Process
-from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure, TxnEnd
+from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure, TxnEnd, waiting_for
 from checkers.nemesis_log import FOREVER, windows
 
 
@@ -158,16 +160,18 @@ select name, a, b, array(double(longest.length), double(-longest.begin)) numbers
 READERS = """
   union all
   select * from (
-    select 1, proc, part, lag(t) over (partition by proc, part order by t) since, t till
+    select 1, proc, part, lag(t) over (partition by proc, part, owned order by t) since, t till
     from (
-      select proc, part, explode(concat(array(begin, last_t), filter(progress, t -> t > begin))) t
+      select proc, part, owned, explode(concat(array(begin, till), filter(progress, t -> t > begin and t < till))) t
       from (
-        select proc, part, greatest(min(t0), {healed}) begin, try_element_at({last_heard}, proc) last_t,
+        select proc, part, owned, greatest(min(t0), {healed}) begin,
+               if(min(held_till) < try_element_at({last_heard}, proc), min(held_till),
+                  try_element_at({last_heard}, proc)) till,
                collect_list(if(st = 0 and t1 > {healed} and (records > 0 or ended and coalesce(known > t0, true)),
                                t1, null)) progress
         from (
           select *, min(t) over (partition by part, epoch, iso
-                                 order by off desc range between unbounded preceding and 1 preceding) known
+                                 order by off desc range between unbounded preceding and 1 preceding) known{always}
           from (
             select part, epoch, st, t0, t1, records, inline(array(
                      named_struct('proc', proc, 'iso', iso, 'off', position,
@@ -177,10 +181,15 @@ READERS = """
                                   't', if(epoch >= 0 and hw >= 0, t1, null)),
                      named_struct('proc', proc, 'iso', 1, 'off', lso, 'ended', false, 'polled', false,
                                   't', if(epoch >= 0 and lso >= 0, t1, null))))
-            from told))
-        where polled group by proc, part)
-      where begin < last_t))
+            from told)){held}
+        where polled group by proc, part, owned)
+      where begin < till))
   where since is not null"""
+
+ALWAYS = f", 0L owned, {FOREVER}L held_till"
+HELD = """
+        left join values {rows} as w(of_proc, of_part, owned, since, next, held_till)
+          on proc = of_proc and part = of_part and t0 >= since and t0 < next"""
 
 _HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
 
@@ -194,7 +203,7 @@ FAULT_GAPS = f""",
         fault -> {_gap("'fault gap'", "fault.id", "a", "since")})"""
 
 
-def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str]:
+def statements(context: Context, processes: Sequence[Process], holds: Iterable[Hold]) -> tuple[str, str]:
     """Both statements; each yields rows of name, a, b, numbers for `taken`."""
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
@@ -213,7 +222,7 @@ def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str
         more = HEALED_GAPS.format(healed=healed)
         if reading := [process for process in processes if process.role != PRODUCER]:
             last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
-            readers = READERS.format(healed=healed, last_heard=f"map({last_heard})")
+            readers = READERS.format(healed=healed, last_heard=f"map({last_heard})", **_owned(holds))
     if faults:
         more += FAULT_GAPS.format(faults=faults)
     return counts, GAPS.format(load=load, readers=readers, more=more)
@@ -240,6 +249,16 @@ def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
     """A row of either statement as a measure."""
     choose = _COUNTED.get(name)
     return Measure(name, a, b, tuple(choose(numbers) if choose else numbers))
+
+
+def _owned(holds: Iterable[Hold]) -> dict[str, str]:
+    """What READERS asks of each poll: since when and until when its member owned the partition."""
+    rows = [
+        f"({proc}, {part}, {since}L, {since if at else 0}L, {following}L, {till}L)"
+        for (proc, part), waits in waiting_for(holds).items()
+        for at, ((since, till), (following, _)) in enumerate(pairwise([*waits, (FOREVER, FOREVER)]))
+    ]
+    return {"held": HELD.format(rows=", ".join(rows)) if rows else "", "always": "" if rows else ALWAYS}
 
 
 def _faults(faults: Sequence[PlayedFault]) -> str:

@@ -48,7 +48,7 @@ def compared(
     expected = find_all(kept)
     out = run_dir / "anomalies"
     findings, measures = run_queries(
-        spark, run_dir / conversion.FOLDER, out, converted, context, kept.processes, few=few
+        spark, run_dir / conversion.FOLDER, out, converted, context, kept.processes, kept.holds.rows(), few=few
     )
     assert findings == findings_of(expected)
     assert stored(out) == expected
@@ -221,6 +221,27 @@ def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSessi
     kept, faults = conversion.load(tmp_path)
     waited = {each.a for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
     assert waited == {reader}
+
+
+@NIGHT
+def test_both_let_a_member_wait_only_for_what_it_owns(spark: SparkSession, tmp_path: Path) -> None:
+    h = GroupHistory(2)
+    one, two, outside = h.member(), h.member(), h.reader()
+    for turn in range(3):
+        h.assigned(one, {0: 3, 1: 3})
+        for _ in range(turn + 2):
+            for reader in (one, outside):
+                h.now += 100 * MS
+                h.poll(reader, [], at=3, position=3, hw=9)
+        h.revoked(one, [0])
+        h.assigned(two, {0: 3})
+        h.now += 2000 * MS
+        h.poll(two, [], at=3, position=3, hw=9)
+        h.lost(two, [0])
+    compared(spark, tmp_path, h.lines(), fault_line(began_ms=1, ended_ms=2))
+    kept, faults = conversion.load(tmp_path)
+    waited = {each[1:3]: each.numbers for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
+    assert waited[one, 0][0] < 1000 * MS < waited[outside, 0][0]
 
 
 @NIGHT

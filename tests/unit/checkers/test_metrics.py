@@ -22,6 +22,7 @@ from checkers.metrics import (
 )
 from checkers.nemesis_log import parse_faults
 from tests.support.histories.builder import HistoryBuilder, transacted
+from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import MS, fault_line
 from tests.support.histories.waiting_writes import Write, add_writes
 
@@ -188,6 +189,23 @@ def test_a_reader_that_is_behind_and_gets_nothing_is_stuck() -> None:
     for ms in (100, 200, 300, 400):
         poll_at(h, reader, ms, 3, 9)
     assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(250 * MS, 150 * MS)]
+
+
+@pytest.mark.parametrize(("until_ms", "longest_ms"), [(250, 100), (390, 240)])
+def test_a_member_waits_only_for_what_it_owns(until_ms: int, longest_ms: int) -> None:
+    h = GroupHistory()
+    member = h.member()
+    h.now = 99 * MS
+    h.assigned(member, {0: 3})
+    for ms in range(110, until_ms, 20):
+        poll_at(h, member, ms, 3, 9)
+    h.now = until_ms * MS - 1 * MS
+    h.revoked(member, [0], h.now)
+    h.now = 1998 * MS
+    h.assigned(member, {0: 3})
+    poll_at(h, member, 2010, 3, 9)
+    poll_at(h, member, 2090, 9, 9)
+    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0][0] == longest_ms * MS
 
 
 def test_a_producer_that_polls_in_its_transactions_is_no_reader_that_could_be_stuck() -> None:
