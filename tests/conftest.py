@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from chaos.errors import Refused
 from tests.support import lacks, patience
 from tests.support.effort import THOROUGH, examples
 from tests.support.gate import bounds, costs, rules
-from tests.support.gate.lanes import STAGES
+from tests.support.gate.lanes import stage_of
 
 TESTS = Path(__file__).parent
 WHENS = {"gate", "night", "quiet"}
@@ -60,7 +61,10 @@ def no_terminal() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """Mark each test gate, night or quiet before `-m` selects; afterwards sort by stage, keeping the order in each."""
-    measured = costs.read()
+    try:
+        measured = costs.read()
+    except Refused as refused:
+        raise pytest.UsageError(str(refused)) from refused
     for item in items:
         marks = frozenset(mark.name for mark in item.iter_markers())
         if (when := rules.when(item.nodeid, marks, measured)) not in marks:
@@ -68,9 +72,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
         # A world of a test that is in the gate may be for the night: `-m gate` must not select it.
         item.own_markers = [mark for mark in item.own_markers if mark.name not in WHENS - {when}]
     yield
-    items.sort(key=_stage)
-
-
-def _stage(item: pytest.Item) -> int:
-    kind = item.path.relative_to(TESTS).parts[0]
-    return STAGES.index(kind) if kind in STAGES else len(STAGES)
+    items.sort(key=lambda item: stage_of(item.path.relative_to(TESTS).parts[0]))

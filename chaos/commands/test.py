@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +24,16 @@ CHECKS: dict[str, list[str]] = {
     "layers": ["-c", "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"],
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
+
+
+TAKES: Mapping[str, tuple[str, ...]] = {
+    "": ("--only tests", "--all", "--no-skips", "--again", "--results", "--go-on"),
+    "--costs": ("--stale",),
+    "--rules": (),
+    "--night": (),
+    "--only lint": (),
+}
+"""The options that go with each way to run tests; the gate has no name. With arguments for pytest, --no-skips goes."""
 
 
 class _Command(click.Command):
@@ -83,6 +93,9 @@ def command(
       squall test --night --only seeds hunts
       squall test --night --resume nights/tests-20260704T010000
     """
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    given += [f"--only {only}"] if only else []
+    _fit(given, {"--costs": costs, "--rules": rules, "--night": night}, pytest_arguments)
     if night:
         _python("tests.night", *pytest_arguments)
     if rules:
@@ -98,8 +111,24 @@ def command(
         return 0
     words = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is True]
     words += ["--costs"] if costs else []
-    words += ["--results", options["results"]] if options["results"] else []
+    words += ["--results", str(Path(options["results"]).absolute())] if options["results"] else []
     _python("tests.support.gate", *words)
+
+
+def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str, ...]) -> None:
+    """Refuse options of which one would say nothing."""
+    chosen = [way for way, on in ways.items() if on]
+    chosen += ["--only lint"] if "--only lint" in given else []
+    if pytest_arguments and not {"--rules", "--night"} & {*chosen}:
+        chosen.append(pytest_arguments[0])
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} do not go together.")
+    way = chosen[0] if chosen else ""
+    takes = TAKES.get(way, ("--no-skips",))
+    if odd := [each for each in given if each not in takes and each != way]:
+        raise click.UsageError(f"{odd[0]} does not go with {way or 'the gate'}.")
+    if "--go-on" in given and "--results" not in given:
+        raise click.UsageError("--go-on needs --results FILE.")
 
 
 def _python(module: str, *words: str) -> NoReturn:

@@ -56,7 +56,7 @@ def test_no_text_does_harm(text: str, name: str) -> None:
         pass
 
 
-def test_an_expression_that_takes_others_for_ever_takes_no_time() -> None:
+def test_an_expression_that_takes_others_for_ever_takes_no_time(bound_s: float) -> None:
     began = time.process_time()
     assert not Pattern("(a*)*(a|a)*(a+a+)+b").matches("a" * 249)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < bound_s

@@ -9,15 +9,17 @@ import platform
 import random
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from chaos.errors import Refused
+from chaos.interrupts import as_ctrl_c
 from tests.support.gate import costs, lanes, night_list, results, rules, summary
 from tests.support.gate.costs import ROOT
 from tests.support.gate.lanes import WAITING, Lane
-from tests.support.gate.playing import Played, Selected, environment, play, say
+from tests.support.gate.playing import Played, environment, play, say
 from tests.support.gate.results import Result
 
 AGAIN_AT_MOST = 3
@@ -29,7 +31,7 @@ RULES = "tests/mechanisms/rules::each"
 
 
 def main() -> int:
-    """Return 0 if all that was to run has passed, 1 if not, 130 after Ctrl-C."""
+    """Return 0 if all that was to run has passed, 1 if not, 3 for a file that cannot be used, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="squall test", description=__doc__)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--costs", action="store_true")
@@ -40,14 +42,18 @@ def main() -> int:
     parser.add_argument("--go-on", action="store_true")
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="squall-test-") as folder:
-        session = Session(ROOT, Path(folder), asked.results, go_on=asked.go_on)
+        as_ctrl_c()
         try:
+            session = Session(ROOT, Path(folder), asked.results, go_on=asked.go_on)
             if asked.costs:
                 return session.measure(stale=asked.stale)
             return session.run(everything=asked.all, no_skips=asked.no_skips, again=asked.again)
         except KeyboardInterrupt:
             say("squall: interrupted")
             return 130
+        except (Refused, OSError) as error:
+            say(f"squall: {error}")
+            return 3
 
 
 class Session:
@@ -63,8 +69,13 @@ class Session:
         self._before = results.read(file) if file is not None and go_on else []
         self._results = list(self._before)
         if file is not None:
+            began = head()
+            others = {each["commit"][:10] for each in results.heads(file) if each["commit"] != began["commit"]}
+            if go_on and others:
+                say(f"{file} has results of other commits: {', '.join(sorted(others))}")
             with file.open("a" if go_on else "w", encoding="utf-8") as lines:
-                lines.write(json.dumps(head()) + "\n")
+                # What a session wrote last may lack its end.
+                lines.write(f"{os.linesep if lines.tell() else ''}{json.dumps(began)}\n")
 
     # ------------------------------------------------------------------------------------------- the gate, everything
 
@@ -82,15 +93,19 @@ class Session:
         troubles = [trouble for each in played for trouble in each.troubles]
         if not self._results:
             troubles.append("no test was run")
+        if everything:
+            troubles += self._unplayed(played)
+        if gone := {test.partition("::")[0] for test in self._costs} - self._files.keys():
+            say(f"{costs.FILE} has rows of {len(gone)} files that are gone: ./squall test --costs --stale drops them")
         if not everything:
             troubles += rules.over_budget((each.test for each in played[0].selected), self._costs)
         failed = [each for each in self._results if each.result == "failed"]
         for line in summary.failures(played):
             say(line)
         if again and 0 < len(failed) <= AGAIN_AT_MOST:
-            self._again(failed)
+            self._again(failed, **({"SQUALL_FUZZ": "1"} if everything else {}))
         skips = [f"--no-skips: {line}" for line in summary.skipped(self._results)] if no_skips else []
-        for line in summary.of(self._results, played, self._costs, [*troubles, *skips], table=everything):
+        for line in summary.of(self._results, played, self._costs, troubles, skips, table=everything):
             say(line)
         return 1 if failed or troubles or skips else 0
 
@@ -126,12 +141,24 @@ class Session:
         say(f"rules: {last[0]}")
         self._take(Result(RULES, "failed" if done.returncode else "passed", *costs.since(began), last[0]))
 
-    def _again(self, failed: Sequence[Result]) -> None:
+    def _unplayed(self, played: Sequence[Played]) -> Iterator[str]:
+        """Say which collected tests were in no play, and which tests of the gate are in files that it does not read."""
+        collected = {each.test: each for part in played for each in part.collected}
+        chosen = {each.test for part in played for each in part.selected} | {each.test for each in self._results}
+        yield from (f"{test} was not run" for test in sorted(collected.keys() - chosen))
+        read = {file for lane in lanes.plan(self._files, self._costs, ["gate"], self._cpus) for file in lane.files}
+        for each in collected.values():
+            if each.when == "gate" and each.test.partition("::")[0] not in read:
+                yield f"{each.test} is of the gate, which does not see its mark: see lanes.marks_of"
+
+    def _again(self, failed: Sequence[Result], **also: str) -> None:
         """Run failed tests once more, alone. One that passes then is flaky, which excuses nothing."""
-        for result in failed:
+        for number, result in enumerate(failed):
             say(f"squall: once more, alone: {result.test}")
-            words = [sys.executable, "-m", "pytest", "-q", result.test]
-            flaky = subprocess.call(words, cwd=self._root, env=environment()) == 0
+            file = self._folder / f"again-{number}.jsonl"
+            words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.gate.results", f"--results-to={file}"]
+            subprocess.call([*words, result.test], cwd=self._root, env=environment(**also))
+            flaky = [each.result for each in results.read(file) if each.test == result.test] == ["passed"]
             say(f"squall: {'FLAKY, it passes alone' if flaky else 'fails alone, too'}: {result.test}")
             self._results.remove(result)
             self._take(result._replace(flaky=flaky))
@@ -144,7 +171,11 @@ class Session:
         The list of what only the night runs, in docs/testing.md, follows from it.
         """
         everything: list[rules.When] = ["gate", "night", "quiet"]
-        tests = {each.test for each in self._collected(everything)} if stale else set()
+        collected = self._collected(everything)
+        if self._said(collected.troubles) or any(each.result == "failed" for each in collected.results):
+            say("squall: tests/costs.json stays as it is")
+            return 1
+        tests = {each.test for each in collected.selected} if stale else set()
         known = tests & set(self._costs)
         if stale:
             say(f"{len(self._costs) - len(known)} rows without a test, {len(tests - known)} tests without a row")
@@ -153,19 +184,30 @@ class Session:
         planned = lanes.plan(files, self._costs, everything, self._cpus)
         # What waits is measured after what computes, and not beside it.
         waiting = [lane for lane in planned if lanes.folder_of(lane.files[0]) in WAITING]
-        for name, part in (("computing", [lane for lane in planned if lane not in waiting]), ("waiting", waiting)):
+        played = [
             self._play_lanes(part, ORDER, name, known, {})
-        kept = known if stale else {each.test for each in self._results} & set(self._costs)
+            for name, part in (("computing", [lane for lane in planned if lane not in waiting]), ("waiting", waiting))
+        ]
+        troubled = self._said(trouble for each in played for trouble in each.troubles)
+        ran = {each.test for each in self._results}
+        kept = known if stale else set(self._costs) if troubled else ran & set(self._costs)
         self._costs = costs.renewed({test: self._costs[test] for test in kept}, self._results)
         costs.write(self._costs, self._root / costs.FILE)
-        night_list.write(self._root / night_list.PAGE, self._collected(everything), self._costs)
-        return 1 if any(each.result == "failed" for each in self._results) else 0
+        night_list.write(self._root / night_list.PAGE, self._collected(everything).selected, self._costs)
+        return 1 if troubled or any(each.result == "failed" for each in self._results) else 0
 
-    def _collected(self, wanted: Sequence[rules.When]) -> list[Selected]:
+    def _said(self, troubles: Iterable[str]) -> bool:
+        """Print what went wrong, and return whether anything did."""
+        lines = [f"squall: {trouble}" for trouble in troubles]
+        for line in lines:
+            say(line)
+        return bool(lines)
+
+    def _collected(self, wanted: Sequence[rules.When]) -> Played:
         """All tests, and when each runs by the costs that are on disk."""
         planned = lanes.plan(self._files, {}, wanted, self._cpus)
         folder = f"collected-{len(self._results)}"
-        return self._play_lanes(planned, [*ORDER, "--collect-only"], folder, (), {}).selected
+        return self._play_lanes(planned, [*ORDER, "--collect-only"], folder, (), {})
 
 
 def head() -> dict[str, str]:

@@ -47,6 +47,9 @@ _CLIENTS = "tests/live/broker/test_many_clients.py"
 BOUNDS_S: Mapping[str, float] = {
     "tests/live/ground/test_set_up.py::test_the_script_itself_costs_next_to_nothing": 0.25,
     f"{_CLIENTS}::test_the_controller_stays_and_nobody_is_fenced_while_hundreds_of_clients_ask_for_much": 0.26,  # 0.086
+    "tests/unit/config/test_client_metrics.py::test_a_pattern_of_a_thousand_characters_is_read_quickly": 0.03,
+    "tests/property/coordinators/test_patterns.py::test_an_expression_that_takes_others_for_ever_takes_no_time": 0.03,
+    "tests/unit/drivers/test_hostile_programs.py::test_a_line_without_an_end_takes_no_longer_the_longer_it_is": 0.19,
     # At least 30 ms: other tasks take 10.
     **{f"{_TURNS}[{row}]": 3 * max(0.01, measured_s) for row, measured_s in _LONGEST_TURNS_S.items()},
 }
@@ -57,6 +60,11 @@ take: three times what was measured. The fixture `bound_s` has a test's own boun
 def function_of(node_id: str) -> str:
     """The node id without parameters."""
     return node_id.partition("[")[0]
+
+
+def of_file(file: str) -> list[str]:
+    """The quiet tests of a file, as the table names them."""
+    return [test for test in BOUNDS_S if test.startswith(f"{file}::")]
 
 
 def bound_of(node_id: str) -> float | None:

@@ -11,9 +11,12 @@ import json
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from chaos.errors import Refused
 
 if TYPE_CHECKING:
     from tests.support.gate.results import Result
@@ -22,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TICKS = os.sysconf("SC_CLK_TCK")
 FILE = "tests/costs.json"
 """From the root of the checkout."""
+MOST_S = 86_400.0
 
 
 class Cost(NamedTuple):
@@ -32,11 +36,34 @@ class Cost(NamedTuple):
 
 
 def read(file: Path = ROOT / FILE) -> dict[str, Cost]:
-    """Costs by node id. A file that does not exist has none."""
+    """Costs by node id. A file that does not exist has none.
+
+    Refused: it is not what `write` writes, or has a row twice.
+    """
     if not file.exists():
         return {}
-    rows: dict[str, dict[str, list[float]]] = json.loads(file.read_text(encoding="utf-8"))
-    return {f"{path}::{name}": Cost(*cost) for path, names in rows.items() for name, cost in names.items()}
+    try:
+        rows: dict[str, dict[str, list[float]]] = json.loads(file.read_bytes(), object_pairs_hook=_once)
+        return {f"{path}::{name}": _cost(*cost) for path, names in rows.items() for name, cost in names.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Refused(
+            f"{file}: {error}; git checkout {FILE} takes it back, ./squall test --costs makes it anew"
+        ) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"{twice!r} stands there twice")
+    return found
+
+
+def _cost(cpu_s: float, wall_s: float) -> Cost:
+    for value in (cpu_s, wall_s):
+        if not 0 <= value < MOST_S:
+            raise ValueError(f"{value} is no number of seconds")
+    return Cost(cpu_s, wall_s)
 
 
 def write(costs: Mapping[str, Cost], file: Path) -> None:
@@ -93,6 +120,9 @@ def _running_s(process: Path) -> float:
 
 
 def since(began: Cost) -> Cost:
-    """What was spent since then."""
+    """What was spent since then.
+
+    A process that somebody else waited for, or nobody, is no longer counted: what it spent before is not subtracted.
+    """
     ended = now()
-    return Cost(ended.cpu_s - began.cpu_s, ended.wall_s - began.wall_s)
+    return Cost(max(0.0, ended.cpu_s - began.cpu_s), ended.wall_s - began.wall_s)

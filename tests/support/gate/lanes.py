@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from tests.support.gate import bounds, rules
 from tests.support.gate.costs import Cost
@@ -24,6 +25,7 @@ SHARED = ("parity",)
 
 _TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^(Test\w+) *=", re.MULTILINE)
 _MARKED = re.compile(r"mark\.(?:gate|night)")
+_GATE = "mark.gate"
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class Lane:
 
     def take(self, files: Iterable[str], cost_s: float) -> None:
         """Add files, and keep the order of the stages."""
-        self.files = sorted([*self.files, *files], key=lambda file: (STAGES.index(folder_of(file)), file))
+        self.files = sorted([*self.files, *files], key=lambda file: (stage_of(folder_of(file)), file))
         self.cost_s += cost_s
 
 
@@ -47,23 +49,42 @@ def folder_of(node_id: str) -> str:
     return node_id.split("/")[1]
 
 
+def stage_of(folder: str) -> int:
+    """The place of a kind of tests in the order. New kinds come last."""
+    return STAGES.index(folder) if folder in STAGES else len(STAGES)
+
+
 def every_file(root: Path) -> dict[str, str]:
     """All files with tests and their text, by path from the root."""
     found = (path for path in (root / "tests").rglob("test_*.py"))
-    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in found}
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in found}
 
 
 def marks_of(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
     """Each test of a file, with the marks that decide when it runs. A mark on one of its cases counts for all."""
-    assigned = (each for each in tree.body if isinstance(each, ast.Assign))
-    of_all = "".join(ast.unparse(each) for each in assigned if ast.unparse(each.targets[0]) == "pytestmark")
+    of_all = "".join(_marks_of_all(tree))
     for each in tree.body:
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_"):
+        if _is_test(each):
             text = of_all + "".join(map(ast.unparse, each.decorator_list))
             yield each.name, frozenset(name for name in ("gate", "night") if f"mark.{name}" in text)
         elif isinstance(each, ast.Assign | ast.ClassDef):
             names = [each.name] if isinstance(each, ast.ClassDef) else map(ast.unparse, each.targets)
             yield from ((name, frozenset()) for name in names if name.startswith("Test"))
+
+
+def _is_test(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name.startswith("test_")
+
+
+def _marks_of_all(tree: ast.Module) -> Iterator[str]:
+    assigned = (each for each in tree.body if isinstance(each, ast.Assign))
+    return (ast.unparse(each) for each in assigned if ast.unparse(each.targets[0]) == "pytestmark")
+
+
+def _has_other_marks(tree: ast.Module, text: str) -> bool:
+    """Whether a file has marks of the gate that `marks_of` does not see: by another name, or on a method."""
+    seen = [ast.unparse(mark) for each in tree.body if _is_test(each) for mark in each.decorator_list]
+    return text.count(_GATE) > sum(mark.count(_GATE) for mark in (*seen, *_marks_of_all(tree)))
 
 
 def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
@@ -74,13 +95,20 @@ def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
 
 def cost_of(file: str, text: str, rows: Mapping[str, Cost], wanted: Iterable[When], *, by_wall: bool) -> float | None:
     """The seconds that the wanted tests of a file take. None: it has none of them. `rows`: its costs by node id."""
-    marks = dict(marks_of(ast.parse(text))) if _MARKED.search(text) else {}
-    seconds = []
+    try:
+        tree = ast.parse(text) if _MARKED.search(text) else ast.Module([], [])
+    except SyntaxError:
+        return rules.UNMEASURED_S  # pytest says what is wrong with it
+    marks = dict(marks_of(tree))
+    quiet = bounds.of_file(file)
+    seconds = [rules.UNMEASURED_S for _ in quiet if "quiet" in wanted]
+    if "gate" in wanted and _has_other_marks(tree, text):
+        seconds.append(0.0)
     for test, cost in rows.items():
         function = bounds.function_of(test).split("::")[1]
-        if rules.when(test, marks.get(function, frozenset()), rows) in wanted:
+        if test not in quiet and rules.when(test, marks.get(function, frozenset()), rows) in wanted:
             seconds.append(cost.wall_s if by_wall else cost.cpu_s)
-    for function in unmeasured(text, (test.partition("::")[2] for test in rows)):
+    for function in unmeasured(text, (test.partition("::")[2] for test in (*rows, *quiet))):
         if rules.when(f"{file}::{function}", marks.get(function, frozenset()), rows) in wanted:
             seconds.append(rules.UNMEASURED_S)
     return sum(seconds) if seconds else None

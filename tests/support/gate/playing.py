@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,16 +21,19 @@ EXPLAINED = (0, 1, 5)
 """Exit codes of pytest that its results explain: passed, tests failed, no test was selected."""
 EACH_S = 15.0
 """How often progress is shown."""
+STANDS_S = 1500.0
+"""A lane that has said nothing for so long is ended. No test may take 20 minutes."""
 END_S = 60.0
 """How long an interrupted lane may tear down."""
 
 
 class Selected(NamedTuple):
-    """A test that a lane collected. `reason`: that of its mark `night`, if it has one."""
+    """A test that a lane collected. `reason`: that of its mark `night`, if it has one. `chosen`: it was to run."""
 
     test: str
     when: str
     reason: str
+    chosen: bool = True
 
 
 @dataclass(slots=True)
@@ -40,9 +43,15 @@ class Playing:
     lane: Lane
     process: subprocess.Popen[bytes]
     folder: Path
+    collects: bool = False
+    """It only says which tests there are."""
     results: list[Result] = field(default_factory=list)
     running: str = ""
     """The test that runs now."""
+    heard_s: float = 0.0
+    """When its last line came, by the clock of `time.monotonic`."""
+    stood_s: float = 0.0
+    """It was ended because it had said nothing for so long."""
     _offset: int = 0
 
     def file(self, suffix: str) -> Path:
@@ -50,11 +59,17 @@ class Playing:
         return self.folder / f"{self.lane.name}.{suffix}"
 
     @property
-    def selected(self) -> list[Selected]:
-        """The tests that it runs, once they are collected."""
+    def collected(self) -> list[Selected]:
+        """The tests in its files, once they are collected."""
         file = self.file("selected")
         lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
-        return [Selected(*line.split("\t")) for line in lines]
+        rows = (line.split("\t") for line in lines)
+        return [Selected(test, when, reason, bool(chosen)) for test, when, reason, chosen in rows]
+
+    @property
+    def selected(self) -> list[Selected]:
+        """Those of them that it runs."""
+        return [each for each in self.collected if each.chosen]
 
     def look(self) -> list[Result]:
         """Read the lines that are new, and return the results among them."""
@@ -64,6 +79,8 @@ class Playing:
             rows.seek(self._offset)
             whole, end, _ = rows.read().rpartition(b"\n")
         self._offset += len(whole) + len(end)
+        if end:
+            self.heard_s = time.monotonic()
         new = []
         for row in map(json.loads, whole.splitlines()):
             if "running" in row:
@@ -76,9 +93,13 @@ class Playing:
     def trouble(self) -> str:
         """What pytest printed last, if it ended by anything but its tests, or before all of them had a result."""
         code = self.process.returncode
-        missing = {each.test for each in self.selected} - {each.test for each in self.results}
-        if code in EXPLAINED and not missing:
-            return ""
+        missing = {each.test for each in self.selected if not self.collects} - {each.test for each in self.results}
+        known = {each.test.partition("::")[0] for each in (*self.collected, *self.results)}
+        empty = [file for file in self.lane.files if file not in known]
+        if self.stood_s:
+            return f"lane {self.lane.name}: ended after {self.stood_s:.0f} s in {self.running or 'collection'}"
+        if code in EXPLAINED and self.file("selected").exists() and not missing:
+            return f"lane {self.lane.name}: no test was collected in {' '.join(empty)}" if empty else ""
         last = self.file("log").read_text(encoding="utf-8", errors="replace").strip()[-3000:]
         where = f"in {self.running or 'collection'}, {len(missing)} tests without a result"
         return f"lane {self.lane.name}: pytest ended with exit code {code} {where}\n{last}"
@@ -100,6 +121,11 @@ class Played:
     def selected(self) -> list[Selected]:
         """All tests that were to run."""
         return [test for lane in self.lanes for test in lane.selected]
+
+    @property
+    def collected(self) -> list[Selected]:
+        """All tests in their files."""
+        return [test for lane in self.lanes for test in lane.collected]
 
     @property
     def troubles(self) -> list[str]:
@@ -130,6 +156,7 @@ def play(
             time.sleep(0.5)
             passed_s = time.monotonic() - began
             _look(playing, take)
+            _end_what_stands(playing)
             if passed_s - said_s >= EACH_S:
                 said_s = passed_s
                 say(_progress(playing, passed_s))
@@ -154,7 +181,16 @@ def _start(lane: Lane, words: Sequence[str], root: Path, folder: Path, environme
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, process_group=0
         )
-    return Playing(lane, process, folder)
+    return Playing(lane, process, folder, "--collect-only" in words, heard_s=time.monotonic())
+
+
+def _end_what_stands(playing: Iterable[Playing]) -> None:
+    """End lanes in which pytest's own limit for each test does nothing: a module that is never loaded, a thread."""
+    for each in playing:
+        stood_s = time.monotonic() - each.heard_s
+        if each.process.poll() is None and stood_s > STANDS_S:
+            each.stood_s = stood_s
+            each.process.kill()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

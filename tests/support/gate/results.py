@@ -3,18 +3,19 @@
     {"test": "tests/unit/x.py::test_y[1]", "result": "passed", "cpu_s": 0.12, "wall_s": 0.3, "why": ""}
 
 `result` is passed, failed or skipped; `why` is the reason of a skip, or the last line of a failure. The lane of a test
-is the file that its line is in.
+is the file that its line is in. A file that was skipped whole, or could not be read, has a line of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 
+from chaos.errors import Refused
 from tests.support.gate import costs
 
 
@@ -34,11 +35,31 @@ class Result(NamedTuple):
         return json.dumps({**self._asdict(), "cpu_s": round(self.cpu_s, 2), "wall_s": round(self.wall_s, 2)})
 
 
+def heads(file: Path) -> list[dict[str, str]]:
+    """The first lines of all sessions that wrote to a file; none if it does not exist.
+
+    Refused: the file has something, and does not begin with such a line.
+    """
+    lines = list(_rows(file))
+    if lines and "commit" not in lines[0] or not lines and file.exists() and file.stat().st_size:
+        raise Refused(f"{file}: holds no results of tests; give --results a file that does not exist yet")
+    return [line for line in lines if "commit" in line]
+
+
 def read(file: Path) -> list[Result]:
-    """The last result of each test in a file. Heads are left out, and so is a last line that was not written whole."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
-    rows = (json.loads(line) for line in lines if line.endswith("\n"))
-    return list({row["test"]: Result(**row) for row in rows if "test" in row}.values())
+    """The last result of each test in a file. Left out are heads, and lines that were not written whole."""
+    rows = [row for row in _rows(file) if row.keys() - {"flaky", "why"} == {"test", "result", "cpu_s", "wall_s"}]
+    return list({row["test"]: Result(**row) for row in rows}.values())
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,28 +83,32 @@ class Recorder:
         began = costs.now()
         self._result, self._why = "passed", ""
         self._write(json.dumps({"running": item.nodeid}))
-        try:
-            return (yield)
-        finally:
-            cost = costs.since(began)
-            self._write(Result(item.nodeid, self._result, *cost, self._why).line())
+        # A test that Ctrl-C or pytest.exit ended has no result: it runs again when the session goes on.
+        ended = yield
+        self._write(Result(item.nodeid, self._result, *costs.since(began), self._why).line())
+        return ended
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the worst of a test's three phases."""
         if report.failed:
             self._result, self._why = "failed", _last_line(report)
         elif report.skipped and self._result == "passed" and not hasattr(report, "wasxfail"):
-            self._result = "skipped"
-            self._why = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+            self._result, self._why = "skipped", _why_skipped(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Write that a file could not be read, as a test that failed."""
+        """Write that a file could not be read, or was skipped whole, as of a test."""
         if report.failed:
             self._write(Result(report.nodeid, "failed", 0, 0, _last_line(report)).line())
+        elif report.skipped:
+            self._write(Result(report.nodeid, "skipped", 0, 0, _why_skipped(report)).line())
 
     def _write(self, line: str) -> None:
         self._file.write(f"{line}\n")
         self._file.flush()
+
+
+def _why_skipped(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return str(report.longrepr[2]).removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -93,7 +118,9 @@ def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record where a file is named."""
+    """Write where a file is named."""
+    if config.getoption("--selected-to"):
+        config.pluginmanager.register(Lister(Path(config.getoption("--selected-to"))))
     if config.getoption("--results-to"):
         file = open(config.getoption("--results-to"), "a", encoding="utf-8")  # until the process ends
         config.add_cleanup(file.close)
@@ -110,11 +137,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write what is selected, once everything is known: node id, when it runs, and the reason of its mark `night`."""
-    if file := session.config.getoption("--selected-to"):
-        lines = (f"{item.nodeid}\t{_when(item)}\t{_reason(item)}\n" for item in session.items)
-        Path(file).write_text("".join(lines), encoding="utf-8")
+class Lister:
+    """Writes what one session collects, once everything is known: node id, when it runs, the reason of its mark
+    `night`, and whether it is selected.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._deselected: list[pytest.Item] = []
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Keep them: another session may have to run them."""
+        self._deselected += items
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Write all of them."""
+        chosen = ((item, which) for which, items in (("1", session.items), ("", self._deselected)) for item in items)
+        lines = (f"{item.nodeid}\t{_when(item)}\t{_reason(item)}\t{which}\n" for item, which in chosen)
+        self._file.write_text("".join(lines), encoding="utf-8")
 
 
 def _when(item: pytest.Item) -> str:
@@ -122,4 +162,4 @@ def _when(item: pytest.Item) -> str:
 
 
 def _reason(item: pytest.Item) -> str:
-    return next((str(mark.args[0]) for mark in item.iter_markers("night") if mark.args), "")
+    return next((" ".join(str(mark.args[0]).split()) for mark in item.iter_markers("night") if mark.args), "")

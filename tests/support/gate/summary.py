@@ -14,6 +14,7 @@ from tests.support.gate.results import Result
 from tests.support.lacks import told_of_skipped
 
 COSTLIEST = 15
+_PATIENCE = re.compile(r"^patience x.*$", re.MULTILINE)
 _FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*?(?=^=+ short test summary|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -34,10 +35,13 @@ def of(
     played: Sequence[Played],
     costs: Mapping[str, Cost],
     troubles: Sequence[str],
+    skips: Sequence[str] = (),
     *,
     table: bool,
 ) -> Iterator[str]:
-    """All lines but those of failures. The last one is the count that every reader of a log looks for."""
+    """All lines but those of failures. The last one is the count that every reader of a log looks for: what kept tests
+    from being run counts as a failure. `skips`: why skipped tests are not permitted, if they are not.
+    """
     counted = Counter(each.result for each in results)
     yield from skipped(results)
     if table:
@@ -45,12 +49,20 @@ def of(
     lanes = [f"{lane.lane.name} {sum(each.wall_s for each in lane.results):.0f} s" for p in played for lane in p.lanes]
     wall_s = sum(each.wall_s for each in played)
     yield f"lanes: {', '.join(lanes)}; {sum(each.cpu_s for each in results):.0f} CPU s in {wall_s:.0f} s"
+    yield from patience_of(played)
     yield from _unmeasured(results, costs)
     for each in results:
         if each.result == "failed":
             yield f"{'FLAKY' if each.flaky else 'FAILED'} {each.test}: {each.why}"
-    yield from (f"squall: {trouble}" for trouble in troubles)
-    yield f"{counted['passed']} passed, {counted['failed']} failed, {counted['skipped']} skipped"
+    yield from (f"squall: {trouble}" for trouble in (*troubles, *skips))
+    failed = counted["failed"] + len(troubles)
+    yield f"{counted['passed']} passed, {failed} failed, {counted['skipped']} skipped"
+
+
+def patience_of(played: Iterable[Played]) -> Iterator[str]:
+    """The factors by which live tests were patient, as `tests.support.patience` printed them."""
+    logs = (lane.file("log") for each in played for lane in each.lanes)
+    yield from sorted({found for log in logs for found in _PATIENCE.findall(log.read_text(errors="replace"))})
 
 
 def _unmeasured(results: Iterable[Result], costs: Mapping[str, Cost]) -> Iterator[str]:
@@ -66,7 +78,7 @@ def costs_of(results: Iterable[Result]) -> Iterator[str]:
     """A table of what each folder cost, and the costliest tests."""
     ran = list(results)
     yield f"{'folder':<14}{'tests':>7}{'failed':>8}{'skipped':>9}{'CPU s':>9}{'wall s':>9}"
-    for folder in STAGES:
+    for folder in (*STAGES, *sorted({folder_of(each.test) for each in ran} - {*STAGES})):
         rows = [each for each in ran if folder_of(each.test) == folder]
         if rows:
             counted = Counter(each.result for each in rows)

@@ -52,9 +52,7 @@ def test_what_does_not_go_together_or_does_not_exist_is_refused(
         ("bufer-reused", "no mutant 'bufer-reused': did you mean buffer-reused (61)? docs/mutants.md lists them"),
     ],
 )
-def test_an_unknown_mutant_is_refused_in_one_sentence(
-    name: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_mutant_is_refused_in_one_sentence(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["sim", "--seed", "1", "--mutant", name]) == 3
     assert said in " ".join(capsys.readouterr().err.split())
 

@@ -22,12 +22,12 @@ def test_what_can_be_read_is_kept() -> None:
 NESTED = 3_000 * "("
 
 
-def test_a_pattern_of_a_thousand_characters_is_read_quickly_whatever_it_is() -> None:
+def test_a_pattern_of_a_thousand_characters_is_read_quickly(bound_s: float) -> None:
     """To compile this one takes half a second: so many characters are turned into lower case."""
     pattern = "(?i)" + 199 * "[\0-\uffff]"
     began = time.process_time()
     assert altered("match", f"client_id={pattern}")
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < bound_s
 
 
 def test_a_pattern_that_stays_is_not_read_again() -> None:

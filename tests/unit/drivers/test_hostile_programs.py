@@ -56,14 +56,14 @@ def test_of_a_long_error_the_history_keeps_the_begin() -> None:
     assert error == "e" * MAX_ERROR_CHARS
 
 
-def test_a_line_without_an_end_takes_no_longer_the_longer_it_is() -> None:
+def test_a_line_without_an_end_takes_no_longer_the_longer_it_is(bound_s: float) -> None:
     lines, piece = asked(), b"x" * process.READ_BYTES
     began = time.process_time()
     for _ in range(MAX_LINE_BYTES // len(piece)):
         assert not list(lines.feed(piece))
     ((kind, why),) = lines.feed(piece)
     assert (kind, "without the end of a line" in why) == ("x", True)
-    assert time.process_time() - began < 5, "quadratic it is two minutes"
+    assert time.process_time() - began < bound_s, "quadratic it is two minutes"
     assert not list(lines.feed(b"\n"))
 
 

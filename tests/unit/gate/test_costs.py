@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from chaos.errors import Refused
 from tests.support.gate import costs
 from tests.support.gate.costs import Cost
 from tests.support.gate.results import Result
@@ -43,3 +46,22 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     costs.write(rows, tmp_path / "costs.json")
     assert costs.read(tmp_path / "costs.json") == rows
     assert costs.read(tmp_path / "none.json") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "no attribute 'items'"),
+        ('{"a": {"t": [-1, 1]}}', "-1 is no number of seconds"),
+        ('{"a": {"t": [NaN, 1]}}', "nan is no number of seconds"),
+        ('{"a": {"t": [1, 1e400]}}', "inf is no number of seconds"),
+        ('{"a": {"t": [1, 1], "t": [0, 0]}}', "'t' stands there twice"),
+        ('{"a": {"t": [1]}}', "wall_s"),
+    ],
+)
+def test_what_is_not_a_file_of_costs_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "costs.json").write_text(text)
+    with pytest.raises(Refused, match="git checkout tests/costs.json") as refused:
+        costs.read(tmp_path / "costs.json")
+    assert why in str(refused.value)

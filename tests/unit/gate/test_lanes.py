@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.gate import bounds
 from tests.support.gate.costs import Cost
 from tests.support.gate.lanes import plan, unmeasured
 
@@ -57,3 +60,35 @@ def test_a_test_without_a_row_brings_its_file_into_the_gate() -> None:
     [lane] = plan({"tests/sim/a.py": text}, rows(sim_a=1), ["gate"], 1)
     assert lane.files == ["tests/sim/a.py"]
     assert plan({"tests/sim/a.py": ONE}, rows(sim_a=1), ["gate"], 1) == []
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_quiet_test_is_found_by_its_bound_whether_it_has_a_row_or_not(
+    monkeypatch: pytest.MonkeyPatch, measured: bool
+) -> None:
+    monkeypatch.setattr(bounds, "BOUNDS_S", {"tests/live/a.py::test_a[row]": 1.0})
+    costs = {"tests/live/a.py::test_a[row]": Cost(1, 1)} if measured else {}
+    assert plan(files("live_a"), costs, ["gate", "night"], 1) == []
+    [lane] = plan(files("live_a"), costs, ["quiet"], 1)
+    assert lane.files == ["tests/live/a.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class TestA:\n    @pytest.mark.gate\n    def test_a(self): ...\n",
+        "fast = pytest.mark.gate\n@fast\ndef test_a(): ...\n",
+        "CASES = [pytest.param(1, marks=pytest.mark.gate)]\n@pytest.mark.parametrize('x', CASES)\ndef test_a(x): ...\n",
+        "pytestmark: object = [pytest.mark.gate]\ndef test_a(): ...\n",
+        "@pytest.mark.gate\ndef test_a(: ...\n",
+    ],
+    ids=["a method", "another name", "a case", "an annotation", "it cannot be read"],
+)
+def test_a_mark_that_only_pytest_understands_brings_its_file_into_the_gate(text: str) -> None:
+    [lane] = plan({"tests/live/a.py": text}, rows(live_a=1), ["gate"], 1)
+    assert lane.files == ["tests/live/a.py"]
+
+
+def test_a_new_kind_of_tests_comes_last() -> None:
+    [lane] = plan(files("unit_a", "soak_a") | {"tests/test_b.py": ONE}, {}, ["gate"], 1)
+    assert lane.files == ["tests/unit/a.py", "tests/soak/a.py", "tests/test_b.py"]

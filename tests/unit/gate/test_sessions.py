@@ -8,6 +8,7 @@ from tempfile import mkdtemp
 
 import pytest
 
+from chaos.errors import Refused
 from tests.support.gate import costs, results
 from tests.support.gate.__main__ import Session
 from tests.support.gate.costs import ROOT, Cost
@@ -31,6 +32,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that `squall test` takes for the checkout."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gate\n")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return tmp_path
 
 
@@ -74,13 +76,71 @@ def test_a_failure_is_shown_with_its_trace(checkout: Path, capfd: pytest.Capture
 
 @pytest.mark.parametrize(
     "text",
-    [ENDS, ENDS.replace("7", "0"), f"import nothing\n{PASSES}"],
-    ids=["python ends", "python ends as if all were well", "it cannot be imported"],
+    [
+        ENDS,
+        ENDS.replace("7", "0"),
+        f"import nothing\n{PASSES}",
+        f"import os; os._exit(0)\n{PASSES}",
+        f"{HEAD}def test_ends_pytest(): pytest.exit('enough', returncode=0)\n",
+    ],
+    ids=["python ends", "as if all were well", "it cannot be imported", "python ends at once", "pytest ends"],
 )
 def test_a_lane_that_breaks_is_no_success(checkout: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
-    code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES})
+    file = checkout / "results.jsonl"
+    code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES}, file)
     assert code == 1
     assert "squall: lane cpu 1: pytest ended with exit code" in said
+    assert "1 passed, 0 failed" not in said
+    assert "passed" not in {each.result for each in results.read(file) if "test_a" in each.test}
+
+
+def test_a_file_whose_tests_somebody_dropped_is_said(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (checkout / "tests/unit").mkdir(parents=True)
+    (checkout / "tests/unit/conftest.py").write_text("def pytest_collection_modifyitems(items): items[:] = []\n")
+    code, said = ran(checkout, capfd, {"unit/test_a.py": FAILS, "live/test_b.py": PASSES})
+    assert code == 1
+    assert "squall: lane cpu 1: no test was collected in tests/unit/test_a.py" in said
+
+
+def test_a_file_that_is_skipped_whole_is_a_skip(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = f"{HEAD}pytest.skip('needs jars; get it: fetch them', allow_module_level=True)\n{PASSES}"
+    code, said = ran(checkout, capfd, {"unit/test_a.py": text, "live/test_b.py": PASSES}, no_skips=True)
+    assert code == 1
+    assert "--no-skips: 1 test was skipped: needs jars; get it: fetch them" in said
+
+
+def test_results_that_were_cut_or_are_of_another_commit_are_told(
+    checkout: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "results.jsonl"
+    texts = {"unit/test_a.py": PASSES, "live/test_b.py": PASSES}
+    ran(checkout, capfd, texts, file)
+    first, *_, last = file.read_text().splitlines(keepends=True)
+    file.write_text(first.replace('"commit": "', '"commit": "0badc0de') + last[: len(last) // 2])
+    code, said = ran(checkout, capfd, texts, file)
+    assert code == 0, said
+    assert "has results of other commits: 0badc0de" in said
+    assert said.endswith("2 passed, 0 failed, 0 skipped\n")
+    assert len(results.read(file)) == 2
+
+
+def test_a_file_of_something_else_is_not_written_over(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (checkout / "README.md").write_text("# Read me\n")
+    with pytest.raises(Refused, match="holds no results of tests"):
+        ran(checkout, capfd, {"unit/test_a.py": PASSES}, checkout / "README.md")
+    assert (checkout / "README.md").read_text() == "# Read me\n"
+
+
+def test_everything_says_which_tests_no_lane_ran(
+    checkout: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quiet test of a file that the table does not name."""
+    monkeypatch.setattr(Session, "_rules", lambda self: None)
+    quiet = f"{HEAD}@pytest.mark.quiet\ndef test_quiet(): pass\n"
+    (checkout / "pytest.ini").write_text("[pytest]\nmarkers = gate\n    quiet\n    night\n")
+    code, said = ran(checkout, capfd, {"live/test_a.py": quiet, "live/test_b.py": PASSES}, everything=True)
+    assert code == 1
+    assert "squall: tests/live/test_a.py::test_quiet was not run" in said
 
 
 def test_a_test_that_passes_alone_is_flaky_and_fails_the_gate(
@@ -120,5 +180,10 @@ def test_costs_are_written_and_stale_ones_mended(checkout: Path, capfd: pytest.C
         "tests/live/test_b.py::test_passes",
     }
     assert rows["tests/unit/test_a.py::test_passes"].cpu_s == 9
+    broken = checkout / "tests/unit/test_broken.py"
+    broken.write_text("def test_a(: pass")
+    assert Session(checkout, checkout / "broken").measure(stale=True) == 1
+    assert costs.read(checkout / costs.FILE) == rows
+    broken.unlink()
     assert Session(checkout, checkout / "all").measure(stale=False) == 0
     assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_passes"].cpu_s < 9

@@ -197,5 +197,3 @@ def behind_its_back(one: Any, name: str, value: int) -> None:
 
 def slot_of(hook: property) -> Any:
     return hook.fget.__self__  # type: ignore[union-attr]
-
-
