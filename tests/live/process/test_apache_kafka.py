@@ -39,7 +39,8 @@ pytestmark = [
 
 
 async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no_more(tmp_path: Path) -> None:
-    runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=slowed(FAST_FAILOVER))
+    settings = slowed(FAST_FAILOVER)
+    runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=settings)
     faults = [
         make_fault(0, 0, 5, "partition", LEADER, {"shape": "isolate", "manner": "drop"}),
         make_fault(1, 8, 1, "pause", LEADER, {}),
@@ -53,7 +54,7 @@ async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no
         await runtime.start()
         env = runtime.env("harness")
         servers = addresses(runtime.bootstrap("CLIENT"))
-        target = await about(servers, FAST_FAILOVER)
+        target = await about(servers, settings)
         assert (target.lacks, target.unknown_settings, target.other_settings) == ([], [], {})
         observer = Observer(env, servers, runtime.nodes, ask_quorum=True)
         nemesis = Nemesis(runtime, faults, 1, env=env, cluster=observer, record=told.append)
