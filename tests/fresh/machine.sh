@@ -116,8 +116,8 @@ copy_checkout() {
             git ls-files -z --cached --others --exclude-standard |
                 xargs -0 sh -c 'for each; do [ ! -e "$each" ] || printf "%s\0" "$each"; done' sh
         else
-            find . \( -name .venv -o -name .cache -o -name runs -o -name .hypothesis -o -name __pycache__ \) -prune \
-                -o -type f -print0
+            find . \( -name .venv -o -name .cache -o -name .hypothesis -o -name __pycache__ -o -path ./runs \
+                -o -path ./nights -o -path ./data \) -prune -o -type f -print0
         fi | tar --create --null --files-from=- --file="$folder/checkout.tar"
     )
     mkdir "$machine/home/newcomer/squall"
