@@ -156,6 +156,11 @@ run() {
     called run "$@"
 }
 
+# The last line of the gate ("12369 passed, 0 failed, 0 skipped"), or of pytest, which says how long it took, too.
+counts_of() {
+    sed -nE 's/^[= ]*([0-9]+ (passed|failed|skipped|error).*)/\1/p' "$1" | tail -n 1 | sed -E 's/ in [0-9.]+s.*//'
+}
+
 inside() {
     machine=$folder/$suite
     began=$(now)
@@ -171,7 +176,7 @@ inside() {
     fi
     if [ "$only" != run ]; then
         called test ./squall test "$@" || failed=1
-        counts=$(sed -nE 's/^[= ]*([0-9]+ (passed|failed|skipped|error).*) in [0-9.]+s.*/\1/p' "$folder/test.log")
+        counts=$(counts_of "$folder/test.log")
         tested="${counts:-no test} in $spent, exit code $code"
     fi
     say "$made"

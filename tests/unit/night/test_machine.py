@@ -6,8 +6,20 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from tests.support.gate import summary
+from tests.support.gate.results import Result
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests/fresh/machine.sh"
+
+
+def call(function: str, *arguments: str | Path, name: str = "machine.sh") -> subprocess.CompletedProcess[str]:
+    """Call a function of the script. name: what it takes for itself."""
+    found = re.findall(r"^\w+\(\) \{(?: .*\}|\n.*?\n\})$", SCRIPT.read_text(), re.MULTILINE | re.DOTALL)
+    text = "\n".join(["set -eu", *found, f'{function} "$@"'])
+    return subprocess.run(["/bin/sh", "-c", text, name, *arguments], capture_output=True, text=True)
 
 
 def test_runs_and_nights_are_ignored_by_git_and_packages_of_that_name_are_not() -> None:
@@ -25,3 +37,23 @@ def test_a_checkout_without_git_is_copied_without_its_runs_and_nights(tmp_path: 
     assert found is not None
     done = subprocess.run(["sh", "-c", found[0]], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split("\0")[:-1]) == ["./chaos/nights/order.py", "./chaos/runs/x.py", "./squall"]
+
+
+def test_the_counts_are_those_of_the_gates_last_line(tmp_path: Path) -> None:
+    results = [Result("tests/unit/x.py::a", "passed", 1.0, 1.0), Result("tests/unit/x.py::b", "skipped", 1.0, 1.0)]
+    lines = ["squall: once more, alone: x", "1 passed in 0.31s", *summary.of(results, [], {}, [], table=True)]
+    (tmp_path / "test.log").write_text("\n".join(lines) + "\n")
+    assert call("counts_of", tmp_path / "test.log").stdout == "1 passed, 0 failed, 1 skipped\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "counts"),
+    [
+        ("3 passed, 1 skipped in 12.34s", "3 passed, 1 skipped"),
+        ("=== 1 failed, 3 passed in 75.10s (0:01:15) ===", "1 failed, 3 passed"),
+        ("squall: no Python", ""),
+    ],
+)
+def test_tests_that_are_named_end_with_the_counts_of_pytest(tmp_path: Path, last: str, counts: str) -> None:
+    (tmp_path / "test.log").write_text(f"5 rows\n{last}\n")
+    assert call("counts_of", tmp_path / "test.log").stdout.strip() == counts
