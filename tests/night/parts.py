@@ -18,7 +18,7 @@ SEEDS = 2000
 SQUALL = "./squall"
 BY_SQUALL: Mapping[int, str] = {0: PASSED, 1: FAILED, 2: UNKNOWN}
 BY_PYTEST: Mapping[int, str] = {0: PASSED}
-BY_MACHINE: Mapping[int, str] = {0: PASSED, 1: FAILED, 3: NOT_HERE}
+BY_MACHINE: Mapping[int, str] = {0: PASSED, 1: FAILED, 2: UNKNOWN, 3: NOT_HERE}
 
 
 @dataclass(frozen=True, slots=True)

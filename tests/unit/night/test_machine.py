@@ -57,3 +57,16 @@ def test_the_counts_are_those_of_the_gates_last_line(tmp_path: Path) -> None:
 def test_tests_that_are_named_end_with_the_counts_of_pytest(tmp_path: Path, last: str, counts: str) -> None:
     (tmp_path / "test.log").write_text(f"5 rows\n{last}\n")
     assert call("counts_of", tmp_path / "test.log").stdout.strip() == counts
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [("0 0 0", 0), ("3 3 3", 3), ("3 0 0", 2), ("3 1 3", 1), ("0 0 1", 1), ("0 0 143", 1)],
+)
+def test_machines_that_cannot_be_made_are_no_failure(tmp_path: Path, codes: str, code: int) -> None:
+    script = tmp_path / "machine.sh"
+    script.write_text(
+        f'#!/bin/sh\nset -- "$1" {codes}\ncase $1 in bookworm) exit $2 ;; trixie) exit $3 ;; esac; exit $4\n'
+    )
+    script.chmod(0o755)
+    assert call("every", name=str(script)).returncode == code

@@ -99,6 +99,7 @@ def test_the_verdict_of_a_night(results: tuple[str, ...], code: int) -> None:
         ("seeds", 3, FAILED),
         ("matrix", -9, FAILED),
         ("fresh", 1, FAILED),
+        ("fresh", 2, UNKNOWN),
         ("fresh", 3, NOT_HERE),
         (EVERYTHING, 2, FAILED),
         (EVERYTHING, 0, UNKNOWN),
