@@ -95,10 +95,12 @@ class TableSeries:
 
     prefix: str
     tables: Mapping[str, pa.Schema]
+    collects: str
+    """The command that collects a night of this kind once more, from its folder."""
 
 
-RUNS = TableSeries("night=", TABLES)
-TESTS = TableSeries("tests=", TEST_TABLES)
+RUNS = TableSeries("night=", TABLES, "squall report --nightly")
+TESTS = TableSeries("tests=", TEST_TABLES, "./squall test --night --resume")
 _SCHEMAS = {**TABLES, **TEST_TABLES}
 
 
@@ -174,23 +176,37 @@ def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collectio
     """The newest collection of each night, by when the night began; and why some cannot be read, a sentence each."""
     found, problems = [], []
     for place in sorted(store.glob(f"{series.prefix}*")):
+        if not place.is_dir():
+            problems.append(f"{place} is no folder, and is left out: remove it.")
+            continue
         for path in sorted(place.iterdir(), reverse=True):
             try:
                 told = json.loads((path / COLLECTION).read_text())
                 if told["schema"] != SCHEMA:
-                    problems.append(_of_another_schema(str(told["night"]), told["schema"]))
+                    problems.append(_of_another_schema(str(told["night"]), told["schema"], series))
                     break
+                for table in series.tables:
+                    pq.read_schema(path / f"{table}.parquet")
                 found.append(Collection(str(told["night"]), str(told["began"]), path, str(told["digest"])))
                 break
             except (OSError, ValueError, KeyError, TypeError) as error:
-                problems.append(f"{path.name} in the store cannot be read, and is left out: {type(error).__name__}.")
+                problems.append(damaged(path, error, series))
     return sorted(found, key=lambda each: (each.began, each.night)), problems
 
 
-def _of_another_schema(night: str, schema: Any) -> str:
+def damaged(path: Path, error: Exception, series: TableSeries) -> str:
+    """The sentence about a collection that is left out."""
+    why = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"{path} cannot be read, and is left out ({why[:200]}). Remove it: `{series.collects}` of the night's folder, "
+        "if that is still there, collects it again."
+    )
+
+
+def _of_another_schema(night: str, schema: Any, series: TableSeries) -> str:
     return (
         f"The store has night {night} in schema {schema!r}, and this version reads {SCHEMA}: it is left out. "
-        f"`squall report --nightly` of its folder collects it again."
+        f"`{series.collects}` of its folder collects it again."
     )
 
 

@@ -7,6 +7,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from checkers.nights import store
 from checkers.nights.store import Collection
 
@@ -76,6 +78,27 @@ def test_a_night_of_another_schema_is_left_out_and_told(tmp_path: Path) -> None:
     found, problems = store.collections(tmp_path)
     assert not found
     assert "night n1 in schema 0" in problems[0]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"])
+def test_a_damaged_collection_is_left_out_and_told_and_an_older_one_of_its_night_counts(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    collect(tmp_path, "n1", lost=1)
+    newest = collect(tmp_path, "n1", lost=2, at=NOW + timedelta(seconds=1))
+    collect(tmp_path, "n2", lost=3)
+    newest.file("faults").unlink()
+    if content is not None:
+        newest.file("faults").write_bytes(content)
+    assert lost(tmp_path) == [1, 3]
+    (problem,) = store.collections(tmp_path)[1]
+    assert problem.startswith(f"{newest.path} cannot be read")
+    assert "`squall report --nightly`" in problem
+
+
+def test_a_file_in_the_place_of_a_night_is_left_out_and_told(tmp_path: Path) -> None:
+    (tmp_path / "night=zzz").touch()
+    assert store.collections(tmp_path) == ([], [f"{tmp_path}/night=zzz is no folder, and is left out: remove it."])
 
 
 def test_a_store_that_is_not_there_is_an_empty_one(tmp_path: Path) -> None:
