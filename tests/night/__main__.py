@@ -36,7 +36,10 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
         with NightDirectory(folder.path).held():
             if not arguments.resume:
                 name += f"-{folder.path.name}" if arguments.out else ""
-                folder.begin(_head(folder, name, arguments.only or list(parts)))
+                tables, unread = collecting.read_tables(collecting.place_of(folder))
+                for problem in unread:
+                    say(f"squall: {problem}")
+                folder.begin(_head(name, arguments.only or list(parts), collecting.first_seed(tables)))
             return _play(folder, parts)
     except Refused as refused:
         say(f"squall: {refused}")
@@ -51,16 +54,19 @@ def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
     head, lines = folder.read()
     code = verdict({name: line.result for name, line in ended(lines).items()})
     collecting.collect(folder, code)
-    report = report_of(collecting.read_tables(collecting.place_of(folder)), head.night)
+    tables, unread = collecting.read_tables(collecting.place_of(folder))
+    report = report_of(tables, head.night, unread)
     written = page.render(folder, report, parts)
     for row in report.parts:
         say(f"{row['part']:<12} {row['result']:<12} {page.minutes(row['seconds']):>8}  {row['why']}".rstrip())
     say(f"{report.headline}. {' '.join(report.sentences)}".strip())
+    for problem in report.problems:
+        say(f"squall: {problem}")
     say(f"page: {shown(written)}")
     return code
 
 
-def _head(folder: Folder, name: str, asked: Sequence[str]) -> Head:
+def _head(name: str, asked: Sequence[str], first_seed: int) -> Head:
     machine = opening.machine()
     return Head(
         night=name,
@@ -69,7 +75,7 @@ def _head(folder: Folder, name: str, asked: Sequence[str]) -> Head:
         machine=f"{machine['cores']} cores, {machine['memory_mib'] / 1024:.0f} GiB",
         python=machine["python"],
         parts=tuple(asked),
-        first_seed=collecting.first_seed(collecting.place_of(folder)),
+        first_seed=first_seed,
     )
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from chaos.errors import Refused
 from checkers.nights import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import Folder, ended
@@ -26,27 +27,46 @@ def place_of(folder: Folder) -> Path:
     return folder.path.absolute().parent / store.FOLDER
 
 
-def first_seed(place: Path) -> int:
+def first_seed(tables: Tables) -> int:
     """Where the nights in the store ended: the first seed that none of them has played."""
-    found = [row["next_seed"] for row in read_tables(place)["parts"] if row["next_seed"] is not None]
+    found = [row["next_seed"] for row in tables["parts"] if row["next_seed"] is not None]
     return max(found, default=FIRST_SEED)
 
 
-def read_tables(place: Path) -> Tables:
-    """Rows of all nights of tests in a store, the earliest night first."""
-    collected, _ = store.collections(place, store.TESTS)
-    return {name: store.rows(collected, name) for name in store.TESTS.tables}
+def read_tables(place: Path) -> tuple[Tables, list[str]]:
+    """Rows of all nights of tests in a store, the earliest night first; and why some are left out, a sentence each."""
+    nights, problems = _whole(place)
+    return {name: [row for _, tables in nights for row in tables[name]] for name in store.TESTS.tables}, problems
+
+
+def _whole(place: Path) -> tuple[list[tuple[store.Collection, Tables]], list[str]]:
+    """The nights in a store that can be read to their last row."""
+    found = []
+    collected, problems = store.collections(place, store.TESTS)
+    for each in collected:
+        try:
+            found.append((each, {name: store.rows([each], name) for name in store.TESTS.tables}))
+        except (OSError, ValueError) as error:
+            problems.append(store.damaged(each.path, error, store.TESTS))
+    return found, problems
 
 
 def collect(folder: Folder, code: int) -> None:
-    """Add a night that has ended to the store, unless it is there already."""
+    """Add a night that has ended to the store, unless it is there already. Refused where it cannot be written."""
     place = place_of(folder)
     digest = _digest(folder)
-    if digest in [each.digest for each in store.collections(place, store.TESTS)[0]]:
+    if digest in [each.digest for each, _ in _whole(place)[0]]:
         return
     now = datetime.now(UTC)
     rows = rows_of(folder, code, now)
-    fresh = store.fresh(place, f"{folder.path.name}-{os.getpid()}", now)
+    try:
+        _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)
+    except OSError as error:
+        raise Refused(f"{place}: the night cannot be collected: {error}") from None
+
+
+def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> None:
+    fresh = store.fresh(place, tag, now)
     try:
         for name, found in rows.items():
             store.write(fresh, name, found)

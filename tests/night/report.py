@@ -39,6 +39,13 @@ class Report:
     """Its name; empty where there is none."""
     flaky: tuple[tuple[str, str], ...]
     """(test, why it is called so)."""
+    unread: tuple[str, ...]
+    """Why nights in the store are left out, a sentence each."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What makes this night, or the comparison with others, worth less."""
+        return [*(self.night["problems"] or ()), *self.unread]
 
     @property
     def word(self) -> str:
@@ -123,8 +130,9 @@ class Report:
         return {row["test"] for row in self.tests}
 
 
-def report_of(tables: Mapping[str, Sequence[Row]], night: str) -> Report:
-    """The report of the night of that name. tables: rows of the store, the earliest night first."""
+def report_of(tables: Mapping[str, Sequence[Row]], night: str, unread: Sequence[str] = ()) -> Report:
+    """The report of the night of that name. tables: rows of the store, the earliest night first. unread: why other
+    nights of the store are left out."""
     order = [row["night"] for row in tables["test_nights"]]
     upto = order[: order.index(night) + 1]
     of_night: dict[str, list[Row]] = defaultdict(list)
@@ -139,6 +147,7 @@ def report_of(tables: Mapping[str, Sequence[Row]], night: str) -> Report:
         before=tuple(of_night[before_night]),
         before_night=before_night,
         flaky=tuple(sorted({**_over_nights(last), **_within(of_night[night])}.items())),
+        unread=tuple(unread),
     )
 
 

@@ -130,10 +130,10 @@ def mutant_rows(page: str) -> list[tuple[str, ...]]:
 
 
 def show_nights(nights: Path, of: Sitting, docs: Path) -> list[str]:
-    """Take all nights of tests from the store. Nothing is wrong with an old night."""
-    tables = read_tables(nights / store.FOLDER)
+    """Take all nights of tests from the store, and return what of it cannot be read."""
+    tables, unread = read_tables(nights / store.FOLDER)
     add(NIGHTS, [night_row(row, tables) for row in tables["test_nights"]], of, docs)
-    return []
+    return unread
 
 
 def night_row(night: Mapping[str, object], tables: Mapping[str, list[dict[str, object]]]) -> tuple[object, ...]:

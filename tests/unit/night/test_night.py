@@ -152,6 +152,13 @@ def test_results_of_two_commits_are_of_no_known_one(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- the whole of one
 
 
+def stored(nights: Path) -> collecting.Tables:
+    """The rows of all nights of tests in a store that is whole."""
+    tables, problems = collecting.read_tables(nights / "store")
+    assert problems == []
+    return tables
+
+
 def everything(*rows: Mapping[str, object], code: int = 0) -> Part:
     """The part `everything`, with these results."""
     text = results(*rows).replace("\n", "\\n")
@@ -163,7 +170,7 @@ def test_a_night_ends_with_a_page_and_a_table_in_the_store(tmp_path: Path, capsy
     elsewhere = part("elsewhere", "exit 0", lacks=lambda: "needs root")
     out = tmp_path / "tests-n1"
     assert night.main(["--out", str(out)], parts_of(tests, part("fine", "exit 0"), elsewhere)) == 1
-    tables = collecting.read_tables(tmp_path / "store")
+    tables = stored(tmp_path)
     assert {each["part"]: each["result"] for each in tables["parts"]} == {
         EVERYTHING: FAILED,
         "fine": PASSED,
@@ -191,17 +198,17 @@ def test_an_interrupted_night_goes_on_where_it_stopped(tmp_path: Path) -> None:
     out = tmp_path / "tests-n1"
     assert night.main(["--out", str(out)], parts_of(first, second)) == 130
     assert played.read_text().split() == ["first", "second"]
-    assert collecting.read_tables(tmp_path / "store")["parts"] == []
+    assert stored(tmp_path)["parts"] == []
     second = part("second", f"echo second >> {played}")
     assert night.main(["--resume", str(out)], parts_of(first, second)) == 0
     assert played.read_text().split() == ["first", "second", "second"]
-    assert [each["part"] for each in collecting.read_tables(tmp_path / "store")["parts"]] == ["first", "second"]
+    assert [each["part"] for each in stored(tmp_path)["parts"]] == ["first", "second"]
 
 
 def test_only_the_parts_that_were_asked_for_are_played_and_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
     parts = parts_of(part("one", "exit 1"), part("two", "exit 0"))
     assert night.main(["--out", str(tmp_path / "tests-n1"), "--only", "two"], parts) == 0
-    assert [each["part"] for each in collecting.read_tables(tmp_path / "store")["parts"]] == ["two"]
+    assert [each["part"] for each in stored(tmp_path)["parts"]] == ["two"]
     with pytest.raises(SystemExit) as ended_with:
         night.main(["--only", "three"], parts)
     assert ended_with.value.code == 3
@@ -219,6 +226,56 @@ def test_seeds_begin_where_the_last_night_ended(tmp_path: Path) -> None:
     for number in range(2):
         assert night.main(["--out", str(tmp_path / f"tests-n{number}")], parts) == 0
     assert list(dict.fromkeys(asked)) == [collecting.FIRST_SEED, collecting.FIRST_SEED + SEEDS]
+
+
+def damage_a_night(nights: Path) -> Path:
+    """Play a night, and damage what the store has of it."""
+    assert night.main(["--out", str(nights / "tests-n0")], parts_of(part("fine", "exit 0"))) == 0
+    (tables,) = (nights / "store").glob("tests=*/*")
+    return tables / "parts.parquet"
+
+
+def test_a_damaged_night_of_the_store_is_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := damage_a_night(tmp_path)).unlink()
+    (tmp_path / "store/tests=zzz").touch()
+    capsys.readouterr()
+    out = tmp_path / "tests-n1"
+    assert night.main(["--out", str(out)], parts_of(part("fine", "exit 0"))) == 0
+    said = capsys.readouterr().out
+    for where in (
+        said.partition("[1 of 1]")[0],
+        said.partition("[1 of 1]")[2],
+        (out / "report/index.html").read_text(),
+    ):
+        assert f"{file.parent} cannot be read, and is left out" in where
+        assert f"{tmp_path}/store/tests=zzz is no folder" in where
+
+
+def test_a_table_that_is_damaged_in_its_middle_is_left_out_too(tmp_path: Path) -> None:
+    file = damage_a_night(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(200) + content[204:])
+    tables, (problem,) = collecting.read_tables(tmp_path / "store")
+    assert not tables["test_nights"]
+    assert f"{file.parent} cannot be read" in problem
+
+
+def test_a_night_whose_own_collection_is_damaged_is_collected_again(tmp_path: Path) -> None:
+    file = damage_a_night(tmp_path)
+    file.write_bytes(b"PAR1")
+    assert night.main(["--resume", str(tmp_path / "tests-n0")], parts_of(part("fine", "exit 0"))) == 0
+    assert [each["part"] for each in collecting.read_tables(tmp_path / "store")[0]["parts"]] == ["fine"]
+
+
+def test_a_store_that_cannot_be_written_is_refused_and_the_night_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store").touch()
+    parts = parts_of(part("fine", "exit 0"))
+    assert night.main(["--out", str(tmp_path / "tests-n1")], parts) == 3
+    assert f"{tmp_path}/store: the night cannot be collected" in capsys.readouterr().out
+    (tmp_path / "store").unlink()
+    assert night.main(["--resume", str(tmp_path / "tests-n1")], parts) == 0
 
 
 def test_every_part_is_a_command_that_there_is(tmp_path: Path) -> None:
