@@ -9,18 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from chaos.errors import said_by, traceback_of
 from chaos.nights.opening import commit
 from chaos.runtimes.real.processes.child import TETHER
 from tests.night.parts import ROOT, Part, shown
-from tests.night.record import INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
+from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
 
 ENDING_S = 180
 """For a part that is asked to end: brokers and containers are stopped in good order."""
 BY_CTRL_C = (130, -signal.SIGINT)
 """Exit codes of a command that somebody interrupted."""
+NO_CODE = 3
+"""Stands for the exit code of a part without a command that ran."""
 
 
 def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) -> None:
@@ -30,7 +34,10 @@ def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) 
     for name in left:
         part = parts[name]
         number = f"[{head.parts.index(name) + 1} of {len(head.parts)}] {name}"
-        line = _lacking(part, folder, head) or _play(part, folder, head, lambda text, n=number: say(f"{n}: {text}"))
+        try:
+            line = _lacking(part, folder, head) or _play(part, folder, head, lambda text, n=number: say(f"{n}: {text}"))
+        except Exception as error:
+            line = _broken(part, folder, error)
         folder.note(line)
         say(f"{number}: {line.result} after {line.seconds / 60:.0f} min" + (f": {line.why}" if line.why else ""))
         if line.result == INTERRUPTED:
@@ -40,7 +47,15 @@ def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) 
 def _lacking(part: Part, folder: Folder, head: Head) -> Line | None:
     why = part.lacks()
     command = shlex.join(part.command(folder, head))
-    return Line(part.name, NOT_HERE, 3, 0.0, commit(), command, _now(), why) if why else None
+    return Line(part.name, NOT_HERE, NO_CODE, 0.0, commit(), command, _now(), why) if why else None
+
+
+def _broken(part: Part, folder: Folder, error: Exception) -> Line:
+    """A part that the night itself could not play. The traceback goes where the part would have printed."""
+    with suppress(OSError), folder.said(part.name).open("a") as log:
+        log.write(traceback_of(error))
+    why = f"the night could not play it: {said_by(error)[:300]}"
+    return Line(part.name, FAILED, NO_CODE, 0.0, commit(), "", _now(), why)
 
 
 def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) -> Line:
@@ -53,7 +68,8 @@ def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) ->
         result, why = INTERRUPTED, "interrupted"
     else:
         result, why = part.result(folder, code)
-    next_seed = head.first_seed + part.seeds if part.seeds and result != INTERRUPTED else None
+    # A command that could not do its work may have played no seed at all.
+    next_seed = head.first_seed + part.seeds if part.seeds and code in part.codes else None
     seconds = round(time.monotonic() - clock, 1)
     return Line(part.name, result, code, seconds, now, shlex.join(command), began, why, next_seed)
 

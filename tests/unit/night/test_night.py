@@ -14,6 +14,7 @@ from chaos.errors import Refused
 from tests.night import __main__ as night
 from tests.night import collecting
 from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
+from tests.night.player import play
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, PASSED, UNKNOWN, Folder, Head, Line, ended, to_play
 from tests.night.report import verdict
 
@@ -226,6 +227,41 @@ def test_seeds_begin_where_the_last_night_ended(tmp_path: Path) -> None:
     for number in range(2):
         assert night.main(["--out", str(tmp_path / f"tests-n{number}")], parts) == 0
     assert list(dict.fromkeys(asked)) == [collecting.FIRST_SEED, collecting.FIRST_SEED + SEEDS]
+
+
+@pytest.mark.parametrize("where", ["lacks", "command"])
+def test_a_part_that_the_night_cannot_play_is_failed_and_the_night_goes_on(tmp_path: Path, where: str) -> None:
+    def broken(*_: object) -> list[str]:
+        raise OSError("no engine answers")
+
+    out = tmp_path / "tests-n1"
+    parts = parts_of(part("one", "exit 0", **{where: broken}), part("two", "exit 0"))
+    assert night.main(["--out", str(out)], parts) == 1
+    one, two = stored(tmp_path)["parts"]
+    assert (one["result"], one["why"]) == (FAILED, "the night could not play it: OSError: no engine answers")
+    assert two["result"] == PASSED
+    assert "in broken\n" in (out / "said/one.txt").read_text()
+    assert "exit code 3" not in (out / "report/index.html").read_text()
+
+
+def test_an_interruption_before_a_part_has_begun_interrupts_the_night(tmp_path: Path) -> None:
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "tests-n1"
+    assert night.main(["--out", str(out)], parts_of(part("one", "exit 0", lacks=interrupted))) == 130
+    assert Folder(out).read()[1] == []
+
+
+@pytest.mark.parametrize(("code", "next_seed"), [(0, 3000), (1, 3000), (2, 3000), (3, None), (-9, None)])
+def test_seeds_of_a_part_that_could_not_do_its_work_are_not_counted_as_played(
+    tmp_path: Path, code: int, next_seed: int | None
+) -> None:
+    script = f"exit {code}" if code >= 0 else f"kill {code} $$"
+    folder = Folder(tmp_path)
+    folder.begin(replace(HEAD, parts=("seeds",)))
+    play(folder, parts_of(part("seeds", script, seeds=SEEDS)), lambda _: None)
+    assert [each.next_seed for each in folder.read()[1]] == [next_seed]
 
 
 def damage_a_night(nights: Path) -> Path:
