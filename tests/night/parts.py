@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.errors import Refused
 from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN, Folder, Head
 from tests.support.gate import results
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 2000
 """Of a night: from so many on, `squall sim` also asks whether each rare path was taken."""
+WORDS = 300
+"""Characters of a reason."""
 SQUALL = "./squall"
 BY_SQUALL: Mapping[int, str] = {0: PASSED, 1: FAILED, 2: UNKNOWN}
 BY_PYTEST: Mapping[int, str] = {0: PASSED}
@@ -46,11 +49,16 @@ class Part:
         why = "" if result == PASSED else last_words(folder.said(self.name)) or f"exit code {code}"
         if self.name != EVERYTHING:
             return result, why
-        tests = results.read(folder.tests)
+        try:
+            tests = results.read(folder.tests)
+        except Refused as refused:
+            return (UNKNOWN if result == PASSED else result), str(refused)
         failed = sum(1 for each in tests if each.result == FAILED)
         if failed:
             return FAILED, f"{failed:,} of {len(tests):,} tests failed"
-        return (UNKNOWN, "no test has a result") if result == PASSED and not tests else (result, why)
+        if result == PASSED:
+            return (PASSED, "") if tests else (UNKNOWN, "no test has a result")
+        return result, troubles(folder.said(self.name)) or why
 
 
 EVERYTHING = "everything"
@@ -152,8 +160,22 @@ def shown(path: Path) -> str:
 
 def last_words(log: Path) -> str:
     """The last line of a log that is not empty."""
+    return next((line.strip()[:WORDS] for line in reversed(_lines(log)) if line.strip()), "")
+
+
+def troubles(log: Path) -> str:
+    """Why the last `squall test` in a log failed although no test did: the lines in which it says so.
+
+    Lines before the one that gives its order are of the set-up, or of a session that was interrupted.
+    """
+    lines = _lines(log)
+    begin = max((number for number, line in enumerate(lines) if line.startswith("order: ")), default=0)
+    told = [line.removeprefix("squall: ") for line in lines[begin:] if line.startswith("squall: ")]
+    return "; ".join(line for line in told if line != "interrupted")[:WORDS]
+
+
+def _lines(log: Path) -> list[str]:
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        return log.read_text(errors="replace").splitlines()
     except OSError:
-        return ""
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return []

@@ -17,6 +17,8 @@ from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
 from tests.night.player import play
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, PASSED, UNKNOWN, Folder, Head, Line, ended, to_play
 from tests.night.report import verdict
+from tests.support.gate import summary
+from tests.support.gate.results import Result
 
 HEAD = Head("n1", "2026-07-04T01:00:00+00:00", "abc", "2 cores, 24 GiB", "3.11.2", ("one", "two", "three"), 1000)
 
@@ -125,6 +127,46 @@ def test_a_failed_test_counts_more_than_the_exit_code(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.tests.write_text(results(row("a", "passed"), row("b", "failed")))
     assert PARTS[EVERYTHING].result(folder, 0) == (FAILED, "1 of 2 tests failed")
+
+
+def gate(*troubles: str, order: int = 1) -> str:
+    """What `squall test --all` prints if one test passed."""
+    results_of = [Result("tests/unit/x.py::a", "passed", 1.0, 1.0)]
+    return "\n".join([f"order: --randomly-seed={order}", *summary.of(results_of, [], {}, troubles, table=True)]) + "\n"
+
+
+LANE = "lane cpu 1: pytest ended with exit code -11 in tests/unit/x.py::b, 12 tests without a result"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (gate(f"{LANE}\nFatal Python error: Segmentation fault"), LANE),
+        (gate(LANE, "the gate takes 800 CPU s"), f"{LANE}; the gate takes 800 CPU s"),
+        (f"squall: set-up\n{gate('an older trouble')}squall: interrupted\nsquall: set-up\n{gate(LANE, order=2)}", LANE),
+        ("order: 1\nsquall: interrupted\nsquall: f.jsonl: line 3 is no result\n", "f.jsonl: line 3 is no result"),
+        ("order: 1\n[ 15 s] 3 of 9 tests, 0 failed\n", "[ 15 s] 3 of 9 tests, 0 failed"),
+        ("", "exit code 1"),
+    ],
+)
+def test_tests_that_all_passed_and_an_exit_code_have_the_gates_own_reason(tmp_path: Path, said: str, why: str) -> None:
+    folder = Folder(tmp_path)
+    folder.tests.write_text(results(row("a", "passed")))
+    folder.said(EVERYTHING).parent.mkdir()
+    folder.said(EVERYTHING).write_text(said)
+    assert PARTS[EVERYTHING].result(folder, 1) == (FAILED, why)
+
+
+@pytest.mark.parametrize(("code", "result"), [(0, UNKNOWN), (1, FAILED)])
+def test_results_that_cannot_be_read_leave_the_part_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, result: str
+) -> None:
+    monkeypatch.setattr("tests.support.gate.results.read", refuse)
+    assert PARTS[EVERYTHING].result(Folder(tmp_path), code) == (result, "tests.jsonl: line 3 is no result")
+
+
+def refuse(file: Path) -> list[Result]:
+    raise Refused(f"{file.name}: line 3 is no result")
 
 
 def test_of_a_test_that_ran_twice_the_last_result_counts(tmp_path: Path) -> None:
