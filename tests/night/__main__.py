@@ -32,7 +32,7 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{name}").absolute())
     try:
         if arguments.resume:
-            folder.read()
+            _check(folder, parts)
         with NightDirectory(folder.path).held():
             if not arguments.resume:
                 name += f"-{folder.path.name}" if arguments.out else ""
@@ -47,6 +47,13 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     except KeyboardInterrupt:
         say(f"interrupted: ./squall test --night --resume {shown(folder.path)} goes on")
         return INTERRUPTED
+
+
+def _check(folder: Folder, parts: Mapping[str, Part]) -> None:
+    """Refused where the night cannot go on."""
+    head, _ = folder.read()
+    if unknown := [name for name in head.parts if name not in parts]:
+        raise Refused(f"{folder.record}, line 1: parts: there is no part {', '.join(unknown)}")
 
 
 def _play(folder: Folder, parts: Mapping[str, Part]) -> int:

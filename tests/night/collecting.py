@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused
+from chaos.errors import Refused, said_by
 from checkers.nights import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import Folder, ended
@@ -61,8 +61,8 @@ def collect(folder: Folder, code: int) -> None:
     rows = rows_of(folder, code, now)
     try:
         _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)
-    except OSError as error:
-        raise Refused(f"{place}: the night cannot be collected: {error}") from None
+    except (OSError, ValueError, OverflowError) as error:  # also of an edited record: 10**30, half a surrogate pair
+        raise Refused(f"{place}: the night cannot be collected: {said_by(error)}") from None
 
 
 def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from chaos.errors import Refused
@@ -82,15 +83,29 @@ class Folder:
         append_line(self.record, _json(line))
 
     def read(self) -> tuple[Head, list[Line]]:
-        """The record. Refused where there is none. A line that a killed session left half-written is left out."""
+        """The record. Refused where there is none, or where somebody has changed it to what no night writes.
+
+        A line that a killed session left half-written is left out.
+        """
         try:
-            found = _json_lines(self.record.read_text(errors="replace"))
-            head = Head(**{**found[0], "parts": tuple(found[0]["parts"])})
-            return head, [Line(**each) for each in found[1:]]
+            rows = _json_lines(self.record.read_text(errors="replace"))
         except FileNotFoundError:
             raise Refused(f"{self.path}: no night of tests is there: it has no {self.record.name}") from None
-        except (OSError, IndexError, KeyError, TypeError) as error:
-            raise Refused(f"{self.record} cannot be read: {type(error).__name__}: {error}") from None
+        except OSError as error:
+            raise Refused(f"{self.record} cannot be read: {error}") from None
+        head: Head | None = None
+        lines = []
+        for number, row in rows:
+            try:
+                if head is None:
+                    head = _head(row)
+                else:
+                    lines.append(_line(row, head))
+            except ValueError as error:
+                raise Refused(f"{self.record}, line {number}: {error}") from None
+        if head is None:
+            raise Refused(f"{self.record}: no line of it can be read")
+        return head, lines
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Line]:
@@ -110,13 +125,60 @@ def to_play(head: Head, lines: Iterable[Line]) -> list[str]:
     return [part for part in head.parts if part not in done]
 
 
-def _json_lines(text: str) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line. A line that is none is left out."""
+def _json_lines(text: str) -> list[tuple[int, Any]]:
+    """(line number, value) of each line of JSON in a file. A line that is none is left out."""
     found = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.split("\n"), 1):
         with suppress(ValueError):
-            found.append(json.loads(line))
+            found.append((number, json.loads(line)))
     return found
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "int | None": (int, NoneType),
+    "tuple[str, ...]": (list,),
+}
+"""Of JSON, by the type of a field."""
+
+
+def _head(row: Any) -> Head:
+    """The head of a record. ValueError, which says what is wrong with it."""
+    head = Head(**_checked(Head, row))
+    if head.night in ("", ".", "..") or set(head.night) & set("/\0"):
+        raise ValueError(f"night: the name of a folder is needed (given: {head.night!r})")
+    parts = head.parts
+    if not parts or not all(isinstance(each, str) for each in parts) or len(set(parts)) < len(parts):
+        raise ValueError(f"parts: a list of names is needed, each of them once (given: {list(parts)!r})")
+    return replace(head, parts=tuple(parts))
+
+
+def _line(row: Any, head: Head) -> Line:
+    """A line of the record of the night with this head. ValueError, which says what is wrong with it."""
+    line = Line(**_checked(Line, row))
+    if line.part not in head.parts:
+        raise ValueError(f"part: one of {', '.join(head.parts)} is needed (given: {line.part!r})")
+    if line.result not in (*ENDED, INTERRUPTED):
+        raise ValueError(f"result: one of {', '.join((*ENDED, INTERRUPTED))} is needed (given: {line.result!r})")
+    return line
+
+
+def _checked(of: type[Head | Line], row: Any) -> dict[str, Any]:
+    """The same row, if it has the fields of that class. ValueError, which says which one is wrong."""
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object is needed (given: {row!r})")
+    known = {field.name: field for field in fields(of)}
+    for name in row.keys() - known.keys():
+        raise ValueError(f"{name}: there is no such field")
+    for name, field in known.items():
+        if name not in row:
+            if field.default is MISSING:
+                raise ValueError(f"{name}: is missing")
+        elif isinstance(row[name], bool) or not isinstance(row[name], _TYPES[str(field.type)]):
+            raise ValueError(f"{name}: {field.type} is needed (given: {row[name]!r})")
+    return row
 
 
 def _json(told: Head | Line) -> str:

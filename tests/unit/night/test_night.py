@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -72,6 +73,51 @@ def test_a_night_is_not_begun_twice_and_nothing_goes_on_where_none_is(tmp_path: 
     Folder(tmp_path).begin(HEAD)
     with pytest.raises(Refused, match="already"):
         Folder(tmp_path).begin(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "what"),
+    [
+        (1, {"parts": []}, "parts: a list of names"),
+        (1, {"parts": ["one", "two", "one"]}, "parts: a list of names"),
+        (1, {"parts": [1]}, "parts: a list of names"),
+        (1, {"parts": "one"}, "parts: "),
+        (1, {"night": "../n1"}, "night: the name of a folder"),
+        (1, {"night": ".."}, "night: the name of a folder"),
+        (1, {"first_seed": "1000"}, "first_seed: int is needed"),
+        (2, {"part": "four"}, "part: one of one, two, three is needed"),
+        (2, {"seconds": "many"}, "seconds: float is needed"),
+        (2, {"result": "splendid"}, "result: one of passed, failed"),
+        (2, {"exit": None}, "exit: int is needed"),
+        (2, {"exit": True}, "exit: int is needed"),
+        (2, {"verdict": "valid"}, "verdict: there is no such field"),
+    ],
+)
+def test_a_record_that_no_night_writes_is_refused_with_its_line(
+    tmp_path: Path, number: int, change: Mapping[str, object], what: str
+) -> None:
+    folder = Folder(tmp_path)
+    folder.begin(HEAD)
+    folder.note(line("one", PASSED))
+    rows = [json.loads(text) for text in folder.record.read_text().splitlines()]
+    rows[number - 1] |= change
+    folder.record.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    with pytest.raises(Refused, match=re.escape(f"{folder.record}, line {number}: {what}")):
+        folder.read()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", ": no line"),
+        ("5\n", ", line 1: a JSON object"),
+        ('\n{"part": "one"}\n', ", line 2: part: there is no such"),
+    ],
+)
+def test_a_record_without_a_head_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "record.jsonl").write_text(text)
+    with pytest.raises(Refused, match=re.escape(f"record.jsonl{what}")):
+        Folder(tmp_path).read()
 
 
 # -------------------------------------------------------------------------------------------------------- the results
@@ -284,6 +330,14 @@ def test_a_part_that_the_night_cannot_play_is_failed_and_the_night_goes_on(tmp_p
     assert two["result"] == PASSED
     assert "in broken\n" in (out / "said/one.txt").read_text()
     assert "exit code 3" not in (out / "report/index.html").read_text()
+
+
+def test_a_night_with_a_part_that_there_is_not_does_not_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Folder(tmp_path).begin(replace(HEAD, parts=("fine", "gone")))
+    assert night.main(["--resume", str(tmp_path)], parts_of(part("fine", "exit 1"))) == 3
+    assert capsys.readouterr().out == f"squall: {tmp_path}/record.jsonl, line 1: parts: there is no part gone\n"
 
 
 def test_an_interruption_before_a_part_has_begun_interrupts_the_night(tmp_path: Path) -> None:
