@@ -27,7 +27,10 @@ USAGE, INTERRUPTED = 3, 130
 
 def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) -> int:
     """0: nothing failed. 1: a part failed. 2: too little is proven. 3: usage. 130: interrupted."""
-    arguments = parser(parts).parse_args(given)
+    command_line = parser(parts)
+    arguments = command_line.parse_args(given)
+    if arguments.resume and (arguments.out or arguments.only):
+        command_line.error("--resume goes on with a night as it was asked for: leave out --out and --only")
     name = opening.new_id()
     folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{name}").absolute())
     try:
@@ -39,7 +42,7 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
                 tables, unread = collecting.read_tables(collecting.place_of(folder))
                 for problem in unread:
                     say(f"squall: {problem}")
-                folder.begin(_head(name, arguments.only or list(parts), collecting.first_seed(tables)))
+                folder.begin(_head(name, list(dict.fromkeys(arguments.only or parts)), collecting.first_seed(tables)))
             return _play(folder, parts)
     except Refused as refused:
         say(f"squall: {refused}")

@@ -304,6 +304,25 @@ def test_only_the_parts_that_were_asked_for_are_played_and_a_part_that_there_is_
     assert night.main(["--resume", str(tmp_path / "nowhere")], parts) == 3
 
 
+@pytest.mark.parametrize("more", [["--only", "one"], ["--out", "elsewhere"]])
+def test_a_night_that_goes_on_has_its_parts_and_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    Folder(tmp_path).begin(replace(HEAD, parts=("one",)))
+    with pytest.raises(SystemExit) as ended_with:
+        night.main(["--resume", str(tmp_path), *more], parts_of(part("one", "exit 0")))
+    assert ended_with.value.code == 3
+    assert "leave out --out and --only" in capsys.readouterr().err
+    assert Folder(tmp_path).read()[1] == []
+
+
+def test_a_part_that_is_asked_for_twice_is_played_once(tmp_path: Path) -> None:
+    folder, parts = Folder(tmp_path / "tests-n1"), parts_of(part("one", "exit 0"), part("two", "exit 0"))
+    assert night.main(["--out", str(folder.path), "--only", "two", "one", "two"], parts) == 0
+    assert folder.read()[0].parts == ("two", "one")
+    assert [each.part for each in folder.read()[1]] == ["two", "one"]
+
+
 def test_seeds_begin_where_the_last_night_ended(tmp_path: Path) -> None:
     asked = []
 
