@@ -19,8 +19,8 @@ from chaos.nights.directory import NIGHTS, NightDirectory
 from tests.night import collecting, page
 from tests.night.parts import PARTS, Part, shown
 from tests.night.player import play
-from tests.night.record import Folder, Head, ended
-from tests.night.report import report_of, verdict
+from tests.night.record import Folder, Head
+from tests.night.report import report_of
 
 USAGE, INTERRUPTED = 3, 130
 
@@ -61,11 +61,12 @@ def _check(folder: Folder, parts: Mapping[str, Part]) -> None:
 
 def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
     play(folder, parts, say)
-    head, lines = folder.read()
-    code = verdict({name: line.result for name, line in ended(lines).items()})
-    collecting.collect(folder, code)
+    head, _ = folder.read()
+    now = datetime.now(UTC)
+    rows = collecting.rows_of(folder, now)
+    collecting.collect(folder, rows, now)
     tables, unread = collecting.read_tables(collecting.place_of(folder))
-    report = report_of(tables, head.night, unread)
+    report = report_of(tables, head.night, unread, [name for name in parts if name not in head.parts])
     written = page.render(folder, report, parts)
     for row in report.parts:
         say(f"{row['part']:<12} {row['result']:<12} {page.minutes(row['seconds']):>8}  {row['why']}".rstrip())
@@ -73,7 +74,7 @@ def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
     for problem in report.problems:
         say(f"squall: {problem}")
     say(f"page: {shown(written)}")
-    return code
+    return int(rows["test_nights"][0]["exit"])
 
 
 def _head(name: str, asked: Sequence[str], first_seed: int) -> Head:

@@ -6,15 +6,16 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from chaos.errors import Refused, said_by
 from checkers.nights import store
 from tests.night.parts import EVERYTHING
-from tests.night.record import Folder, ended
+from tests.night.record import NOT_HERE, PASSED, UNKNOWN, Folder, ended
+from tests.night.report import verdict
 from tests.support.gate import results
 
 FIRST_SEED = 1000
@@ -51,14 +52,12 @@ def _whole(place: Path) -> tuple[list[tuple[store.Collection, Tables]], list[str
     return found, problems
 
 
-def collect(folder: Folder, code: int) -> None:
+def collect(folder: Folder, rows: Tables, now: datetime) -> None:
     """Add a night that has ended to the store, unless it is there already. Refused where it cannot be written."""
     place = place_of(folder)
     digest = _digest(folder)
     if digest in [each.digest for each, _ in _whole(place)[0]]:
         return
-    now = datetime.now(UTC)
-    rows = rows_of(folder, code, now)
     try:
         _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)
     except (OSError, ValueError, OverflowError) as error:  # also of an edited record: 10**30, half a surrogate pair
@@ -76,26 +75,42 @@ def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> Non
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def rows_of(folder: Folder, code: int, now: datetime) -> Tables:
-    """The rows of a night."""
+def rows_of(folder: Folder, now: datetime) -> Tables:
+    """The rows of a night that has ended."""
     head, lines = folder.read()
     parts = ended(lines)
     commits = list(dict.fromkeys([head.commit, *(line.commit for line in parts.values())]))
-    problems = [f"The night went on at another commit: {', then '.join(each[:12] for each in commits)}."]
+    problems = []
+    if commits[1:]:
+        problems.append(f"The night went on at another commit: {', then '.join(each[:12] for each in commits)}.")
+    tests, why = _tests(folder, head.night, {line.commit for line in lines if line.part == EVERYTHING})
+    everything = parts.get(EVERYTHING)
+    if everything and everything.result != NOT_HERE and not tests:
+        problems.append(f"The part {EVERYTHING} was played, but {why}.")
+        if everything.result == PASSED:
+            parts[EVERYTHING] = replace(everything, result=UNKNOWN, why=why)
     night = {name: getattr(head, name) for name in ("night", "began", "commit", "machine", "python")}
-    more = {"ended": now.isoformat(timespec="seconds"), "exit": code, "problems": problems if commits[1:] else []}
+    code = verdict({name: line.result for name, line in parts.items()})
+    more = {"ended": now.isoformat(timespec="seconds"), "exit": code, "problems": problems}
     return {
         "test_nights": [{**night, **more}],
         "parts": [{"night": head.night, **_parts(asdict(parts[name]))} for name in head.parts if name in parts],
-        "tests": _tests(folder, head.night, {line.commit for line in lines if line.part == EVERYTHING}),
+        "tests": tests,
     }
 
 
-def _tests(folder: Folder, night: str, commits: set[str]) -> list[dict[str, Any]]:
-    """The last result of each test. Which commit it is of is unknown where the part went on at another one."""
+def _tests(folder: Folder, night: str, commits: set[str]) -> tuple[list[dict[str, Any]], str]:
+    """The last result of each test; and why there is none, if so.
+
+    Which commit a result is of is unknown where the part went on at another one.
+    """
     commit = commits.pop() if len(commits) == 1 else ""
-    last = {each.test: each for each in results.read(folder.tests)}
-    return [{"night": night, "commit": commit, **each._asdict()} for each in last.values()]
+    try:
+        last = {each.test: each for each in results.read(folder.tests)}
+    except Refused as refused:
+        return [], f"its results cannot be read: {refused}"
+    rows = [{"night": night, "commit": commit, **each._asdict()} for each in last.values()]
+    return rows, "" if rows else f"{folder.tests.name} has no result of a test"
 
 
 def _parts(line: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.night.parts import EVERYTHING
 from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN
 
 Row = dict[str, Any]
@@ -41,6 +42,8 @@ class Report:
     """(test, why it is called so)."""
     unread: tuple[str, ...]
     """Why nights in the store are left out, a sentence each."""
+    not_asked: tuple[str, ...]
+    """Parts that there are, and that this night was not to play."""
 
     @property
     def problems(self) -> list[str]:
@@ -66,12 +69,16 @@ class Report:
             return f"Failed: {', '.join(wrong)}"
         if self.word == "unknown":
             return "Too little is proven"
-        return "Everything passed" if all(row["result"] == PASSED for row in self.parts) else "Nothing failed"
+        passed = all(row["result"] == PASSED for row in self.parts)
+        if not self.not_asked:
+            return "Everything passed" if passed else "Nothing failed"
+        asked = ", ".join(row["part"] for row in self.parts)
+        return f"{'All that was asked for passed' if passed else 'Nothing failed of what was asked for'}: {asked}"
 
     @property
     def sentences(self) -> list[str]:
         """What that means."""
-        told = []
+        told = [f"Not asked for: {', '.join(self.not_asked)}."] if self.not_asked else []
         if self.tests:
             new = sum(1 for row in self.failed if self.is_new(row))
             failed = f"{len(self.failed):,} failed ({new:,} new)" if self.failed else "none failed"
@@ -83,6 +90,11 @@ class Report:
         if lacking:
             told.append(f"This machine cannot play {', '.join(lacking)}; the table says why.")
         return told
+
+    @property
+    def played_tests(self) -> bool:
+        """Whether the part was played that plays tests, if only to its first line."""
+        return any(row["part"] == EVERYTHING and row["result"] != NOT_HERE for row in self.parts)
 
     @property
     def skipped(self) -> list[Row]:
@@ -130,9 +142,14 @@ class Report:
         return {row["test"] for row in self.tests}
 
 
-def report_of(tables: Mapping[str, Sequence[Row]], night: str, unread: Sequence[str] = ()) -> Report:
-    """The report of the night of that name. tables: rows of the store, the earliest night first. unread: why other
-    nights of the store are left out."""
+def report_of(
+    tables: Mapping[str, Sequence[Row]], night: str, unread: Sequence[str] = (), not_asked: Sequence[str] = ()
+) -> Report:
+    """The report of the night of that name.
+
+    tables: rows of the store, the earliest night first. unread: why other nights of the store are left out. not_asked:
+    parts that this night was not to play.
+    """
     order = [row["night"] for row in tables["test_nights"]]
     upto = order[: order.index(night) + 1]
     of_night: dict[str, list[Row]] = defaultdict(list)
@@ -148,6 +165,7 @@ def report_of(tables: Mapping[str, Sequence[Row]], night: str, unread: Sequence[
         before_night=before_night,
         flaky=tuple(sorted({**_over_nights(last), **_within(of_night[night])}.items())),
         unread=tuple(unread),
+        not_asked=tuple(not_asked),
     )
 
 

@@ -220,7 +220,7 @@ def test_of_a_test_that_ran_twice_the_last_result_counts(tmp_path: Path) -> None
     folder.begin(replace(HEAD, parts=(EVERYTHING,)))
     folder.note(line(EVERYTHING, PASSED))
     folder.tests.write_text(results(row("a", "failed"), row("b", "passed"), row("a", "failed", flaky=True)))
-    found = collecting.rows_of(folder, 1, datetime.now(UTC))["tests"]
+    found = collecting.rows_of(folder, datetime.now(UTC))["tests"]
     assert [(each["test"], each["flaky"], each["commit"]) for each in found] == [
         ("a", True, "abc"),
         ("b", False, "abc"),
@@ -233,7 +233,7 @@ def test_results_of_two_commits_are_of_no_known_one(tmp_path: Path) -> None:
     folder.note(line(EVERYTHING, INTERRUPTED))
     folder.note(replace(line(EVERYTHING, PASSED), commit="def"))
     folder.tests.write_text(results(row("a", "passed")))
-    found = collecting.rows_of(folder, 0, datetime.now(UTC))
+    found = collecting.rows_of(folder, datetime.now(UTC))
     assert found["tests"][0]["commit"] == ""
     assert found["test_nights"][0]["problems"] == ["The night went on at another commit: abc, then def."]
 
@@ -296,7 +296,12 @@ def test_an_interrupted_night_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_only_the_parts_that_were_asked_for_are_played_and_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
     parts = parts_of(part("one", "exit 1"), part("two", "exit 0"))
-    assert night.main(["--out", str(tmp_path / "tests-n1"), "--only", "two"], parts) == 0
+    out = tmp_path / "tests-n1"
+    assert night.main(["--out", str(out), "--only", "two"], parts) == 0
+    page = (out / "report/index.html").read_text()
+    assert "All that was asked for passed: two" in page
+    assert "Not asked for: one." in page
+    assert "the part <code>everything</code> was not played" in page
     assert [each["part"] for each in stored(tmp_path)["parts"]] == ["two"]
     with pytest.raises(SystemExit) as ended_with:
         night.main(["--only", "three"], parts)
@@ -334,6 +339,31 @@ def test_seeds_begin_where_the_last_night_ended(tmp_path: Path) -> None:
     for number in range(2):
         assert night.main(["--out", str(tmp_path / f"tests-n{number}")], parts) == 0
     assert list(dict.fromkeys(asked)) == [collecting.FIRST_SEED, collecting.FIRST_SEED + SEEDS]
+
+
+def test_results_that_are_gone_leave_the_night_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, parts = Folder(tmp_path / "tests-n1"), parts_of(everything(row("a", "passed")))
+    assert night.main(["--out", str(folder.path)], parts) == 0
+    folder.tests.unlink()
+    assert night.main(["--resume", str(folder.path)], parts) == 2
+    assert [each["result"] for each in stored(tmp_path)["parts"]] == [UNKNOWN]
+    said, page = capsys.readouterr().out, (folder.path / "report/index.html").read_text()
+    for where in (said, page):
+        assert "everything is unknown: tests.jsonl has no result of a test" in where
+        assert "The part everything was played, but tests.jsonl has no result of a test." in where
+    assert "although the part <code>everything</code> was played" in page
+    assert "not played" not in page
+
+
+def test_a_part_that_failed_stays_failed_without_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.gate.results.read", refuse)
+    folder = Folder(tmp_path)
+    folder.begin(replace(HEAD, parts=(EVERYTHING,)))
+    folder.note(line(EVERYTHING, FAILED))
+    found = collecting.rows_of(folder, datetime.now(UTC))
+    assert (found["parts"][0]["result"], found["test_nights"][0]["exit"]) == (FAILED, 1)
+    (problem,) = found["test_nights"][0]["problems"]
+    assert problem.endswith("but its results cannot be read: tests.jsonl: line 3 is no result.")
 
 
 @pytest.mark.parametrize("where", ["lacks", "command"])

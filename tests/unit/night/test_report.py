@@ -21,7 +21,7 @@ def played(night: str, part: str, result: str) -> Row:
     return {"night": night, "part": part, "result": result, "exit": 0, "seconds": 1.0, "command": "./x", "why": "why"}
 
 
-def report(*tests: Row, parts: tuple[Row, ...] = (), exit_code: int = 0) -> Report:
+def report(*tests: Row, parts: tuple[Row, ...] = (), exit_code: int = 0, not_asked: tuple[str, ...] = ()) -> Report:
     """Of the last of these nights."""
     nights = sorted({row["night"] for row in (*tests, *parts)})
     known: Mapping[str, list[Row]] = {
@@ -29,7 +29,7 @@ def report(*tests: Row, parts: tuple[Row, ...] = (), exit_code: int = 0) -> Repo
         "parts": list(parts),
         "tests": list(tests),
     }
-    return report_of(known, nights[-1])
+    return report_of(known, nights[-1], not_asked=not_asked)
 
 
 def test_a_failure_that_the_night_before_did_not_have_is_new_and_stands_first() -> None:
@@ -99,3 +99,19 @@ def test_reasons_of_skips_are_counted() -> None:
 def test_the_headline_says_how_it_went(results: tuple[str, ...], code: int, headline: str) -> None:
     rows = tuple(played("n1", f"part{n}", result) for n, result in enumerate(results))
     assert report(parts=rows, exit_code=code).headline == headline
+
+
+@pytest.mark.parametrize(
+    ("results", "code", "headline"),
+    [
+        (("passed", "passed"), 0, "All that was asked for passed: part0, part1"),
+        (("passed", "not here"), 0, "Nothing failed of what was asked for: part0, part1"),
+        (("passed", "unknown"), 2, "Too little is proven"),
+        (("failed", "passed"), 1, "Failed: part0"),
+    ],
+)
+def test_a_night_of_some_parts_names_the_others(results: tuple[str, ...], code: int, headline: str) -> None:
+    rows = tuple(played("n1", f"part{n}", result) for n, result in enumerate(results))
+    told = report(parts=rows, exit_code=code, not_asked=("part2", "part3"))
+    assert told.headline == headline
+    assert told.sentences[0] == "Not asked for: part2, part3."
