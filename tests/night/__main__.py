@@ -31,14 +31,14 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     arguments = command_line.parse_args(given)
     if arguments.resume and (arguments.out or arguments.only):
         command_line.error("--resume goes on with a night as it was asked for: leave out --out and --only")
-    name = opening.new_id()
-    folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{name}").absolute())
+    began = opening.new_id()
+    folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{began}").absolute())
     try:
         if arguments.resume:
             _check(folder, parts)
         with NightDirectory(folder.path).held():
             if not arguments.resume:
-                name += f"-{folder.path.name}" if arguments.out else ""
+                name = name_of(began, folder.path) if arguments.out else began
                 tables, unread = collecting.read_tables(collecting.place_of(folder))
                 for problem in unread:
                     say(f"squall: {problem}")
@@ -50,6 +50,11 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     except KeyboardInterrupt:
         say(f"interrupted: ./squall test --night --resume {shown(folder.path)} goes on")
         return INTERRUPTED
+
+
+def name_of(began: str, out: Path) -> str:
+    """The name of a night whose folder somebody chose: a second one that begins in the same second has another."""
+    return f"{began}-{out.name}"
 
 
 def _check(folder: Folder, parts: Mapping[str, Part]) -> None:

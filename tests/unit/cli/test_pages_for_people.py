@@ -12,9 +12,12 @@ import pytest
 import yaml
 
 from chaos import cli
+from checkers.nights import store
 from checkers.verdict import UNKNOWN
+from tests.night.__main__ import name_of as night_name
 from tests.night.__main__ import parser as night_parser
 from tests.night.parts import PARTS
+from tests.night.record import Folder
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("tutorial", "ci", "unknown", "workloads/command", "fixture")
@@ -64,6 +67,21 @@ def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
     kept = " ".join(each["with"]["path"] for each in steps if "upload-artifact" in each.get("uses", ""))
     for name in ("report", "allure", "junit.xml", "runs"):
         assert f"nights/*/{name}" in kept
+
+
+def test_the_workflow_keeps_all_that_a_night_goes_on_with_until_it_has_ended() -> None:
+    steps = yaml.safe_load((ROOT / "docs/examples/nightly.yml").read_text())["jobs"]["nightly"]["steps"]
+    restored, saved = (
+        each["with"]["path"].split() for each in steps if re.match("actions/cache/(restore|save)", each.get("uses", ""))
+    )
+    assert restored == saved
+    folder = Folder(Path("nights/tests-tonight"))
+    matrix = folder.matrix(night_name("20260704T011700", folder.path))
+    for path in (folder.path, matrix, Path("nights") / store.FOLDER):
+        assert any(path.match(pattern) for pattern in saved), path
+    *_, removed, save = [each.get("run") or each["uses"] for each in steps]
+    assert "actions/cache/save" in save
+    assert removed.split("rm -rf ")[1].split() == [each for each in saved if not each.endswith(store.FOLDER)]
 
 
 @pytest.mark.parametrize("name", ["squall-nightly.service", "crontab"])
