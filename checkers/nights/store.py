@@ -32,6 +32,9 @@ _FRESH = ".collecting-"
 ABANDONED = timedelta(days=1)
 """A folder that nobody finished for so long belongs to a session that was killed."""
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+"""What reading a damaged collection raises."""
+
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS, _WORDS = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())
 
@@ -189,7 +192,7 @@ def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collectio
                     pq.read_schema(path / f"{table}.parquet")
                 found.append(Collection(str(told["night"]), str(told["began"]), path, str(told["digest"])))
                 break
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 problems.append(damaged(path, error, series))
     return sorted(found, key=lambda each: (each.began, each.night)), problems
 

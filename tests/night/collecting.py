@@ -47,7 +47,7 @@ def _whole(place: Path) -> tuple[list[tuple[store.Collection, Tables]], list[str
     for each in collected:
         try:
             found.append((each, {name: store.rows([each], name) for name in store.TESTS.tables}))
-        except (OSError, ValueError) as error:
+        except store.UNREADABLE as error:
             problems.append(store.damaged(each.path, error, store.TESTS))
     return found, problems
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from chaos.errors import Refused
@@ -432,10 +434,13 @@ def test_a_damaged_night_of_the_store_is_told_and_left_out(tmp_path: Path, capsy
         assert f"{tmp_path}/store/tests=zzz is no folder" in where
 
 
-def test_a_table_that_is_damaged_in_its_middle_is_left_out_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["in its middle", "another table"])
+def test_a_table_that_cannot_be_read_to_its_end_is_left_out_too(tmp_path: Path, how: str) -> None:
     file = damage_a_night(tmp_path)
     content = file.read_bytes()
     file.write_bytes(content[:4] + bytes(200) + content[204:])
+    if how == "another table":
+        pq.write_table(pa.table({"seconds": [[1.0]]}), file)
     tables, (problem,) = collecting.read_tables(tmp_path / "store")
     assert not tables["test_nights"]
     assert f"{file.parent} cannot be read" in problem
