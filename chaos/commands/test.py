@@ -28,7 +28,7 @@ CHECKS: dict[str, list[str]] = {
 
 TAKES: Mapping[str, tuple[str, ...]] = {
     "": ("--only tests", "--all", "--no-skips", "--again", "--results", "--go-on"),
-    "--costs": ("--stale",),
+    "--costs": ("--stale", "--results", "--go-on"),
     "--rules": (),
     "--night": (),
     "--only lint": (),

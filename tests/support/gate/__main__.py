@@ -179,13 +179,14 @@ class Session:
         known = tests & set(self._costs)
         if stale:
             say(f"{len(self._costs) - len(known)} rows without a test, {len(tests - known)} tests without a row")
-        missing = {test.partition("::")[0] for test in tests - known}
+        ended = {each.test for each in self._before}
+        missing = {test.partition("::")[0] for test in tests - known - ended}
         files = {file: text for file, text in self._files.items() if not stale or file in missing}
         planned = lanes.plan(files, self._costs, everything, self._cpus)
         # What waits is measured after what computes, and not beside it.
         waiting = [lane for lane in planned if lanes.folder_of(lane.files[0]) in WAITING]
         played = [
-            self._play_lanes(part, ORDER, name, known, {})
+            self._play_lanes(part, ORDER, name, known | ended, {})
             for name, part in (("computing", [lane for lane in planned if lane not in waiting]), ("waiting", waiting))
         ]
         troubled = self._said(trouble for each in played for trouble in each.troubles)

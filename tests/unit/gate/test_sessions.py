@@ -185,5 +185,9 @@ def test_costs_are_written_and_stale_ones_mended(checkout: Path, capfd: pytest.C
     assert Session(checkout, checkout / "broken").measure(stale=True) == 1
     assert costs.read(checkout / costs.FILE) == rows
     broken.unlink()
-    assert Session(checkout, checkout / "all").measure(stale=False) == 0
+    file = checkout / "results.jsonl"
+    measured = results.Result("tests/unit/test_a.py::test_new", "passed", 7, 8)
+    file.write_text(f'{{"commit": ""}}\n{measured.line()}\n')
+    assert Session(checkout, checkout / "all", file, go_on=True).measure(stale=False) == 0
+    assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_new"] == Cost(7, 8)
     assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_passes"].cpu_s < 9
