@@ -104,12 +104,12 @@ async def test_who_does_not_answer_is_ended_and_what_it_had_is_in_doubt(tmp_path
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_child_that_left_its_group_and_holds_the_pipe_holds_up_nothing(tmp_path: Path) -> None:
-    script = READY + (
-        "import subprocess\n"
+    script = (
+        "import subprocess, sys\n"
         "words = [sys.executable, '-I', '-S', '-c', 'import time; time.sleep(60)']\n"
         "child = subprocess.Popen(words, start_new_session=True)\n"
         "open('child', 'w').write(str(child.pid))\n"
-        "os._exit(0)\n"
+        f"{READY}os._exit(0)\n"
     )
     of = driver(tmp_path, script)
     try:
