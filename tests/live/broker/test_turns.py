@@ -47,7 +47,8 @@ def play(row: Row, broker: BrokerProcess) -> LongestTurn:
     """The longest turn while the broker answers the row's requests."""
     playing = row.play(broker)
     next(playing)
-    broker.longest_turn()  # of the preparations
+    # Of the preparations, and of what clients of earlier rows asked for and did not wait for.
+    broker.wait_for(lambda: all(broker.longest_turn().entries == 0 for _ in range(10)))
     before_mb = broker.rss_mb()
     assert next(playing, "over") == "over"
     turn = broker.longest_turn()
