@@ -89,7 +89,7 @@ def renewed(before: Mapping[str, Cost], results: Iterable[Result]) -> dict[str, 
     rows = dict(before)
     for each in results:
         if each.result == "passed" or each.test not in rows:
-            rows[each.test] = Cost(each.cpu_s, each.wall_s)
+            rows[each.test] = Cost(max(0.0, each.cpu_s), each.wall_s)
     return rows
 
 

@@ -23,7 +23,7 @@ WAITING = ("interop", "live")
 SHARED = ("parity",)
 """Folders whose files go to one lane together."""
 
-_TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^(Test\w+) *=", re.MULTILINE)
+_TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^((?:Test|test_)\w+) *=", re.MULTILINE)
 _MARKED = re.compile(r"mark\.(?:gate|night)")
 _GATE = "mark.gate"
 
@@ -69,7 +69,7 @@ def marks_of(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
             yield each.name, frozenset(name for name in ("gate", "night") if f"mark.{name}" in text)
         elif isinstance(each, ast.Assign | ast.ClassDef):
             names = [each.name] if isinstance(each, ast.ClassDef) else map(ast.unparse, each.targets)
-            yield from ((name, frozenset()) for name in names if name.startswith("Test"))
+            yield from ((name, frozenset()) for name in names if name.startswith(("Test", "test_")))
 
 
 def _is_test(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -54,9 +54,11 @@ def test_only_files_with_a_wanted_test_are_collected() -> None:
 
 
 def test_a_test_without_a_row_brings_its_file_into_the_gate() -> None:
-    text = ONE + "class TestB:\n    async def test_c(self): ...\nTestMachine = Machine.TestCase\n"
-    assert unmeasured(text, ["test_a[1]"]) == {"test_c", "TestMachine"}
-    assert unmeasured(text, ["test_a[1]", "TestB::test_c", "TestMachine::runTest"]) == set()
+    text = (
+        ONE + "class TestB:\n    async def test_c(self): ...\nTestMachine = Machine.TestCase\ntest_d = CASES.test()\n"
+    )
+    assert unmeasured(text, ["test_a[1]"]) == {"test_c", "TestMachine", "test_d"}
+    assert unmeasured(text, ["test_a[1]", "TestB::test_c", "TestMachine::runTest", "test_d[x]"]) == set()
     [lane] = plan({"tests/sim/a.py": text}, rows(sim_a=1), ["gate"], 1)
     assert lane.files == ["tests/sim/a.py"]
     assert plan({"tests/sim/a.py": ONE}, rows(sim_a=1), ["gate"], 1) == []

@@ -186,8 +186,13 @@ def test_costs_are_written_and_stale_ones_mended(checkout: Path, capfd: pytest.C
     assert costs.read(checkout / costs.FILE) == rows
     broken.unlink()
     file = checkout / "results.jsonl"
-    measured = results.Result("tests/unit/test_a.py::test_new", "passed", 7, 8)
-    file.write_text(f'{{"commit": ""}}\n{measured.line()}\n')
+    measured = [results.Result(f"tests/unit/test_a.py::test_{name}", "passed", 7, 8) for name in ("passes", "new")]
+    file.write_text("".join(['{"commit": ""}\n', *(f"{each.line()}\n" for each in measured)]))
+    costs.write({"tests/unit/test_a.py::test_passes": Cost(9, 9)}, checkout / costs.FILE)
+    assert Session(checkout, checkout / "some", file, go_on=True).measure(stale=True) == 0
+    rows = costs.read(checkout / costs.FILE)
+    assert rows["tests/unit/test_a.py::test_passes"] == Cost(9, 9)
+    assert rows["tests/unit/test_a.py::test_new"] == Cost(7, 8)
     assert Session(checkout, checkout / "all", file, go_on=True).measure(stale=False) == 0
-    assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_new"] == Cost(7, 8)
+    assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_passes"] == Cost(7, 8)
     assert costs.read(checkout / costs.FILE)["tests/unit/test_a.py::test_passes"].cpu_s < 9
