@@ -137,9 +137,11 @@ class Session:
         began = costs.now()
         words = [sys.executable, "-m", "tests.mechanisms"]
         done = subprocess.run(words, cwd=self._root, env=environment(), stdout=subprocess.PIPE, text=True)
-        last = done.stdout.strip().splitlines()[-1:] or ["it printed nothing"]
-        say(f"rules: {last[0]}")
-        self._take(Result(RULES, "failed" if done.returncode else "passed", *costs.since(began), last[0]))
+        *told, last = done.stdout.strip().splitlines() or ["it printed nothing"]
+        for line in told if done.returncode else []:
+            say(f"rules: {line}")
+        say(f"rules: {last}")
+        self._take(Result(RULES, "failed" if done.returncode else "passed", *costs.since(began), last))
 
     def _unplayed(self, played: Sequence[Played]) -> Iterator[str]:
         """Say which collected tests were in no play, and which tests of the gate are in files that it does not read."""
