@@ -33,7 +33,7 @@ ABANDONED = timedelta(days=1)
 """A folder that nobody finished for so long belongs to a session that was killed."""
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
-"""What reading a damaged collection raises."""
+"""The exceptions that reading a damaged collection raises."""
 
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS, _WORDS = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())

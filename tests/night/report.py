@@ -47,7 +47,7 @@ class Report:
 
     @property
     def problems(self) -> list[str]:
-        """What makes this night, or the comparison with others, worth less."""
+        """Sentences about what is missing of this night, or of those that it is compared with."""
         return [*(self.night["problems"] or ()), *self.unread]
 
     @property
@@ -93,7 +93,7 @@ class Report:
 
     @property
     def played_tests(self) -> bool:
-        """Whether the part was played that plays tests, if only to its first line."""
+        """True if the part that plays tests was begun."""
         return any(row["part"] == EVERYTHING and row["result"] != NOT_HERE for row in self.parts)
 
     @property

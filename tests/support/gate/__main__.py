@@ -137,8 +137,8 @@ class Session:
         began = costs.now()
         words = [sys.executable, "-m", "tests.mechanisms"]
         done = subprocess.run(words, cwd=self._root, env=environment(), stdout=subprocess.PIPE, text=True)
-        *told, last = done.stdout.strip().splitlines() or ["it printed nothing"]
-        for line in told if done.returncode else []:
+        *lines, last = done.stdout.strip().splitlines() or ["it printed nothing"]
+        for line in lines if done.returncode else []:
             say(f"rules: {line}")
         say(f"rules: {last}")
         self._take(Result(RULES, "failed" if done.returncode else "passed", *costs.since(began), last))

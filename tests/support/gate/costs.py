@@ -120,7 +120,7 @@ def _running_s(process: Path) -> float:
 
 
 def since(began: Cost) -> Cost:
-    """What was spent since then.
+    """Return the CPU seconds and wall seconds that were spent since then.
 
     A process that somebody else waited for, or nobody, is no longer counted: what it spent before is not subtracted.
     """

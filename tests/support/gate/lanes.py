@@ -82,7 +82,7 @@ def _marks_of_all(tree: ast.Module) -> Iterator[str]:
 
 
 def _has_other_marks(tree: ast.Module, text: str) -> bool:
-    """Whether a file has marks of the gate that `marks_of` does not see: by another name, or on a method."""
+    """Return whether a file has marks of the gate that `marks_of` does not see: by another name, or on a method."""
     seen = [ast.unparse(mark) for each in tree.body if _is_test(each) for mark in each.decorator_list]
     return text.count(_GATE) > sum(mark.count(_GATE) for mark in (*seen, *_marks_of_all(tree)))
 

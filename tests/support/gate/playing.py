@@ -21,7 +21,7 @@ EXPLAINED = (0, 1, 5)
 """Exit codes of pytest that its results explain: passed, tests failed, no test was selected."""
 EACH_S = 15.0
 """How often progress is shown."""
-STANDS_S = 1500.0
+SILENT_S = 1500.0
 """A lane that has said nothing for so long is ended. No test may take 20 minutes."""
 END_S = 60.0
 """How long an interrupted lane may tear down."""
@@ -50,7 +50,7 @@ class Playing:
     """The test that runs now."""
     heard_s: float = 0.0
     """When its last line came, by the clock of `time.monotonic`."""
-    stood_s: float = 0.0
+    silent_s: float = 0.0
     """It was ended because it had said nothing for so long."""
     _offset: int = 0
 
@@ -96,8 +96,8 @@ class Playing:
         missing = {each.test for each in self.selected if not self.collects} - {each.test for each in self.results}
         known = {each.test.partition("::")[0] for each in (*self.collected, *self.results)}
         empty = [file for file in self.lane.files if file not in known]
-        if self.stood_s:
-            return f"lane {self.lane.name}: ended after {self.stood_s:.0f} s in {self.running or 'collection'}"
+        if self.silent_s:
+            return f"lane {self.lane.name}: ended after {self.silent_s:.0f} s in {self.running or 'collection'}"
         if code in EXPLAINED and self.file("selected").exists() and not missing:
             return f"lane {self.lane.name}: no test was collected in {' '.join(empty)}" if empty else ""
         last = self.file("log").read_text(encoding="utf-8", errors="replace").strip()[-3000:]
@@ -156,7 +156,7 @@ def play(
             time.sleep(0.5)
             passed_s = time.monotonic() - began
             _look(playing, take)
-            _end_what_stands(playing)
+            _end_silent_lanes(playing)
             if passed_s - said_s >= EACH_S:
                 said_s = passed_s
                 say(_progress(playing, passed_s))
@@ -184,12 +184,12 @@ def _start(lane: Lane, words: Sequence[str], root: Path, folder: Path, environme
     return Playing(lane, process, folder, "--collect-only" in words, heard_s=time.monotonic())
 
 
-def _end_what_stands(playing: Iterable[Playing]) -> None:
+def _end_silent_lanes(playing: Iterable[Playing]) -> None:
     """End lanes in which pytest's own limit for each test does nothing: a module that is never loaded, a thread."""
     for each in playing:
-        stood_s = time.monotonic() - each.heard_s
-        if each.process.poll() is None and stood_s > STANDS_S:
-            each.stood_s = stood_s
+        silent_s = time.monotonic() - each.heard_s
+        if each.process.poll() is None and silent_s > SILENT_S:
+            each.silent_s = silent_s
             each.process.kill()
 
 

@@ -158,6 +158,21 @@ def test_a_test_that_passes_alone_is_flaky_and_fails_the_gate(
     }
 
 
+def test_what_fails_with_all_examples_is_tried_again_with_all_and_a_skip_is_no_pass(
+    checkout: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "_rules", lambda self: None)
+    (checkout / "pytest.ini").write_text("[pytest]\nmarkers = gate\n    quiet\n    night\n")
+    thorough = f"{HEAD}def test_thorough(): assert os.environ.get('SQUALL_FUZZ') != '1'\n"
+    skips = FLAKY.replace("    assert again\n", "    assert again\n    pytest.skip('needs jars; get it: fetch them')\n")
+    code, said = ran(
+        checkout, capfd, {"unit/test_a.py": thorough, "live/test_b.py": skips}, everything=True, again=True
+    )
+    assert code == 1
+    assert "squall: fails alone, too: tests/unit/test_a.py::test_thorough" in said
+    assert "squall: fails alone, too: tests/live/test_b.py::test_fails_once" in said
+
+
 def test_nothing_runs_twice_when_it_goes_on(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = checkout / "results.jsonl"
     once = f"{HEAD}def test_it(): Path(__file__).with_suffix('.ran').touch(exist_ok=False)\n"
