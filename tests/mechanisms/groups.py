@@ -76,6 +76,13 @@ GROUPS = (
                 piece="shard.replayed",
                 by="shard.serves",
             ),
+            Removal(
+                "takes offsets of whoever commits in a transaction",
+                RULES,
+                "GroupRules.refusal_of_commit",
+                piece="if request.generation < 0",
+                by="if in_transaction or request.generation < 0",
+            ),
             Removal("asks nobody whether the transaction exists", LOG, "CoordinatorLog.is_agreed", body="return True"),
         ),
     ),
@@ -124,6 +131,13 @@ GROUPS = (
                 by="elif False:",
             ),
             Removal(
+                "takes offsets of a static member that was replaced",
+                RULES,
+                "GroupRules.refusal_of_commit",
+                piece="if refused:",
+                by="if refused and refused != ErrorCode.FENCED_INSTANCE_ID:",
+            ),
+            Removal(
                 "takes offsets before anybody owns the partitions",
                 RULES,
                 "GroupRules.refusal_of_commit",
@@ -135,6 +149,20 @@ GROUPS = (
                 RUNTIME,
                 "GroupCoordinator._answer_when_committed",
                 body="reply.token(reply.answer)",
+            ),
+            Removal(
+                "tells that a group is gone before that is committed",
+                LEDGER,
+                "Ledger.rests_on",
+                piece="self._forgotten",
+                by="NOTHING_WRITTEN",
+            ),
+            Removal(
+                "takes offsets below min.insync.replicas",
+                LOG,
+                "CoordinatorLog.append",
+                piece="if h.state.under_min_isr_before_append():",
+                by="if False:",
             ),
             Removal(
                 "tells stable offsets that a successor may have replaced",
@@ -223,6 +251,13 @@ GROUPS = (
                 "GroupRules.all_joined",
                 body="return True",
             ),
+            Removal(
+                "begins the first generation without waiting for members that start together",
+                CLASSIC,
+                "ClassicGroup._rebalance",
+                piece="if first and self._settings.initial_delay_ms > 0:",
+                by="if False:",
+            ),
             Removal("takes requests of any generation", RULES, "GroupRules.is_current", body="return True"),
             Removal(
                 "fences nobody whose instance id another one has",
@@ -230,6 +265,13 @@ GROUPS = (
                 "refusal",
                 piece="if current != member_id:",
                 by="if False:",
+            ),
+            Removal(
+                "leaves a static member waiting whose instance id another one has taken",
+                CLASSIC,
+                "ClassicGroup._take_over",
+                piece="self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)",
+                by="pass",
             ),
             Removal(
                 "rebalances when a static member is back", RULES, "GroupRules.returns_unchanged", body="return False"
@@ -256,6 +298,13 @@ GROUPS = (
                 "ClassicGroup._join_new",
                 piece="elif request.needs_id:",
                 by="elif False:",
+            ),
+            Removal(
+                "tells assignments before they are committed",
+                CLASSIC,
+                "ClassicGroup.sync",
+                piece="self._append(now, Settles(group=self, generation=self.generation))",
+                by="self._append(now, Settles()); self.assigned(self.generation, ErrorCode.NONE, now)",
             ),
             Removal(
                 "tells assignments that are not in the log",

@@ -279,6 +279,13 @@ REPLICAS = (
                 piece="if holds:",
                 by="if False:",
             ),
+            Removal(
+                "moves a log's start after it has taken the next request",
+                "broker/apis/delete_records.py",
+                "DeleteRecordsApi._delete",
+                piece="self._replicas.delete_records(h, offset)",
+                by="trio.lowlevel.current_trio_token().run_sync_soon(self._replicas.delete_records, h, offset)",
+            ),
             Removal("lets a Fetch wait for ever", at.FETCH_API, "DelayedFetch.expire", body="return"),
             Removal(
                 "wakes no follower by an append",
