@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts, simulated
+from checkers import fault_classes, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
@@ -68,6 +68,8 @@ class Case:
     """
     seen: Sequence[str] = ()
     """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
+    ground: signs.Ground = signs.Ground()
+    """What tells whether the mechanism of a permission happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class _Kept:
     whole: bool = True
     """As `Case.whole`."""
     seals: Mapping[str, int] = field(default_factory=dict)
+    clock: tuple[int, int] = (-1, -1)
+    """The header's wall clock, ms, and monotonic one, ns."""
 
 
 def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -99,9 +103,9 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
         return _Kept()
     troubles += map(str, told.problems)
     notes += seal.notes(told.ends, told.torn_bytes)
-    whole = not any(each.untrusted for each in told.problems)
+    whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed, groups)
-    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals)
+    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals, clock)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -111,7 +115,9 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     notes += seal.notes(history.ends, history.torn_bytes)
     whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)
     counted = Counted.of(history)
-    return _Kept(history.run, history.partitions, history.processes, history.outcomes, counted, whole, history.seals)
+    clock = history.wall_ms, history.mono_ns
+    kept = history.run, history.partitions, history.processes, history.outcomes
+    return _Kept(*kept, counted, whole, history.seals, clock)
 
 
 def read_case(
@@ -148,6 +154,8 @@ def read_case(
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
+    led = leaderships.read(run_dir, partitions, kept.clock, told.info)
+    ground = signs.ground(led, faults, partitions, rebalanced=kept.counted.rebalanced)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:
@@ -179,6 +187,7 @@ def read_case(
         not_run=unlooked,
         little=ran_on_little(partitions, unlooked, kept.counted, acked_of(metrics or {})),
         seen=seen.wrong,
+        ground=ground,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-SCHEMA = 1
+SCHEMA = 2
 """Of findings.json."""
 WITNESSES = 20
 """How many witnesses of one finding are kept. All of them are in the files of `anomalies/`."""
@@ -27,11 +27,15 @@ class Witness(NamedTuple):
     """The process whose settings say whether it is permitted; -1 where it is nobody's in particular."""
     other: int
     """See `Anomaly.other` in `checkers.anomalies`."""
+    signs: int = 0
+    """`checkers.mechanisms.Sign`: what was seen that may explain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All witnesses of one anomaly, with one kind of evidence, that are judged by the settings of one process."""
+    """All witnesses of one anomaly, with one kind of evidence and the same signs, that are judged by the settings of
+    one process.
+    """
 
     anomaly: str
     evidence: str
@@ -41,31 +45,41 @@ class Finding:
     """The first ones, by partition and offset; at most WITNESSES."""
     parts: tuple[tuple[int, int], ...] = ()
     """(dense partition id, count), ascending; partition -1 stands for what belongs to none."""
+    signs: int = 0
+    """As those of its witnesses."""
 
 
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
     """Group and count. The order of the input does not matter."""
-    groups: dict[tuple[str, str, int], list[Witness]] = {}
+    groups: dict[tuple[str, str, int, int], list[Witness]] = {}
     for witness in sorted(witnesses):
-        groups.setdefault((witness.anomaly, witness.evidence, witness.proc), []).append(witness)
+        groups.setdefault(_key(witness), []).append(witness)
     return [
-        Finding(*key, len(group), tuple(group[:WITNESSES]), tuple(sorted(Counter(each.part for each in group).items())))
+        Finding(*key[:3], len(group), tuple(group[:WITNESSES]), _by_part(group), key[3])
         for key, group in sorted(groups.items())
     ]
 
 
-def counted(counts: Iterable[tuple[str, str, int, int, int]], first: Iterable[Witness]) -> list[Finding]:
-    """As `findings_of`, where somebody else has counted: (anomaly, evidence, proc, part, how many) once for each, and
-    the first WITNESSES of each group.
+def _by_part(witnesses: Iterable[Witness]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(Counter(each.part for each in witnesses).items()))
+
+
+def _key(of: Witness) -> tuple[str, str, int, int]:
+    return of.anomaly, of.evidence, of.proc, of.signs
+
+
+def counted(counts: Iterable[tuple[str, str, int, int, int, int]], first: Iterable[Witness]) -> list[Finding]:
+    """As `findings_of`, where somebody else has counted: (anomaly, evidence, proc, signs, part, how many) once for
+    each, and the first WITNESSES of each group.
     """
-    parts: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-    for anomaly, evidence, proc, part, count in counts:
-        parts.setdefault((anomaly, evidence, proc), []).append((part, count))
-    kept: dict[tuple[str, str, int], list[Witness]] = {}
+    parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
+    for anomaly, evidence, proc, signs, part, count in counts:
+        parts.setdefault((anomaly, evidence, proc, signs), []).append((part, count))
+    kept: dict[tuple[str, str, int, int], list[Witness]] = {}
     for witness in sorted(first):
-        kept.setdefault((witness.anomaly, witness.evidence, witness.proc), []).append(witness)
+        kept.setdefault(_key(witness), []).append(witness)
     return [
-        Finding(*key, sum(count for _, count in by_part), tuple(kept[key]), tuple(sorted(by_part)))
+        Finding(*key[:3], sum(count for _, count in by_part), tuple(kept[key]), tuple(sorted(by_part)), key[3])
         for key, by_part in sorted(parts.items())
     ]
 
@@ -80,6 +94,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "count": finding.count,
             "witnesses": [witness._asdict() for witness in finding.witnesses],
             "parts": [list(each) for each in finding.parts],
+            "signs": finding.signs,
         }
         for finding in findings
     ]

@@ -1,7 +1,8 @@
 """What a configuration promises under which faults: the matrix, as data.
 
 A row holds for a configuration, a cell for a class of faults. A cell lists the anomalies that may happen all the same,
-each with the reason, and says where that is written. What no cell permits fails the run.
+each with the reason, and says where that is written. What no cell permits fails the run, and what one permits does,
+too, where its mechanism did not happen (`reasons.mechanism_of`): the reason then explains nothing.
 
 Where records may be lost, what the loss looks like from further away is permitted too (`ACKED_ONLY`, `COMMITTED`): the
 offset of a lost record is given to another one. Never among final reads: there, the cluster has converged.
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from checkers import reasons
 from checkers.anomalies.anomaly import Need
 from checkers.anomalies.registry import CATALOG
 from checkers.history.tables import LATE_END
@@ -82,7 +84,7 @@ class Cell:
     source: str
 
 
-ALWAYS, ANY = "no fault, P, N or C", "any faults"
+NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 """Faults that a cell is about, where that is not one class."""
 
 
@@ -122,8 +124,9 @@ class Row:
             FaultClass.DM: self.dm,
         }
         same = all(cell is self.always for cell in by_class.values())
-        present = () if same else tuple(classes)
-        found = [(ANY if same else ALWAYS, self.always)]
+        classes = tuple(classes)
+        present = () if same else classes
+        found = [(NO_FAULT if not classes else ANY if same else ALWAYS, self.always)]
         found += [(each.value, cell) for each, cell in by_class.items() if each in present]
         return [(CellName(self.name, under, cell.source), cell) for under, cell in found]
 
@@ -139,6 +142,8 @@ class Guarantee:
     classes: tuple[str, ...] = ()
     cells: Mapping[str, CellName] = field(default_factory=dict)
     """The cell of each that is permitted."""
+    ways: Mapping[str, tuple[tuple[str, CellName], ...]] = field(default_factory=dict)
+    """Every reason that permits it, with its cell; `permitted` and `cells` have the first. Each has a mechanism."""
     forbids: CellName | None = None
     """The cell that forbids the rest: of the worst faults that landed."""
 
@@ -154,14 +159,13 @@ class Guarantee:
             return None
         return CellName(GROUP_ROW, self.forbids.under, known.source)
 
-    def why(self, anomaly: str, evidence: str) -> str | None:
-        """The reason why a finding is permitted; None where it is not."""
-        found = self.permitted.get(anomaly)
-        return found if found is not None else self.permitted.get(f"{anomaly}/{evidence}")
+    def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
+        """Every reason that permits a finding where its mechanism happened, with its cell."""
+        return self.ways.get(anomaly) or self.ways.get(f"{anomaly}/{evidence}") or ()
 
 
 def _shadow(*names: str) -> dict[str, str]:
-    return dict.fromkeys(names, "this follows from the loss of a record: another record gets its offset")
+    return dict.fromkeys(names, reasons.FOLLOWS)
 
 
 ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks")
@@ -186,32 +190,25 @@ _UNCLEAN = "Kafka documentation, topic configuration `unclean.leader.election.en
 _LAST_REPLICA = "KIP-966: Eligible Leader Replicas (the last replica standing)"
 _NOTHING = "Kafka documentation, design, Replication: a committed message is not lost while one in-sync replica lives"
 
-_ACKS_0_LOST = "nobody waits for an answer: the record may never have arrived"
-_ACKS_0_ORDER = {"send-reorder": "a batch may be lost on the way, and later batches are appended all the same"}
-_ACKS_1_LOST = "only the leader had the record, and another replica leads now"
-_LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
-_ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
-_DAMAGED_LOST = "the damaged replica may have been the only one in sync"
-SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
-"""Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
-_HOLE = dict.fromkeys(("poll-skip", "int-poll-skip"), SEGMENT_LOST)
+_ACKS_0_ORDER = {"send-reorder": reasons.ACKS_0_ORDER}
+_HOLE = dict.fromkeys(("poll-skip", "int-poll-skip"), reasons.SEGMENT_LOST)
 
 _SAFE = Cell({}, _NOTHING)
 _SYNCED = Cell({}, _FLUSH)
-_ACKS_0 = _loses(_ACKS_0_LOST, ACKED_ONLY, _ACKS, _ACKS_0_ORDER)
-_ACKS_0_W = _loses(_ACKS_0_LOST, COMMITTED, _ACKS, _ACKS_0_ORDER)
+_ACKS_0 = _loses(reasons.ACKS_0_LOST, ACKED_ONLY, _ACKS, _ACKS_0_ORDER)
+_ACKS_0_W = _loses(reasons.ACKS_0_LOST, COMMITTED, _ACKS, _ACKS_0_ORDER)
 _ACKS_0_D = _loses(
-    _ACKS_0_LOST,
+    reasons.ACKS_0_LOST,
     COMMITTED,
     _ACKS,
-    {**_ACKS_0_ORDER, **_HOLE, "corrupt": "the damaged replica leads, and no other has the record"},
+    {**_ACKS_0_ORDER, **_HOLE, "corrupt": reasons.ACKS_0_CORRUPT},
 )
-_ACKS_1 = _loses(_ACKS_1_LOST, ACKED_ONLY, _ACKS)
-_ACKS_1_W = _loses(_ACKS_1_LOST, COMMITTED, _ACKS)
-_ACKS_1_D = _loses(_ACKS_1_LOST, COMMITTED, _ACKS, _HOLE)
-_LAST = _loses(_LAST_LOST, COMMITTED, _LAST_REPLICA)
-_DAMAGED = _loses(_DAMAGED_LOST, COMMITTED, _MIN_ISR, _HOLE)
-_DAMAGED_LAST = _loses(_DAMAGED_LOST, COMMITTED, _LAST_REPLICA, _HOLE)
+_ACKS_1 = _loses(reasons.ACKS_1_LOST, ACKED_ONLY, _ACKS)
+_ACKS_1_W = _loses(reasons.ACKS_1_LOST, COMMITTED, _ACKS)
+_ACKS_1_D = _loses(reasons.ACKS_1_LOST, COMMITTED, _ACKS, _HOLE)
+_LAST = _loses(reasons.LAST_LOST, COMMITTED, _LAST_REPLICA)
+_DAMAGED = _loses(reasons.DAMAGED_LOST, COMMITTED, _MIN_ISR, _HOLE)
+_DAMAGED_LAST = _loses(reasons.DAMAGED_LOST, COMMITTED, _LAST_REPLICA, _HOLE)
 _RESTORED = Cell({}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others")
 
 
@@ -235,7 +232,7 @@ BASE: tuple[Row, ...] = (
     Row(
         "acks=all, min ISR 2 or more",
         lambda c: _all(c) and c.effective_min_isr > 1,
-        *(_SAFE, _SAFE, _loses(_ALL_LOST, COMMITTED, _NOTHING), _RESTORED, _DAMAGED_LAST),
+        *(_SAFE, _SAFE, _loses(reasons.ALL_LOST, COMMITTED, _NOTHING), _RESTORED, _DAMAGED_LAST),
     ),
     Row("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
@@ -246,23 +243,6 @@ def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> 
     return Row(name, holds, cell, cell, cell, cell, cell)
 
 
-_UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
-_SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
-_REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
-_BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
-_SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
-_REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
-_DOUBLED = "one copy of a request was refused, and the other one appended a moment later"
-_DELAYED_END = (
-    "its client asked twice for the end of an earlier transaction, and the first EndTxn may have come late: with "
-    "transactions V1 it then ends this one, which has the same epoch"
-)
-
-_BY_TIME = "positions are committed by time: the member may have written the output already, or not yet"
-_BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
-_AFTER = (
-    "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"
-)
 LATE = (
     *("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"),
     *("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss"),
@@ -274,32 +254,32 @@ ADDED: tuple[Row, ...] = (
         "unclean leader election",
         lambda c: c.unclean,
         _loses(
-            _UNCLEAN_LOST,
+            reasons.UNCLEAN_LOST,
             COMMITTED,
             _UNCLEAN,
-            {"wrong-offset": _UNCLEAN_LOST, "offset-regression": _UNCLEAN_LOST},
+            {"wrong-offset": reasons.UNCLEAN_LOST, "offset-regression": reasons.UNCLEAN_LOST},
         ),
     ),
     _added(
         "unclean elections by request",
         lambda c: c.unclean_by_request,
         _loses(
-            _REQUESTED,
+            reasons.REQUESTED,
             COMMITTED,
             "KIP-460: Admin Leader Election RPC",
-            {"wrong-offset": _REQUESTED, "offset-regression": _REQUESTED},
+            {"wrong-offset": reasons.REQUESTED, "offset-regression": reasons.REQUESTED},
         ),
     ),
     _added(
         "requests that arrive twice",
         lambda c: c.requests_doubled,
-        Cell({"failed-yet-read": _DOUBLED}, "Kafka protocol guide, network: requests travel over TCP, each once"),
+        Cell({"failed-yet-read": reasons.DOUBLED}, "Kafka protocol guide, network: each request travels over TCP once"),
     ),
     _added(
         "idempotence off",
         lambda c: not c.idempotence,
         Cell(
-            {"duplicate": _SENT_AGAIN},
+            {"duplicate": reasons.SENT_AGAIN},
             "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
         ),
     ),
@@ -307,7 +287,7 @@ ADDED: tuple[Row, ...] = (
         "idempotence off, more than one request in flight",
         lambda c: not c.idempotence and c.max_in_flight > 1,
         Cell(
-            {"send-reorder": _REORDERED},
+            {"send-reorder": reasons.REORDERED},
             "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
         ),
     ),
@@ -315,7 +295,7 @@ ADDED: tuple[Row, ...] = (
         "read_uncommitted",
         lambda c: c.isolation == 0,
         Cell(
-            dict.fromkeys(("G1a", "dirty-read", "torn-txn"), "read_uncommitted returns what is not committed"),
+            dict.fromkeys(("G1a", "dirty-read", "torn-txn"), reasons.UNCOMMITTED),
             "Kafka documentation, consumer configuration `isolation.level`",
         ),
     ),
@@ -323,7 +303,7 @@ ADDED: tuple[Row, ...] = (
         "transactions V1",
         lambda c: c.transaction_version == 1,
         Cell(
-            {f"{name}/{LATE_END}": _DELAYED_END for name in LATE},
+            {f"{name}/{LATE_END}": reasons.DELAYED_END for name in LATE},
             "KAFKA-17754, also in Apache Kafka 4.3; KIP-890 part 2: with V2 each transaction has its own epoch",
         ),
     ),
@@ -331,19 +311,19 @@ ADDED: tuple[Row, ...] = (
         "auto-commit",
         lambda c: c.commits == "auto",
         Cell(
-            dict.fromkeys(("eos-duplicate", "eos-loss"), _BY_TIME),
+            dict.fromkeys(("eos-duplicate", "eos-loss"), reasons.BY_TIME),
             "Kafka documentation, consumer configuration `enable.auto.commit`",
         ),
     ),
     _added(
         "positions committed before outputs (at most once)",
         lambda c: c.commits == "before",
-        Cell({"eos-loss": _BEFORE}, "Kafka documentation, design, Message Delivery Semantics"),
+        Cell({"eos-loss": reasons.BEFORE}, "Kafka documentation, design, Message Delivery Semantics"),
     ),
     _added(
         "positions committed after outputs (at least once)",
         lambda c: c.commits == "after",
-        Cell({"eos-duplicate": _AFTER}, "Kafka documentation, design, Message Delivery Semantics"),
+        Cell({"eos-duplicate": reasons.AFTER}, "Kafka documentation, design, Message Delivery Semantics"),
     ),
     _added(
         "positions committed in transactions (exactly once)",
@@ -354,17 +334,17 @@ ADDED: tuple[Row, ...] = (
         "truncation to the high watermark",
         lambda c: c.hw_truncation,
         _loses(
-            _BEFORE_101,
+            reasons.BEFORE_101,
             COMMITTED,
             "KIP-101",
-            dict.fromkeys(("inconsistent-offset", "replica-divergence"), _BEFORE_101),
+            dict.fromkeys(("inconsistent-offset", "replica-divergence"), reasons.BEFORE_101),
         ),
     ),
     _added(
         "Apache Kafka's fetch answers",
         lambda c: c.marks_of_several_moments,
         Cell(
-            {"lso-violation": _SEVERAL_MOMENTS},
+            {"lso-violation": reasons.SEVERAL_MOMENTS},
             "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
         ),
     ),
@@ -372,7 +352,7 @@ ADDED: tuple[Row, ...] = (
         "ISR by messages",
         lambda c: c.isr_by_messages,
         Cell(
-            dict.fromkeys(("stuck-producer", "not-converged"), "a burst throws every follower out of the ISR"),
+            dict.fromkeys(("stuck-producer", "not-converged"), reasons.BURST),
             "KIP-16",
         ),
     ),
@@ -382,49 +362,10 @@ ADDED: tuple[Row, ...] = (
 LOSS_EXPECTED = _added(
     "a loss is expected (--expect loss)",
     lambda _: False,
-    _loses("this run is there to show it", COMMITTED, "the run's plan"),
+    _loses(reasons.LOSS_IS_SHOWN, COMMITTED, "the run's plan"),
 )
 
 SAFE_EXPECTED = CellName("everything is promised (--expect safe)", ANY, "the run's plan, or --expect safe")
-
-WAITS_FOR_A_MARKER = (
-    "the coordinator lost records of epochs: a producer gets an epoch again, partitions that know a newer one refuse "
-    "its marker, and until that is written it may begin no other transaction"
-)
-"""Why a producer may be stuck. It speaks of partitions that transactions write to, and of no others."""
-LOST_IN_TRANSACTIONS = {
-    **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
-    **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
-    **dict.fromkeys(
-        ("G1a", "dirty-read", "G1c", "zombie-write"),
-        "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
-        "and its commits take with them what an earlier transaction of that epoch has left open",
-    ),
-    "stuck-producer/load": WAITS_FOR_A_MARKER,
-}
-"""What is permitted too where records of transactions may be lost."""
-
-LEFT_OPEN = dict.fromkeys(
-    ("hanging-txn", "stuck-consumer"),
-    "the marker of a transaction, or the coordinator's record of it, was lost: nobody ends it any more",
-)
-"""The same, of those who wait for the last stable offset."""
-
-LEFT_UNSTABLE = {
-    "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of it, was lost: "
-    "nobody ends it any more, and until then the group is told no position"
-}
-"""The same, of groups whose positions are committed in transactions (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
-
-LOST_IN_GROUPS = dict.fromkeys(
-    ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
-    "the coordinator lost records of positions, members or decisions, or the group's input was lost",
-)
-"""The same, of groups, where records may be lost that readers got."""
-LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
-
-HALF_LOST = "of two copies of a record, the acknowledged one was lost and the other one stays"
-"""Why `wrong-offset` is permitted where loss and duplicates both are."""
 
 EXPECTATIONS = ("config", "safe", "loss")
 """What a run is held to: what its configuration promises; everything; a loss, which must be found."""
@@ -448,43 +389,64 @@ def guarantee_for(
     if expect == "loss":
         rows.append(LOSS_EXPECTED)
     cells = [each for row in rows for each in row.cells(present)]
-    permitted: dict[str, str] = {}
-    by: dict[str, CellName] = {}
+    ways: dict[str, dict[str, CellName]] = {}
     for name, cell in cells:
-        by.update({each: name for each in cell.permits if each not in permitted})
-        permitted.update({each: reason for each, reason in cell.permits.items() if each not in permitted})
-    if config.transaction_version and "lost-write" in permitted:
-        others = {each: why for each, why in permitted.items() if why != SEGMENT_LOST}
-        permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **others}
-    if config.commits and "lost-write" in permitted:
-        followed = {**LOST_OUTPUT, **(LOST_IN_GROUPS if "duplicate/reads" in permitted else {})}
-        if config.commits == "transaction":
-            followed |= LEFT_UNSTABLE
-        permitted = {**followed, **permitted}
-    if {"lost-write", "duplicate"} <= permitted.keys():
-        permitted.setdefault("wrong-offset", HALF_LOST)
-    # What follows from a loss is permitted by the cell that permits the loss.
-    by = {each: by.get(each) or by["lost-write"] for each in permitted}
+        for each, reason in cell.permits.items():
+            ways.setdefault(each, {}).setdefault(reason, name)
+    if "lost-write" in ways:
+        # What follows from a loss is permitted by the cell that permits the loss.
+        by = next(iter(ways["lost-write"].values()))
+        for each, reason in _followers(config, ways).items():
+            ways.setdefault(each, {}).setdefault(reason, by)
     sources = dict.fromkeys(name.source for name, _ in cells)
-    forbids = base.cells(present)[-1][0]
-    return Guarantee("; ".join(row.name for row in rows), permitted, tuple(sources), classes, by, forbids)
+    return Guarantee(
+        "; ".join(row.name for row in rows),
+        {each: next(iter(found)) for each, found in ways.items()},
+        tuple(sources),
+        classes,
+        {each: next(iter(found.values())) for each, found in ways.items()},
+        {each: tuple(found.items()) for each, found in ways.items()},
+        base.cells(present)[-1][0],
+    )
+
+
+def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
+    """What is permitted because a loss is: of transactions and groups, and of two copies of a record."""
+    found: dict[str, str] = {}
+    if config.transaction_version:
+        found |= reasons.LOST_IN_TRANSACTIONS | (reasons.LEFT_OPEN if config.isolation == 1 else {})
+    if config.commits:
+        found |= reasons.LOST_OUTPUT | (reasons.LOST_IN_GROUPS if "duplicate/reads" in permitted else {})
+        if config.commits == "transaction":
+            found |= reasons.LEFT_UNSTABLE
+    if "duplicate" in permitted:
+        found["wrong-offset"] = reasons.HALF_LOST
+    return found
 
 
 def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
     """For what is nobody's in particular: all that is permitted to somebody."""
-    permitted: dict[str, str] = {}
+    ways: dict[str, dict[str, CellName]] = {}
     rows: dict[str, None] = {}
     sources: dict[str, None] = {}
     classes: tuple[str, ...] = ()
-    cells: dict[str, CellName] = {}
     forbids = None
     for each in guarantees:
-        permitted, cells = {**each.permitted, **permitted}, {**each.cells, **cells}
+        for name, found in each.ways.items():
+            ways[name] = {**ways.get(name, {}), **{why: by for why, by in found if why not in ways.get(name, {})}}
         forbids = forbids or each.forbids
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
         classes = each.classes
-    return Guarantee(" / ".join(rows), permitted, tuple(sources), classes, cells, forbids)
+    return Guarantee(
+        " / ".join(rows),
+        {name: next(iter(found)) for name, found in ways.items()},
+        tuple(sources),
+        classes,
+        {name: next(iter(found.values())) for name, found in ways.items()},
+        {name: tuple(found.items()) for name, found in ways.items()},
+        forbids,
+    )
 
 
 def check_matrix() -> None:
@@ -494,3 +456,4 @@ def check_matrix() -> None:
             assert cell.source, row.name
             for name in cell.permits:
                 assert name.partition("/")[0] in CATALOG, f"{row.name}: {name}"
+                assert cell.permits[name] in reasons.MECHANISMS, f"{row.name}: {name} has no mechanism"

@@ -6,11 +6,11 @@ The replicas' logs are not compared here: where a run is in memory, invariants l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import fault_classes, guarantees, metrics, nemesis_agreement, nemesis_log, run_facts
+from checkers import fault_classes, guarantees, leaderships, metrics, nemesis_agreement, nemesis_log, run_facts, signs
 from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import Counted, find_all, looked_for, not_run, ran_on_little
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
@@ -20,6 +20,7 @@ from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
 from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
 from checkers.history.tables import History, PlayedFault, Problem
+from checkers.leaderships import Leaderships
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.plan_facts import UNLIMITED, facts_of
@@ -53,12 +54,13 @@ def judge_bytes(
     expect: str = "",
     troubles: Sequence[str] = (),
     workload: Workload | None = None,
+    traces: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
 ) -> Judgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
     `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `info`: run.json, as
     far as the run came. `expect` goes before the plan's. `troubles`: what went wrong, in words. `workload`:
-    what it says of itself.
+    what it says of itself. `traces`: the events of each broker; None: there are none, and who led is not known.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -78,8 +80,9 @@ def judge_bytes(
     after = stuck.afterwards(told.info, parsed.partitions, facts.limits)
     landed = not any(map(fault_classes.not_landed, faults))
     wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
+    ground = _ground(parsed, faults, traces)
     findings = [
-        *findings_of(find_all(parsed)),
+        *findings_of(signs.signed(parsed, ground, find_all(parsed))),
         *stuck.liveness(measures, facts.limits),
         *(lacking or ()),
         *after.findings,
@@ -108,8 +111,16 @@ def judge_bytes(
         not_run=unlooked,
         little=little,
         expect=expect,
+        ground=ground,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
+
+
+def _ground(
+    history: History, faults: Sequence[PlayedFault], traces: Mapping[str, Iterable[Mapping[str, Any]]] | None
+) -> signs.Ground:
+    led = Leaderships() if traces is None else leaderships.of_events(traces, history.partitions)
+    return signs.ground(led, faults, history.partitions, rebalanced=Counted.of(history).rebalanced)
 
 
 def _unlooked(

@@ -2,9 +2,10 @@
 
 - `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
   reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
-  permitted.
-- `invalid`: something was found that the configuration does not permit. That holds of a history cut short as well:
-  finders only report what a prefix proves. So is a run in which a simulator saw an invariant break (`simulated`).
+  permitted, by a reason whose mechanism happened (`checkers.mechanisms`).
+- `invalid`: something was found that the configuration does not permit, or permits only where something else had
+  happened. That holds of a history cut short as well: finders only report what a prefix proves. So is a run in which a
+  simulator saw an invariant break (`simulated`).
 - `unknown`: anything else, and it says what.
 
 `decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for
@@ -17,26 +18,32 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checkers import fault_classes, guarantees, simulated
+from checkers import fault_classes, guarantees, reasons, simulated
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
+from checkers.anomalies.registry import CATALOG, IN_HISTORY, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
 from checkers.history.tables import History
+from checkers.mechanisms import Mechanism, Sign
 from checkers.plan_facts import configuration_of
+from checkers.signs import Ground
 
 SCHEMA = 1
 FILE = "verdict.json"
 FINDINGS, METRICS = "findings.json", "metrics.json"
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""
+FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
+"""Those whose witnesses have signs."""
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -97,7 +104,7 @@ def decide(case: Case) -> Verdict:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    grounds = _grounds(case) if promised else Grounds(frozenset(), None)
+    grounds = _grounds(case) if promised else Grounds(frozenset(), None, case.ground, case.nemesis_read)
     anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
@@ -131,13 +138,28 @@ class Grounds(NamedTuple):
     """No transaction wrote to them."""
     holed: frozenset[int] | None
     """Their logs may lack a segment that later ones follow. None: it may be any."""
+    ground: Ground
+    nemesis_read: bool
+
+    def signs_of(self, finding: Finding) -> Sign:
+        """What speaks for a mechanism. Of what no history shows, its partitions have to say it."""
+        if finding.anomaly in FOUND_BY_HISTORY:
+            return Sign(finding.signs)
+        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part, _ in finding.parts]
+        return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
+
+    def not_looked_at(self, mechanism: Mechanism) -> str:
+        """Why it may have happened all the same; empty where it did not."""
+        if mechanism.by_epochs and self.ground.leaderships.unknown:
+            return self.ground.leaderships.unknown
+        return "" if self.nemesis_read else "what faults there were"
 
 
 def _grounds(case: Case) -> Grounds:
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
-    return Grounds(plain, holed)
+    return Grounds(plain, holed, case.ground, case.nemesis_read)
 
 
 Promised = Mapping["int | None", Guarantee]
@@ -219,28 +241,47 @@ def _judgement(
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
-    cell = guarantee.cell_of(finding.anomaly, finding.evidence)
-    why = _why(guarantee, finding, grounds)
-    if why is not None:
-        return True, why, cell
-    worst = at_worst.get(finding.proc, at_worst[None]) if at_worst else guarantee
-    if _why(worst, finding, grounds) is not None:
+    permitted, why, cell = _explained(guarantee, finding, grounds)
+    if permitted is not False or not at_worst:
+        return permitted, why, cell
+    if (worst := _explained(at_worst.get(finding.proc, at_worst[None]), finding, grounds))[0] is not False:
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
-        return None, why, worst.cell_of(finding.anomaly, finding.evidence)
-    return False, f"not permitted: {guarantee.row}", cell
+        return None, why, worst[2]
+    return permitted, why, cell
 
 
-def _why(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> str | None:
-    """Why a finding is permitted; None if it is not. To a partition without transactions nobody waits for a marker, and
-    whoever reads one that lost no file skips nothing.
+def _explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
+    """Whether what was promised permits a finding: by the first reason whose mechanism happened. None where one may
+    have happened, and nobody could look.
     """
-    why = guarantee.why(finding.anomaly, finding.evidence)
+    lacking: dict[str, CellName] = {}
+    unknown = None
+    for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence):
+        mechanism = reasons.mechanism_of(reason)
+        if _does_not_apply(reason, finding, grounds):
+            continue
+        if mechanism.explains(grounds.signs_of(finding)):
+            return True, reason, cell
+        if why := grounds.not_looked_at(mechanism):
+            unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
+        lacking.setdefault(mechanism.what, cell)
+    if unknown is not None:
+        return unknown
+    if not lacking:
+        return False, f"not permitted: {guarantee.row}", guarantee.cell_of(finding.anomaly, finding.evidence)
+    only = ", or where ".join(lacking)
+    cell = next(iter(lacking.values()))
+    return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
+
+
+def _does_not_apply(reason: str, finding: Finding, grounds: Grounds) -> bool:
+    """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
+    nothing.
+    """
     parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
-    if why == guarantees.WAITS_FOR_A_MARKER and parts <= grounds.plain:
-        return None
-    if why == guarantees.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed:
-        return None
-    return why
+    if reason == reasons.WAITS_FOR_A_MARKER:
+        return parts <= grounds.plain
+    return reason == reasons.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed
 
 
 def _say(judged: Judged) -> str:

@@ -6,13 +6,12 @@ import json
 import shlex
 import tomllib
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from checkers import first_schema, simulated
+from checkers import first_schema, kafka_log, simulated
 from checkers.history import seal
-from reports import kafka_log
 
 Json = dict[str, Any]
 
@@ -276,26 +275,11 @@ def _read_traces(files: RunFiles) -> None:
             ]
 
 
-LOG_BYTES_AT_MOST = 256 << 20
-"""Of one broker's log."""
-
-
 def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
     """Events out of nodes/N/broker.log, where that is Apache Kafka's. The clock is that of the history's header."""
-    told: dict[int, kafka_log.Said] = {}
-    for path in sorted((files.path / "nodes").glob("*/broker.log")) if wall_ms >= 0 else ():
-        try:
-            if not path.parent.name.isdigit() or path.stat().st_size > LOG_BYTES_AT_MOST:
-                continue
-            with path.open(errors="replace") as lines:
-                first = kafka_log.first_ms(lines)
-            if first is not None:
-                zone_ms, node = kafka_log.zone_of(first, wall_ms), int(path.parent.name)
-                with path.open(errors="replace") as lines:
-                    told[node] = kafka_log.read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
-        except OSError as error:
-            files.problems.append(f"{path.relative_to(files.path)} cannot be read: {error.strerror}.")
-    kafka_log.committed(list(told.values()))
+    if wall_ms < 0:
+        return
+    told = kafka_log.read_logs(files.path, wall_ms, mono_ns, files.problems.append)
     if any(said.events for said in told.values()):
         files.told_by_logs = True
         files.traces = {node: said.events for node, said in told.items()}
@@ -323,11 +307,6 @@ def _read_polled(files: RunFiles) -> None:
             active = integer(line.get("node"))
             traces.setdefault(active, []).append({"t": line["t"], "e": "controller_active"})
     files.traces, files.told_by_polls, files.traces_whole = traces, bool(traces), False
-
-
-def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
-    """A moment of the wall clock as a trace has it: the end of the millisecond, so that causes come first."""
-    return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 
 
 def _tell_missing_traces(files: RunFiles) -> None:

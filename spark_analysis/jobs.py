@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkers import metrics
+from checkers import leaderships, metrics, run_facts
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import IN_HISTORY
 from checkers.findings import SCHEMA, Finding, to_json
@@ -33,8 +33,10 @@ from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
+from checkers.signs import Ground
+from checkers.signs import ground as ground_of
 from checkers.stages import CONVERT, LOOK, READY, START
-from spark_analysis import measures, session, views, witnesses
+from spark_analysis import measures, session, signs, views, witnesses
 from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
 from spark_analysis.short_history import write_short_history
 
@@ -188,13 +190,16 @@ def run_queries(
     context: Context,
     processes: Sequence[Process],
     holds: Iterable[Hold],
+    ground: Ground,
     *,
     few: int = witnesses.FEW,
 ) -> tuple[list[Finding], list[Measure]]:
-    """The findings and measures in the tables in `folder`. `out`, `few`: as `witnesses.collect` takes them."""
+    """The findings and measures in the tables in `folder`. `ground`: what the findings' signs are read from. `out`,
+    `few`: as `witnesses.collect` takes them.
+    """
     found = [each for query in _queries() for each in query(converted)]
     kept = []
-    for name in views.in_order({*views_of(found), *measures.views(context)}):
+    for name in views.in_order({*views_of(found), *measures.views(context), *signs.VIEWS}):
         view = views.VIEWS.get(name)
         table = _view(spark, context, view) if view else _table(spark, folder, name)
         table.createOrReplaceTempView(name)
@@ -206,7 +211,7 @@ def run_queries(
         more = [witness for search in searched for witness in witnesses.search(spark, search)]
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
-            collected = threads.submit(witnesses.collect, spark, statement(selects), out, few, more)
+            collected = threads.submit(witnesses.collect, spark, statement(selects), ground, out, few, more)
             measured = list(threads.map(lambda statement: spark.sql(statement).toArrow(), (counts, gaps)))
             findings = collected.result()
     finally:
@@ -246,7 +251,11 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, context, kept.processes, kept.holds.rows())
+    clock, info = (converted.wall_ms, converted.mono_ns), run_facts.read(run_dir).info
+    led = leaderships.read(run_dir, kept.partitions, clock, info)
+    ground = ground_of(led, faults, kept.partitions, rebalanced=converted.holds > len(converted.owned))
+    told = (context, kept.processes, kept.holds.rows(), ground)
+    shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
     findings = shown + stuck.liveness(taken, limits)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")

@@ -15,6 +15,8 @@ from checkers.history.conversion import Conversion
 
 TEXTS = ("anomaly", "evidence")
 """Columns of a witness that are text; all others are whole numbers."""
+FOUND = tuple(name for name in Witness._fields if name != "signs")
+"""What a query finds; the signs are set on all witnesses together (`spark_analysis.signs`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A statement whose rows are witnesses, its columns in the order of `Witness`."""
+    """A statement whose rows are witnesses, its columns in the order of `FOUND`."""
 
     sql: str
     views: tuple[str, ...]
@@ -92,7 +94,7 @@ def statement(found: Sequence[Rule | Select]) -> str:
             passes.setdefault(each.view, []).append(each)
     selects = [_pass(view, rules) for view, rules in passes.items()]
     selects += [each.sql for each in found if isinstance(each, Select)]
-    columns = ", ".join(Witness._fields)
+    columns = ", ".join(FOUND)
     return "\nunion all\n".join(f"select {columns} from ({select})" for select in selects)
 
 
@@ -104,6 +106,6 @@ def _pass(view: str, rules: Sequence[Rule]) -> str:
 
 
 def _witness(rule: Rule) -> str:
-    values = {name: getattr(rule, name, name) for name in Witness._fields}
+    values = {name: getattr(rule, name, name) for name in FOUND}
     typed = (f"'{name}', {sql if name in TEXTS else f'bigint({sql})'}" for name, sql in values.items())
     return f"if({rule.when}, named_struct({', '.join(typed)}), null)"

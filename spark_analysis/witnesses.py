@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.findings import WITNESSES, Finding, Witness, counted, findings_of
-from spark_analysis.query import SEARCHED, TEXTS, Search, TooMany
+from checkers.signs import Ground
+from spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
+from spark_analysis.signs import signed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +28,13 @@ SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for nam
 """Columns of the files."""
 
 _COLUMNS = ", ".join(f"{name} {'string' if name in TEXTS else 'bigint'}" for name in Witness._fields)
-_TYPED = ", ".join(name if name in TEXTS else f"bigint({name}) {name}" for name in Witness._fields)
+_TYPED = ", ".join(name if name in TEXTS else f"bigint({name}) {name}" for name in FOUND)
 _COUNTS = """
-select anomaly, evidence, proc, part, count(*) n from {found} group by anomaly, evidence, proc, part
+select anomaly, evidence, proc, signs, part, count(*) n from {found} group by anomaly, evidence, proc, signs, part
 """
 _FIRST = f"""
 select {", ".join(Witness._fields)} from (
-  select *, row_number() over (partition by anomaly, evidence, proc order by part, off, val, op, other) nth
+  select *, row_number() over (partition by anomaly, evidence, proc, signs order by part, off, val, op, other) nth
   from {{found}})
 where nth <= {WITNESSES}
 """
@@ -47,18 +49,20 @@ def search(spark: SparkSession, wanted: Search) -> list[Witness]:
 
 
 def collect(
-    spark: SparkSession, statement: str, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
+    spark: SparkSession, statement: str, ground: Ground, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
 ) -> list[Finding]:
-    """The findings of all witnesses that `statement` selects, and of `more`.
+    """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `ground` shows.
 
     `folder` is made anew and holds all of these; each file of it is Parquet. No more than `few`
     witnesses and the first WITNESSES of each finding leave Spark.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    typed = spark.sql(f"select {_TYPED} from ({statement})")
+    found = spark.sql(f"select {_TYPED} from ({statement})")
     if more:
-        columns = zip(*more, strict=True)
-        typed = typed.unionByName(spark.createDataFrame(pa.table([*map(list, columns)], schema=SCHEMA)))
+        columns = [[getattr(each, name) for each in more] for name in FOUND]
+        schema = pa.schema([SCHEMA.field(name) for name in FOUND])
+        found = found.unionByName(spark.createDataFrame(pa.table(columns, schema=schema)))
+    typed = spark.sql(signed("{found}", ground), found=found)
     taken = typed.limit(few + 1).toArrow()
     if taken.num_rows <= few:
         folder.mkdir()
@@ -66,8 +70,8 @@ def collect(
         return findings_of(map(Witness._make, rows(taken)))
     place = folder.absolute().as_uri()
     typed.write.parquet(place, compression="zstd")
-    found = spark.read.schema(_COLUMNS).parquet(place)
-    counts, first = (spark.sql(each, found=found).toArrow() for each in (_COUNTS, _FIRST))
+    written = spark.read.schema(_COLUMNS).parquet(place)
+    counts, first = (spark.sql(each, found=written).toArrow() for each in (_COUNTS, _FIRST))
     return counted(rows(counts), map(Witness._make, rows(first)))
 
 

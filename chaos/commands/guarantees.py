@@ -12,13 +12,15 @@ from chaos.screen import columns
 
 if TYPE_CHECKING:
     from checkers.guarantees import Guarantee
+    from checkers.mechanisms import Mechanism
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 LEVELS = ("read_uncommitted", "read_committed")
 COMMITS = ("auto", "before", "after", "transaction")
 GENERATIONS = {"none": 0, "V1": 1, "V2": 2}
 UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("no fault, or faults of processes, network and clocks (P, N, C)", ("P", "N", "C")),
+    ("no fault", ()),
+    ("faults of processes, network and clocks (P, N, C)", ("P", "N", "C")),
     ("power loss of one broker at a time (W1)", ("W1",)),
     ("power loss of several brokers (WM)", ("W1", "WM")),
     ("disk damage on one replica (D)", ("D",)),
@@ -107,6 +109,10 @@ def command(
         _say(f"\nUnder {'; '.join(titles)}:")
         for names, reason in reasons:
             _say(f"{names}: {reason}", "  - ")
+    if needed := _mechanisms(each for _, each in cells):
+        _say("\nA finding is permitted only where its mechanism happened to that record (docs/permissions.md):")
+        for mechanism in needed:
+            _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
     _say("\nWhere this is written:")
     for source, number in numbers.items():
         _say(source, f"  [{number}] ")
@@ -130,14 +136,28 @@ def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
     yield from found
 
 
+def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
+    """Those that something permitted needs, each once."""
+    from checkers.mechanisms import ITSELF
+    from checkers.reasons import mechanism_of
+
+    needed = [mechanism_of(reason) for each in guarantees for reason in each.permitted.values()]
+    return [each for each in dict.fromkeys(needed) if each is not ITSELF]
+
+
 def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[tuple[str, str]]:
     """(names, reason with the number of its source): what may happen for the same reason stands together. Evidence is
     put in brackets.
     """
+    from checkers.mechanisms import ITSELF
+    from checkers.reasons import mechanism_of
+
     found: dict[str, dict[str, list[str]]] = {}
     for name, reason in guarantee.permitted.items():
         anomaly, _, evidence = name.partition("/")
-        why = f"{reason} [{numbers[guarantee.cells[name].source]}]"
+        needs = mechanism_of(reason)
+        only = "" if needs is ITSELF else f" (mechanism: {needs.name})"
+        why = f"{reason} [{numbers[guarantee.cells[name].source]}]{only}"
         found.setdefault(why, {}).setdefault(anomaly, []).extend([evidence] if evidence else [])
     if not found:
         assert guarantee.forbids is not None, guarantee.row

@@ -18,6 +18,7 @@ from checkers import simulated
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.anomalies.stuck import of_the_history
+from checkers.findings import SCHEMA as FINDINGS_SCHEMA
 from checkers.findings import to_json as findings_json
 from checkers.history import seal
 from checkers.history.conversion import convert_once
@@ -100,7 +101,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     # What run.json shows is read from there again.
     findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
     metrics = dict(judgement.verdict.metrics)
-    stored = {"schema": 1, "run": judgement.verdict.run, "findings": findings_json(findings)}
+    stored = {"schema": FINDINGS_SCHEMA, "run": judgement.verdict.run, "findings": findings_json(findings)}
     (path / FINDINGS).write_bytes(_text(stored))
     (path / METRICS).write_bytes(_text(metrics))
     (path / SERIES).write_bytes(_text(judgement.series()))

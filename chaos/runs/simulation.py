@@ -288,6 +288,9 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
     info = sim.run.info if sim.run else {}
     plan = sim.plan.model_dump(mode="python", exclude={"operations"})
     lines = [line.encode() for line in sim.papers.faults]
+    traces: dict[str, list[Mapping[str, Any]]] = {}
+    for event in sim.world.trace:
+        traces.setdefault(event["n"], []).append(event)
     return judge_bytes(
         sim.papers.run_id,
         sim.papers.history_bytes,
@@ -296,6 +299,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
         info=info,
         troubles=[*troubles, *audit(lines)],
         workload=Workload(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.MEANT_FOR),
+        traces=traces,
     )
 
 

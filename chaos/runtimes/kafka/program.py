@@ -43,7 +43,7 @@ logger.elections.filter.noise.onMatch = DENY
 logger.elections.filter.noise.onMismatch = NEUTRAL
 """
 """Only at DEBUG does a controller's log have clean elections and changes of ISRs, which reports read
-(`reports.kafka_log`). What it says of every heartbeat there is filtered out.
+(`checkers.kafka_log`). What it says of every heartbeat there is filtered out.
 """
 
 VERSION = re.compile(r"Kafka version: (\S+)")

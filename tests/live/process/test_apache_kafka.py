@@ -18,7 +18,7 @@ from chaos.runtimes.layout import addresses
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import one_line
 from chaos.toolchain.lookout import FETCH
-from reports import kafka_log
+from checkers import kafka_log
 from tests.support.lacks import without
 from tests.support.patience import slowed
 from workloads.client.new_topic import NewTopic

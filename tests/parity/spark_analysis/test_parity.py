@@ -13,9 +13,13 @@ import pytest
 from checkers.anomalies.registry import find_all
 from checkers.findings import Witness, findings_of
 from checkers.history import conversion
+from checkers.history.tables import SEND, History
 from checkers.history.values import AFTER_HEALING
+from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
 from checkers.metrics import ACKED, AFTERWARDS, GAP, LOAD, READER_GAP, Measure, context_of
+from checkers.signs import ground as ground_of
+from checkers.signs import signed
 from spark_analysis import witnesses
 from spark_analysis.jobs import run_queries
 from spark_analysis.query import TooMany
@@ -45,15 +49,29 @@ def compared(
     converted = conversion.convert(run_dir)
     kept, faults = conversion.load(run_dir)
     context = context_of(kept, faults)
-    expected = find_all(kept)
+    ground = ground_of(led_by_three(kept), faults, kept.partitions, rebalanced=bool(kept.holds))
+    expected = sorted(signed(kept, ground, find_all(kept)))
     out = run_dir / "anomalies"
-    findings, measures = run_queries(
-        spark, run_dir / conversion.FOLDER, out, converted, context, kept.processes, kept.holds.rows(), few=few
-    )
+    told = (context, kept.processes, kept.holds.rows(), ground)
+    findings, measures = run_queries(spark, run_dir / conversion.FOLDER, out, converted, *told, few=few)
     assert findings == findings_of(expected)
     assert stored(out) == expected
     _same_measures(sorted(measures), measure(kept, context))
     return expected
+
+
+def led_by_three(history: History) -> Leaderships:
+    """As if each partition had had three leaders, one after the other, of whom the second cut the log of the first."""
+    sends = [row for row in history.records.rows() if row.kind == SEND]
+    first, last = min((row.t0 for row in sends), default=0), max((row.t1 for row in sends), default=0)
+    rows = []
+    for each in history.partitions:
+        starts, middle = (0, max(each.seen, 0) // 3, max(each.seen, 0) // 2), (first + last) // 2
+        times = ((0, middle), (middle, last), (last, EVER))
+        for epoch, (start, (since, until)) in enumerate(zip(starts, times, strict=True)):
+            cut = min(starts[epoch + 1 :], default=EVER)
+            rows.append(Leadership(each.part, epoch, start, since, until, cut))
+    return Leaderships(tuple(rows), unknown="", moved=True)
 
 
 def stored(folder: Path) -> list[Witness]:

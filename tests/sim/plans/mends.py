@@ -25,7 +25,7 @@ from chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from chaos.runtimes.sim.invariants.known import Known
 from chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
 from chaos.runtimes.sim.invariants.watch import Watch
-from checkers import guarantees, nemesis_log
+from checkers import guarantees, nemesis_log, reasons
 from checkers.anomalies import send_reorder
 from checkers.history.groups import Groups
 from workloads.client import admin
@@ -174,12 +174,12 @@ def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
 
 def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
     """Also one that no log has any more."""
-    undone.setattr(guarantees, "LEFT_UNSTABLE", {})
+    undone.setattr(reasons, "LEFT_UNSTABLE", {})
 
 
 def every_producer_goes_on(undone: pytest.MonkeyPatch) -> None:
     """Also one whose epochs its coordinator has lost."""
-    undone.delitem(guarantees.LOST_IN_TRANSACTIONS, "stuck-producer/load")
+    undone.delitem(reasons.LOST_IN_TRANSACTIONS, "stuck-producer/load")
 
 
 def a_log_is_lost_from_its_end(undone: pytest.MonkeyPatch) -> None:

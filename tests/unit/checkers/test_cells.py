@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 
+from checkers import mechanisms
 from checkers.anomalies.registry import CATALOG, find_all
 from checkers.case import Case
 from checkers.findings import Finding, findings_of
 from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, GROUP_ROW, CellName, Row, RunConfiguration, guarantee_for
 from checkers.history.parser import parse
 from checkers.history.tables import LATE_END, PlayedFault, Process
+from checkers.leaderships import Leaderships
+from checkers.mechanisms import Sign
 from checkers.plan_facts import facts_of
+from checkers.reasons import mechanism_of
+from checkers.signs import Ground
 from checkers.verdict import Judged, decide, to_json
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import MS, HistoryBuilder, merged
@@ -190,13 +195,22 @@ def _as_planned(process: Process, plan: RunConfiguration) -> Process:
     return replace(process, client="squall", settings={**process.settings, **planned})
 
 
-def judged(plan: dict[str, Any], column: str, *, whose: bool = False) -> tuple[Judged, ...]:
+EVERY_SIGN = Sign(sum(Sign))
+HAPPENED = Ground(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+"""Each mechanism explains each finding."""
+NOTHING_HAPPENED = Ground(Leaderships(unknown=""))
+
+
+def judged(
+    plan: dict[str, Any], column: str, *, whose: bool = False, ground: Ground = HAPPENED
+) -> tuple[Judged, ...]:
     """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
     found = everything()
     findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)
+    findings = tuple(replace(each, signs=int(ground.everywhere)) for each in findings)
     facts = facts_of(plan)
     processes = [_as_planned(process, facts.configuration) for process in found.processes]
-    case = Case("r", findings=findings, plan=facts, processes=processes, faults=[_fault(column)])
+    case = Case("r", findings=findings, plan=facts, processes=processes, faults=[_fault(column)], ground=ground)
     return decide(case).anomalies
 
 
@@ -259,6 +273,34 @@ def test_a_cell_permits_what_it_names_and_forbids_all_else_that_fires(row: str, 
             assert each.cell.row in (row, STRONGEST, GROUP_ROW)
             assert each.cell.under == (ALWAYS if not column else column)
     assert seen == own, "each of them fired, and was permitted by this row"
+
+
+@pytest.mark.parametrize(("row", "column"), CELLS)
+def test_a_cell_permits_nothing_whose_mechanism_did_not_happen(row: str, column: str) -> None:
+    for each in judged(plan_of(row), column, ground=NOTHING_HAPPENED):
+        ways = guarantee_for(facts_of(plan_of(row)).configuration, [FAULTS[column][0]]).ways_of(
+            each.name, each.evidence
+        )
+        if any(mechanism_of(reason) is mechanisms.ITSELF for reason, _ in ways):
+            assert each.permitted is True, (each.name, each.evidence)
+        elif each.permitted is not False or (ways and "that did not happen" not in each.why):
+            pytest.fail(f"{each.name}/{each.evidence} is permitted by nothing: {each.why}")
+
+
+@pytest.mark.parametrize(("row", "column"), CELLS)
+def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column: str) -> None:
+    unlooked = Ground(Leaderships(unknown="nodes/2/trace.jsonl is gone"))
+    for each in judged(plan_of(row), column, ground=unlooked):
+        ways = guarantee_for(facts_of(plan_of(row)).configuration, [FAULTS[column][0]]).ways_of(
+            each.name, each.evidence
+        )
+        needed = [mechanism_of(reason) for reason, _ in ways]
+        if mechanisms.ITSELF in needed:
+            assert each.permitted is True
+        elif any(mechanism.by_epochs for mechanism in needed):
+            assert (each.permitted, "nodes/2/trace.jsonl is gone" in each.why) == (None, True), each.name
+        else:
+            assert each.permitted is False
 
 
 @pytest.mark.parametrize("column", [column for column in COLUMNS if column != "DM"])
@@ -334,7 +376,7 @@ def test_what_a_reader_at_read_uncommitted_gets_is_not_even_found() -> None:
     plan = facts_of(REACHED["read_uncommitted"]).configuration
     permitted = guarantee_for(replace(plan, isolation=0, transaction_version=2), ["P"])
     for name in MATRIX["read_uncommitted"][0]:
-        assert permitted.why(name, "reads") and permitted.cells[name].row == "read_uncommitted"
+        assert permitted.ways_of(name, "reads") and permitted.cells[name].row == "read_uncommitted"
     h = HistoryBuilder()
     p = h.producer()
     h.initialised(p)

@@ -12,13 +12,16 @@ import pytest
 from checkers.anomalies import replica_divergence
 from checkers.anomalies.registry import find_all
 from checkers.case import Case, Workload
-from checkers.findings import Finding, Witness, findings_of, to_json
+from checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
 from checkers.history import conversion
 from checkers.history.tables import Partition, PlayedFault, Process
+from checkers.leaderships import Leaderships
 from checkers.measures import measure
+from checkers.mechanisms import Sign
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import UNLIMITED, facts_of, read_plan
+from checkers.signs import Ground
 from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
 from checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
@@ -43,9 +46,14 @@ duration_s = 1.0
 """
 
 
-def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1) -> Finding:
-    witness = Witness(name, evidence, 0, 7, 3, 1, proc, -1)
-    return Finding(name, evidence, proc, count, (witness,))
+EVERY_SIGN = Sign(sum(Sign))
+HAPPENED = Ground(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+"""Each mechanism explains each finding."""
+
+
+def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1, signs: Sign = EVERY_SIGN) -> Finding:
+    witness = Witness(name, evidence, 0, 7, 3, 1, proc, -1, signs)
+    return Finding(name, evidence, proc, count, (witness,), ((0, count),), signs)
 
 
 def good(*findings: Finding, **more: Any) -> Case:
@@ -63,6 +71,7 @@ def good(*findings: Finding, **more: Any) -> Case:
             Process(2, "reader", "squall", "1", "", {"isolation": 0}),
         ],
         faults=landed,
+        ground=HAPPENED,
     )
     return replace(case, **more)
 
@@ -319,11 +328,11 @@ def test_a_loss_is_written_with_its_witnesses_and_the_partitions_name(tmp_path: 
 
 def test_what_an_analysis_left_is_judged(tmp_path: Path) -> None:
     findings, metrics = analysed(run_directory(tmp_path))
-    stored = {"schema": 1, "run": "test", "findings": to_json(findings)}
+    stored = {"schema": SCHEMA, "run": "test", "findings": to_json(findings)}
     (tmp_path / "findings.json").write_text(json.dumps(stored))
     (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     assert judge_run(tmp_path).verdict == VALID
-    for odd, why in (({"schema": 2}, "is of schema 2"), ({"run": "other"}, "about the run 'other'")):
+    for odd, why in (({"schema": 1}, "is of schema 1"), ({"run": "other"}, "about the run 'other'")):
         (tmp_path / "findings.json").write_text(json.dumps({**stored, **odd}))
         verdict = judge_run(tmp_path)
         assert verdict.verdict == UNKNOWN

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from chaos.commands.guarantees import UNDER, command
+from checkers import mechanisms
 from checkers.guarantees import RunConfiguration, guarantee_for
 
 
@@ -62,7 +64,8 @@ def test_every_permitted_anomaly_and_every_source_of_a_configuration_is_told(
         cell = paragraph(text, title)
         for name, reason in wanted.permitted.items():
             number = numbers[wanted.cells[name].source]
-            (line,) = (line for line in cell.splitlines() if line.endswith(f": {reason} [{number}]"))
+            lines = (line.partition(" (mechanism: ")[0] for line in cell.splitlines())
+            (line,) = (line for line in lines if line.endswith(f": {reason} [{number}]"))
             assert name.partition("/")[0] in line
         assert ("nothing may happen" in cell) == (not wanted.permitted)
         if not wanted.permitted and wanted.forbids is not None:
@@ -82,3 +85,15 @@ def test_what_kafka_refuses_is_refused(flags: tuple[str, ...]) -> None:
     done = CliRunner().invoke(command, flags)
     assert done.exit_code == 2
     assert "Kafka refuses" in done.output
+
+
+def test_each_mechanism_that_is_needed_is_told_as_the_docs_have_it() -> None:
+    text = told("--acks", "0", "--commits", "auto")
+    page = Path("docs/permissions.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| mechanism")]
+    assert rows == [f"| {each.name} | {each.what} | {each.seen} |" for each in mechanisms.ALL]
+    named = set(re.findall(r"\(mechanism: ([^)]*)\)", text))
+    assert named == {"lost on the way", "second record", "retry", "disk damage", "rebalance", "coordinator's loss"}
+    for each in mechanisms.ALL:
+        assert (f"  - {each.name}: {each.what}. Seen by: {each.seen}." in text) is (each.name in named)
+    assert "(mechanism:" not in told("--acks", "all", "--min-isr", "2", "--flush-messages", "1")

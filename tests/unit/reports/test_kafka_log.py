@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reports import kafka_log
+from checkers import kafka_log
 from reports.explained import explained
 from reports.lanes import broker_lanes, partition_lanes, terms
 from reports.page import render

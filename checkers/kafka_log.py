@@ -1,4 +1,4 @@
-"""Apache Kafka's own log (`nodes/N/broker.log`) as the events that our brokers' traces have. Pure.
+"""Apache Kafka's own log (`nodes/N/broker.log`) as the events that our brokers' traces have. Pure, but for `read_logs`.
 
 Kafka writes no trace, but its log has the same turns: roles with epochs (state.change.logger), elections and ISRs
 (ReplicationControlManager, of the active controller; others replay what is committed), truncations
@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
@@ -19,6 +21,8 @@ _LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (\w+) (.*) \(([\
 """Time, level, words, logger."""
 _OF_KAFKA = ("__consumer_offsets-", "__share_group_state-", "__cluster_metadata-")
 """Partitions that no workload writes to."""
+BYTES_AT_MOST = 256 << 20
+"""Of one log; a larger one is not read."""
 _ZONE_MS = 15 * 60_000
 """Time zones lie whole quarters of an hour apart."""
 
@@ -41,6 +45,36 @@ class Said:
     loggers: set[str] = field(default_factory=set)
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """(partition, change) of every change of a partition that this node's controller decided or replayed."""
+
+
+def read_logs(
+    run_dir: Path, wall_ms: int, mono_ns: int, trouble: Callable[[str], None] = lambda _: None
+) -> dict[int, Said]:
+    """What the logs in nodes/N/broker.log of a run directory tell, by node. What was never committed is left out.
+
+    wall_ms, mono_ns: the moment of the history's header by both clocks. `trouble` is given a sentence for each log
+    that cannot be read.
+    """
+    told: dict[int, Said] = {}
+    for path in sorted((run_dir / "nodes").glob("*/broker.log")):
+        try:
+            if not path.parent.name.isdigit() or path.stat().st_size > BYTES_AT_MOST:
+                continue
+            with path.open(errors="replace") as lines:
+                first = first_ms(lines)
+            if first is not None:
+                zone_ms, node = zone_of(first, wall_ms), int(path.parent.name)
+                with path.open(errors="replace") as lines:
+                    told[node] = read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
+        except OSError as error:
+            trouble(f"{path.relative_to(run_dir)} cannot be read: {error.strerror}.")
+    committed(list(told.values()))
+    return told
+
+
+def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
+    """A moment of the wall clock as a trace has it: the end of the millisecond, so that causes come first."""
+    return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 
 
 def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> Said:

@@ -1,0 +1,209 @@
+"""Who led each partition, when, and from which offset: what explains that an acknowledged record is gone.
+
+A record that a leader acknowledged can only be taken back by a leader of a later epoch whose log did not hold it: that
+one's epoch starts at or below the record's offset (KIP-101, KIP-320). It may have been elected before the record was
+acknowledged: a leader that is cut off goes on until it hears of its successor.
+
+Our brokers tell of it in their traces, Apache Kafka in its log, and clusters that others run when they are asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from checkers import kafka_log
+from checkers.history.tables import Partition
+
+EVER = (1 << 62) - 1
+"""A time or an offset behind all others."""
+TRACE, POLLED = "trace.jsonl", "polled.jsonl"
+EPOCHS = "epochs"
+"""In run.json, of a cluster that writes no trace: name of a partition -> [[epoch, start offset], ...], as its leader
+answered to OffsetForLeaderEpoch when the run ended. The last is its own epoch.
+"""
+UNAWARE_NS = 60_000_000_000
+"""How long a leader of whom only others tell may have gone on after its successor was seen."""
+_STARTS, _ENDS = "became_leader", ("became_follower", "node_stopped", "node_started", "partition_deleted")
+_TOLD = (b'"became_', b'"node_st', b'"partition_deleted')
+
+
+class Leadership(NamedTuple):
+    """That a broker led a partition in an epoch. Times in ns on the run's clock, both ends included."""
+
+    part: int
+    epoch: int
+    start: int
+    """Where its log ended when it began: the first offset of the epoch."""
+    since: int
+    until: int
+    """When it certainly led no more; EVER if nobody tells."""
+    cut: int = EVER
+    """The lowest start of a later epoch: what it acknowledged from there on may be gone. EVER: there is none."""
+
+    def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
+        """Whether a record at `off` that was handed over at `t0` and acknowledged at `t1` may be of this epoch."""
+        return self.start <= off and self.since <= t1 and t0 <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderships:
+    """All of a run. Nothing is known of a run by default."""
+
+    rows: tuple[Leadership, ...] = ()
+    """Of the history's partitions, by partition and epoch."""
+    unknown: str = "no broker's trace or log tells who led"
+    """Why some may be missing; empty where all are there."""
+    moved: bool = False
+    """Some partition, coordinators' partitions included, had more than one leader epoch."""
+
+    def explain_loss(self, part: int, off: int, t0: int, t1: int) -> bool:
+        """Whether a leader of a later epoch may have taken back this record. -1: not known."""
+        place, begun, done = off if off >= 0 else EVER, t0, t1 if t1 >= 0 else EVER
+        return any(
+            each.part == part and each.cut <= place and each.may_have_acknowledged(place, begun, done)
+            for each in self.rows
+        )
+
+    def changed(self, part: int, off: int) -> bool:
+        """Whether an epoch that is not the first one of its partition starts at or below `off`. -1: not known."""
+        return any(each.part == part and each.cut <= (off if off >= 0 else EVER) for each in self.rows)
+
+
+def of_events(nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition]) -> Leaderships:
+    """From the events of each broker, in its order: those of a trace, or of `kafka_log`.
+
+    Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower`; those of nodes that start and
+    stop. `t` is in seconds on the run's clock, `i` the incarnation.
+    """
+    led: dict[str, list[list[int]]] = {}
+    for events in nodes.values():
+        for name, row in _of_node(events):
+            led.setdefault(name, []).append(row)
+    return _put_together(led, partitions, unknown="")
+
+
+def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
+    """(partition, [epoch, start, since, until]) of one broker."""
+    leads: dict[str, list[int]] = {}
+    incarnation: Any = None
+
+    def end(names: Iterable[str], at: int) -> Iterator[tuple[str, list[int]]]:
+        for name in list(names):
+            if (row := leads.pop(name, None)) is not None:
+                row[3] = at
+                yield name, row
+
+    for event in events:
+        kind, at = event["e"], round(event["t"] * 1e9)
+        if event.get("i") != incarnation or kind.startswith("node_"):
+            incarnation = event.get("i")
+            yield from end(leads, at)
+        if kind == _STARTS or kind in _ENDS and "topic" in event:
+            name = f"{event['topic']}-{event['partition']}"
+            yield from end([name], at)
+            if kind == _STARTS:
+                leads[name] = [event["epoch"], event["leo"], at, EVER]
+    yield from end(leads, EVER)
+
+
+def _put_together(
+    led: Mapping[str, Iterable[list[int]]], partitions: Sequence[Partition], unknown: str
+) -> Leaderships:
+    parts = {each.name: each.part for each in partitions}
+    rows, moved = [], False
+    for name, found in led.items():
+        known = sorted(found)
+        moved |= len({epoch for epoch, *_ in known}) > 1
+        if name not in parts:
+            continue
+        for epoch, start, since, until in known:
+            cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
+            rows.append(Leadership(parts[name], epoch, start, since, until, cut))
+    return Leaderships(tuple(sorted(rows)), unknown, moved)
+
+
+def of_answers(
+    polled: Iterable[Mapping[str, Any]], epochs: Mapping[str, Sequence[Sequence[int]]], partitions: Sequence[Partition]
+) -> Leaderships:
+    """From what a cluster said when it was asked: `polled.jsonl` tells when an epoch was first seen, and `epochs` (as
+    EPOCHS) where those that left records in the log start.
+    """
+    seen: dict[str, dict[int, int]] = {}
+    for line in polled:
+        if line.get("e") == "polled":
+            first = seen.setdefault(f"{line['topic']}-{line['partition']}", {})
+            first.setdefault(line["epoch"], round(line["t"] * 1e9))
+    led = {}
+    for name, chain in epochs.items():
+        told = sorted(seen.get(name, {}).items())
+        led[name] = [
+            # Between two polls nobody looked: it may have begun when the epoch before it was seen last.
+            [
+                epoch,
+                start,
+                max((at for each, at in told if each < epoch), default=0),
+                min((at + UNAWARE_NS for each, at in told if each > epoch), default=EVER),
+            ]
+            for epoch, start in chain
+        ]
+    lacking = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
+    why = f"no leader told the epochs of {', '.join(lacking)}" if lacking else ""
+    found = _put_together(led, partitions, why)
+    return found if found.moved else Leaderships(found.rows, why, any(len(each) > 1 for each in seen.values()))
+
+
+# ------------------------------------------------------------------------------------------------------- run directory
+
+
+def read(
+    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any]
+) -> Leaderships:
+    """Of a run directory. It raises nothing: what cannot be read is not known.
+
+    clock: the (wall ms, monotonic ns) of the history's header, -1 for unknown. info: run.json.
+    """
+    try:
+        return _read(run_dir, partitions, clock, info)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return Leaderships(unknown=f"who led cannot be read: {type(error).__name__}: {error}")
+
+
+def _read(
+    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any]
+) -> Leaderships:
+    nodes = {int(each.name): each for each in (run_dir / "nodes").glob("*") if each.name.isdigit()}
+    traces = {node: path / TRACE for node, path in nodes.items() if (path / TRACE).exists()}
+    if traces:
+        found = of_events({node: _events(path) for node, path in traces.items()}, partitions)
+        return _without(found, [f"nodes/{node}/{TRACE}" for node in sorted(nodes) if node not in traces])
+    told = kafka_log.read_logs(run_dir, *clock) if clock[0] >= 0 else {}
+    if any(said.events for said in told.values()):
+        found = of_events({node: said.events for node, said in told.items()}, partitions)
+        missing = [f"nodes/{node}/broker.log" for node in sorted(nodes) if node not in told]
+        silent = [f"a line of {kafka_log.ROLES} in a broker's log"]
+        return _without(found, missing or ([] if _tells_roles(told.values()) else silent))
+    if (run_dir / POLLED).exists() and isinstance(info.get(EPOCHS), Mapping):
+        return of_answers(_objects(run_dir / POLLED), info[EPOCHS], partitions)
+    return Leaderships()
+
+
+def _tells_roles(told: Iterable[kafka_log.Said]) -> bool:
+    return any(kafka_log.ROLES in said.loggers for said in told)
+
+
+def _without(found: Leaderships, missing: Sequence[str]) -> Leaderships:
+    return Leaderships(found.rows, f"there is no {', '.join(missing)}", found.moved) if missing else found
+
+
+def _events(path: Path) -> Iterator[Mapping[str, Any]]:
+    return _objects(path, lambda line: any(each in line for each in _TOLD))
+
+
+def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file that are whole: a broker that was killed leaves the last one torn."""
+    with path.open("rb") as lines:
+        yield from (json.loads(line) for line in lines if line.endswith(b"\n") and wanted(line))

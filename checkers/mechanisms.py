@@ -1,0 +1,111 @@
+"""What must have happened for a finding to be permitted, and the signs by which it is seen.
+
+A configuration permits a finding where its mechanism explains that very record. Each witness carries the signs that
+speak for one (`checkers.signs`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+
+class Sign(IntFlag):
+    """What was seen that speaks for a mechanism, of one witness."""
+
+    LATER_EPOCH = 1
+    """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset."""
+    LED_ANEW = 2
+    """An epoch that is not the first one of its partition starts at or below its offset."""
+    DISTURBED = 4
+    """While it was on its way a fault was on, or its partition's leader changed, or sends of its producer to this
+    partition failed, or had no answer."""
+    POWER_LOST = 8
+    """A node lost power after it was handed over."""
+    DAMAGED = 16
+    """A disk with its partition was damaged, after it was handed over."""
+    MOVED = 32
+    """Some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
+    REBALANCED = 64
+    """A partition of a group had more than one owner, or one owner more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """What explains a finding. `needs`: each of these must be there; of a combined one, any part of it."""
+
+    name: str
+    what: str
+    """What must have happened, after "where "."""
+    seen: str
+    """How it is seen: by our brokers, by Apache Kafka, by others."""
+    needs: tuple[Sign, ...] = ()
+
+    def explains(self, signs: Sign) -> bool:
+        """Whether these signs speak for it."""
+        return all(need & signs for need in self.needs)
+
+    @property
+    def by_epochs(self) -> bool:
+        """Whether leader epochs must be known to exclude it."""
+        return any(need & (Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED) for need in self.needs)
+
+
+_EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
+_FAULTS = "nemesis.jsonl"
+_HISTORY = "the history"
+
+LATER_EPOCH = Mechanism(
+    "later epoch",
+    "a leader epoch later than that of the leader that acknowledged the record starts at or below its offset",
+    _EPOCHS,
+    (Sign.LATER_EPOCH,),
+)
+POWER_LOSS = Mechanism(
+    "power loss",
+    "a node lost power after the record was handed over, and a later leader epoch starts at or below its offset",
+    f"{_FAULTS}; {_EPOCHS}",
+    (Sign.POWER_LOST, Sign.LATER_EPOCH),
+)
+DAMAGE = Mechanism(
+    "disk damage",
+    "a disk with this partition was damaged after the record was handed over, or lost power after an fsync had failed",
+    _FAULTS,
+    (Sign.DAMAGED | Sign.POWER_LOST,),
+)
+ARRIVAL = Mechanism(
+    "lost on the way",
+    "a fault was on, the leader changed, or sends of its producer failed, while the record was on its way; or a later "
+    "leader epoch starts at or below its offset",
+    f"{_FAULTS}; {_HISTORY}; {_EPOCHS}",
+    (Sign.DISTURBED | Sign.LATER_EPOCH,),
+)
+RETRY = Mechanism(
+    "retry",
+    "a fault was on, the leader changed, or sends of its producer failed or had no answer, while the record was on "
+    "its way: it may have been sent again",
+    f"{_FAULTS}; {_HISTORY}; {_EPOCHS}",
+    (Sign.DISTURBED,),
+)
+SECOND_HAND = Mechanism(
+    "second record",
+    "a leader epoch that is not the first one of the partition starts at or below the offset, or the disk was damaged",
+    f"{_EPOCHS}; {_FAULTS}",
+    (Sign.LED_ANEW | Sign.DAMAGED,),
+)
+COORDINATOR = Mechanism(
+    "coordinator's loss",
+    "some partition of the cluster, a coordinator's included, had more than one leader epoch, or a disk was damaged",
+    f"{_EPOCHS}; {_FAULTS}",
+    (Sign.MOVED | Sign.DAMAGED,),
+)
+REBALANCE = Mechanism(
+    "rebalance",
+    "a partition of the group had another owner later, or the same one again",
+    f"{_HISTORY}: assignments",
+    (Sign.REBALANCED,),
+)
+ITSELF = Mechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
+
+ALL = (LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF)
+"""Each one, in the order of docs/permissions.md."""

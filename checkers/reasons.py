@@ -1,0 +1,107 @@
+"""Why a cell of the matrix permits a finding, in words, and the mechanism that each reason needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from checkers import mechanisms
+from checkers.mechanisms import Mechanism
+
+FOLLOWS = "this follows from the loss of a record: another record gets its offset"
+ACKS_0_LOST = "nobody waits for an answer: the record may never have arrived"
+ACKS_0_ORDER = "a batch may be lost on the way, and later batches are appended all the same"
+ACKS_0_CORRUPT = "the damaged replica leads, and no other has the record"
+ACKS_1_LOST = "only the leader had the record, and another replica leads now"
+LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
+ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
+DAMAGED_LOST = "the damaged replica may have been the only one in sync"
+SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
+"""Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
+
+UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
+SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
+REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
+BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
+SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
+REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
+UNCOMMITTED = "read_uncommitted returns what is not committed"
+BURST = "a burst throws every follower out of the ISR"
+DOUBLED = "one copy of a request was refused, and the other one appended a moment later"
+DELAYED_END = (
+    "its client asked twice for the end of an earlier transaction, and the first EndTxn may have come late: with "
+    "transactions V1 it then ends this one, which has the same epoch"
+)
+
+BY_TIME = "positions are committed by time: the member may have written the output already, or not yet"
+BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
+AFTER = (
+    "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"
+)
+LOSS_IS_SHOWN = "this run is there to show it"
+
+WAITS_FOR_A_MARKER = (
+    "the coordinator lost records of epochs: a producer gets an epoch again, partitions that know a newer one refuse "
+    "its marker, and until that is written it may begin no other transaction"
+)
+"""Why a producer may be stuck. It speaks of partitions that transactions write to, and of no others."""
+LOST_IN_TRANSACTIONS = {
+    **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
+    **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
+    **dict.fromkeys(
+        ("G1a", "dirty-read", "G1c", "zombie-write"),
+        "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
+        "and its commits take with them what an earlier transaction of that epoch has left open",
+    ),
+    "stuck-producer/load": WAITS_FOR_A_MARKER,
+}
+"""What is permitted too where records of transactions may be lost."""
+
+LEFT_OPEN = dict.fromkeys(
+    ("hanging-txn", "stuck-consumer"),
+    "the marker of a transaction, or the coordinator's record of it, was lost: nobody ends it any more",
+)
+"""The same, of those who wait for the last stable offset."""
+
+LEFT_UNSTABLE = {
+    "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of it, was lost: "
+    "nobody ends it any more, and until then the group is told no position"
+}
+"""The same, of groups whose positions are committed in transactions (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
+
+LOST_IN_GROUPS = dict.fromkeys(
+    ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
+    "the coordinator lost records of positions, members or decisions, or the group's input was lost",
+)
+"""The same, of groups, where records may be lost that readers got."""
+LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
+
+HALF_LOST = "of two copies of a record, the acknowledged one was lost and the other one stays"
+"""Why `wrong-offset` is permitted where loss and duplicates both are."""
+
+MECHANISMS: Mapping[str, Mechanism] = {
+    **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),
+    **dict.fromkeys((ACKS_1_LOST, UNCLEAN_LOST, REQUESTED, BEFORE_101), mechanisms.LATER_EPOCH),
+    **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
+    **dict.fromkeys((DAMAGED_LOST, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
+    FOLLOWS: mechanisms.SECOND_HAND,
+    **dict.fromkeys((SENT_AGAIN, REORDERED, HALF_LOST), mechanisms.RETRY),
+    **dict.fromkeys(
+        (
+            WAITS_FOR_A_MARKER,
+            *LOST_IN_TRANSACTIONS.values(),
+            *LEFT_OPEN.values(),
+            *LEFT_UNSTABLE.values(),
+            *LOST_IN_GROUPS.values(),
+            *LOST_OUTPUT.values(),
+        ),
+        mechanisms.COORDINATOR,
+    ),
+    **dict.fromkeys((BY_TIME, BEFORE, AFTER), mechanisms.REBALANCE),
+    **dict.fromkeys((SEVERAL_MOMENTS, DOUBLED, DELAYED_END, UNCOMMITTED, BURST, LOSS_IS_SHOWN), mechanisms.ITSELF),
+}
+"""The reason of a permission -> what must have happened for it to explain a finding."""
+
+
+def mechanism_of(reason: str) -> Mechanism:
+    """What must have happened where a finding is permitted for this reason, one of `Guarantee.ways`."""
+    return MECHANISMS[reason]

@@ -1,0 +1,123 @@
+"""The signs of each witness: what was seen that may explain it, as `checkers.mechanisms` asks for. Pure.
+
+Both engines read them from the same ground: here for a history in memory, in `spark_analysis.signs` in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from checkers.fault_classes import UnknownFault, class_of
+from checkers.findings import Witness
+from checkers.guarantees import FaultClass
+from checkers.history.tables import OK, SEND, History, Partition, PlayedFault
+from checkers.history.values import producer_of
+from checkers.leaderships import EVER, Leaderships
+from checkers.mechanisms import Sign
+
+BEFORE_NS = 5_000_000_000
+"""What was handed over so long before a disturbance may still have been on its way."""
+AFTER_NS = 30_000_000_000
+"""So long after a disturbance clients may still send again what it kept from being answered: Kafka's
+`request.timeout.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time in which answers may have failed to come. part -1: in every partition."""
+
+    part: int
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What signs are read from."""
+
+    leaderships: Leaderships = Leaderships()
+    disturbed: tuple[Window, ...] = ()
+    power_lost: int = -1
+    """When the last node that lost power did so, ns; -1: none did."""
+    damaged: tuple[tuple[int, int], ...] = ()
+    """(partition, when its disk was damaged last), -1 for any partition."""
+    everywhere: Sign = Sign(0)
+    """Signs of the run, which every witness has."""
+
+    def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool) -> Sign:
+        """Of one witness that was handed over at `t0` and answered at `t1`; -1 for what is not known. `failed`: its
+        producer had sends to this partition that failed, or had no answer.
+        """
+        found, done = self.everywhere, t1 if t1 >= 0 else EVER
+        if self.leaderships.explain_loss(part, off, t0, t1):
+            found |= Sign.LATER_EPOCH
+        if self.leaderships.changed(part, off):
+            found |= Sign.LED_ANEW
+        if failed or any(
+            each.part in (part, -1) and each.since <= done and t0 <= each.until for each in self.disturbed
+        ):
+            found |= Sign.DISTURBED
+        if 0 <= self.power_lost >= t0:
+            found |= Sign.POWER_LOST
+        if any(hit in (part, -1) and at >= t0 for hit, at in self.damaged):
+            found |= Sign.DAMAGED
+        return found
+
+
+def ground(
+    leaderships: Leaderships,
+    faults: Iterable[PlayedFault],
+    partitions: Sequence[Partition],
+    *,
+    rebalanced: bool = False,
+) -> Ground:
+    """Of one run. `rebalanced`: members of groups owned partitions more often than there are such partitions."""
+    began = [fault for fault in faults if fault.began >= 0]
+    parts = {each.name: each.part for each in partitions}
+    losses, damaged = [-1], []
+    windows = [
+        Window(-1, fault.began - BEFORE_NS, fault.ended + AFTER_NS if fault.ended >= 0 else EVER) for fault in began
+    ]
+    for fault in began:
+        try:
+            its_class = class_of(fault.action, fault.fault_class)
+        except UnknownFault:  # the verdict says so
+            continue
+        if its_class in (FaultClass.W1, FaultClass.WM):
+            losses.append(fault.began)
+        elif its_class in (FaultClass.D, FaultClass.DM):
+            damaged.append((_damaged_part(fault, parts), fault.began))
+    first = {each.part: each.epoch for each in reversed(leaderships.rows)}
+    windows += [
+        Window(each.part, each.since - BEFORE_NS, each.since + AFTER_NS)
+        for each in leaderships.rows
+        if each.epoch > first[each.part]
+    ]
+    everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
+    if rebalanced:
+        everywhere |= Sign.REBALANCED
+    return Ground(leaderships, tuple(windows), max(losses), tuple(damaged), everywhere)
+
+
+def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
+    """The partition whose file a fault damaged; -1 where it does not say one of the history's."""
+    damaged = (fault.evidence or {}).get("damaged")
+    path = str(damaged.get("path", "")) if isinstance(damaged, dict) else ""
+    return parts.get(path.rpartition("/")[0].rpartition("/")[2], -1)
+
+
+def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterator[Witness]:
+    """The witnesses with their signs."""
+    sent: dict[tuple[int, int], tuple[int, int]] = {}
+    failed: set[tuple[int, int]] = set()
+    if witnesses:
+        for row in history.records.rows():
+            if row.kind == SEND:
+                sent[row.part, row.val] = row.t0, row.t1
+                if row.st != OK:
+                    failed.add((row.part, producer_of(row.val)))
+    for each in witnesses:
+        t0, t1 = sent.get((each.part, each.val), (-1, -1))
+        signs = of.signs(each.part, each.off, t0, t1, failed=(each.part, producer_of(each.val)) in failed)
+        yield each._replace(signs=int(signs))

@@ -1,0 +1,65 @@
+"""The signs of witnesses in SQL: what `checkers.signs.Ground.signs` says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from checkers.leaderships import EVER
+from checkers.mechanisms import Sign
+from checkers.signs import Ground
+from spark_analysis.query import FOUND
+
+VIEWS = ("standing",)
+"""What the statement reads beside the witnesses."""
+
+_PLACE = f"if(w.off >= 0, w.off, {EVER}L)"
+_DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
+_BEGUN = "coalesce(s.t0, -1L)"
+
+
+def signed(found: str, ground: Ground) -> str:
+    """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
+    columns = ", ".join(f"w.{name}" for name in FOUND)
+    return f"""
+select {columns}, bigint({int(ground.everywhere)}
+  + {Sign.LATER_EPOCH:d} * int({_later_epoch(ground)})
+  + {Sign.LED_ANEW:d} * int({_led_anew(ground)})
+  + {Sign.DISTURBED:d} * int(f.failed is not null or {_disturbed(ground)})
+  + {Sign.POWER_LOST:d} * int({_BEGUN} <= {ground.power_lost}L and {ground.power_lost}L >= 0)
+  + {Sign.DAMAGED:d} * int({_damaged(ground)})) signs
+from {found} w
+left join (select part, val, t0, t1 from standing where sent = 1) s on s.part = w.part and s.val = w.val
+left join (select part, producer, true failed from standing where sent = 1 and st <> 0 group by part, producer) f
+  on f.part = w.part and f.producer = shiftright(w.val, 40)
+"""
+
+
+def _later_epoch(ground: Ground) -> str:
+    rows = ((each.part, each.start, each.since, each.until, each.cut) for each in ground.leaderships.rows)
+    return _exists(
+        ("part", "start", "since", "until", "cut"),
+        rows,
+        f"x.part = w.part and x.cut <= {_PLACE} and x.start <= {_PLACE} and x.since <= {_DONE} and {_BEGUN} <= x.until",
+    )
+
+
+def _led_anew(ground: Ground) -> str:
+    rows = ((each.part, each.cut) for each in ground.leaderships.rows)
+    return _exists(("part", "cut"), rows, f"x.part = w.part and x.cut <= {_PLACE}")
+
+
+def _disturbed(ground: Ground) -> str:
+    when = f"x.part in (w.part, -1) and x.since <= {_DONE} and {_BEGUN} <= x.until"
+    return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in ground.disturbed), when)
+
+
+def _damaged(ground: Ground) -> str:
+    return _exists(("part", "at"), ground.damaged, f"x.part in (w.part, -1) and x.at >= {_BEGUN}")
+
+
+def _exists(names: Sequence[str], rows: Iterable[Sequence[int]], when: str) -> str:
+    structs = []
+    for row in rows:
+        fields = ", ".join(f"'{name}', {value}L" for name, value in zip(names, row, strict=True))
+        structs.append(f"named_struct({fields})")
+    return f"exists(array({', '.join(structs)}), x -> {when})" if structs else "false"

@@ -1,0 +1,232 @@
+"""A loss is permitted by what happened to that very record: a later leader epoch that starts at or below its offset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import leaderships, signs
+from checkers.anomalies.registry import find_all
+from checkers.findings import findings_of
+from checkers.history import conversion
+from checkers.history.tables import History, Partition, PlayedFault
+from checkers.in_memory import judge_bytes
+from checkers.leaderships import EVER, Leadership, Leaderships
+from checkers.measures import measure
+from checkers.mechanisms import Sign
+from checkers.metrics import context_of, shape
+from checkers.verdict import INVALID, UNKNOWN, Verdict, judge
+from tests.support.histories.builder import HistoryBuilder
+
+PLAN_TOML = """
+[workload]
+acks = 1
+min_isr = 1
+replication_factor = 3
+idempotence = false
+max_in_flight = 1
+[limits]
+stuck_s = 15
+"""
+PLAN: dict[str, Any] = {
+    "workload": {"acks": 1, "min_isr": 1, "replication_factor": 3, "idempotence": False, "max_in_flight": 1},
+    "limits": {"stuck_s": 15},
+}
+Events = Mapping[str, list[dict[str, Any]]]
+SECOND = 7
+"""Where the epoch of the second leader starts."""
+
+
+class Run:
+    """Ten records are acknowledged; at `elected` another leader takes over at SECOND, and three more are."""
+
+    def __init__(self, missing: Sequence[int] = (), *, elected: bool = True, cut_off: bool = False) -> None:
+        self.h = HistoryBuilder()
+        producer = self.h.producer(acks=1, idempotence=False, max_in_flight=1)
+        began = self.h.tick()
+        sent, moments = {}, {}
+        for off in range(10):
+            moments[off] = self.h.tick()
+            sent[off] = self.h.sent(producer, off)
+        handed_over = self.h.tick()
+        self.h.tick()
+        if elected:
+            sent |= {off: self.h.sent(producer, off) for off in range(SECOND, 10)}
+        at_end = [(off, val) for off, val in sorted(sent.items()) if off not in missing]
+        self.h.final(at_end, end=10, position=10)
+        # A leader that is cut off goes on after its successor was elected: it hears of it later.
+        won = moments[SECOND] - 1 if cut_off else handed_over
+        self.events: dict[str, list[dict[str, Any]]] = {"1": [led(1, 0, 0, began)], "2": [], "3": []}
+        if elected:
+            self.events["2"].append(led(2, 1, SECOND, won))
+            self.events["1"].append({**led(1, 1, 0, handed_over), "e": "became_follower", "leader": 2})
+
+    def judged(self, events: Events | None = None) -> Verdict:
+        """From memory."""
+        lines = b"".join(self.h.lines())
+        return judge_bytes("r", lines, b"", PLAN, traces=self.events if events is None else events).verdict
+
+    def judged_on_disk(self, path: Path, events: Events | None = None) -> Verdict:
+        """By way of a run directory, with the brokers' traces."""
+        (path / "history.jsonl").write_bytes(b"".join(self.h.lines()))
+        (path / "nemesis.jsonl").write_bytes(b"")
+        (path / "plan.toml").write_text(PLAN_TOML)
+        for node, lines in (self.events if events is None else events).items():
+            (path / "nodes" / node).mkdir(parents=True)
+            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            # A broker that was killed leaves its last line torn.
+            (path / "nodes" / node / "trace.jsonl").write_text(text + '{"t":1,"e":"became_lea')
+        conversion.convert(path)
+        loaded, faults = conversion.load(path)
+        led_by = leaderships.read(path, loaded.partitions, (loaded.wall_ms, loaded.mono_ns), {})
+        ground = signs.ground(led_by, faults, loaded.partitions)
+        found = findings_of(signs.signed(loaded, ground, find_all(loaded)))
+        taken, context = measure(loaded, context_of(loaded, faults)), context_of(loaded, faults)
+        return judge(path, found, shape(taken, context))
+
+
+def led(node: int, epoch: int, leo: int, ns: int, partition: int = 0, topic: str = "t") -> dict[str, Any]:
+    """A line of a trace: a broker began to lead."""
+    where = {"topic": topic, "partition": partition}
+    return {"t": ns / 1e9, "n": f"broker-{node}", "i": 1, "e": "became_leader", **where, "epoch": epoch, "leo": leo}
+
+
+def losses(verdict: Verdict) -> dict[int, bool | None]:
+    """Offset of each lost record -> whether that is permitted."""
+    return {
+        witness.off: each.permitted
+        for each in verdict.anomalies
+        if each.name in ("lost-write", "unseen")
+        for witness in each.witnesses
+    }
+
+
+def test_what_the_next_leader_did_not_have_may_be_lost(tmp_path: Path) -> None:
+    run = Run()
+    for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
+        assert losses(verdict) == {7: True, 8: True, 9: True}
+        assert {each.permitted for each in verdict.anomalies} == {True}, "what follows from it, too"
+
+
+def test_a_record_below_the_start_of_the_next_epoch_may_not(tmp_path: Path) -> None:
+    run = Run(missing=[5])
+    for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
+        assert losses(verdict) == {5: False, 7: True, 8: True, 9: True}
+        assert verdict.verdict == INVALID
+        assert verdict.reasons[0] == (
+            "lost-write: 1, not permitted: acks=1 permits it only where a leader epoch later than that of the leader "
+            "that acknowledged the record starts at or below its offset, and that did not happen"
+        )
+
+
+def test_where_nobody_else_led_nothing_may_be_lost(tmp_path: Path) -> None:
+    run = Run(missing=[5], elected=False)
+    for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
+        assert (losses(verdict), verdict.verdict) == ({5: False}, INVALID)
+
+
+def test_what_the_last_leader_acknowledged_may_not_be_lost() -> None:
+    run = Run()
+    run.h.sent(0, 10)
+    run.h.final([], end=11, at=10, position=11, round_=2)
+    assert losses(run.judged())[10] is False
+
+
+def test_a_leader_that_was_cut_off_may_acknowledge_what_its_successor_lacks() -> None:
+    assert losses(Run(cut_off=True).judged()) == {7: True, 8: True, 9: True}
+
+
+def test_where_a_trace_is_missing_nobody_knows(tmp_path: Path) -> None:
+    run = Run(missing=[5])
+    assert losses(run.judged({})) == {5: False, 7: False, 8: False, 9: False}, "all traces are there, and empty"
+    verdict = judge_bytes("r", b"".join(Run().h.lines()), b"", PLAN).verdict
+    assert verdict.verdict == UNKNOWN and set(losses(verdict).values()) == {None}
+    assert any("no broker's trace or log tells who led" in reason for reason in verdict.reasons)
+    (tmp_path / "nodes" / "3").mkdir(parents=True)
+    two = {node: lines for node, lines in run.events.items() if node != "3"}
+    on_disk = run.judged_on_disk(tmp_path, two)
+    assert losses(on_disk) == {5: None, 7: True, 8: True, 9: True}, "what is known explains what it explains"
+    assert any("there is no nodes/3/trace.jsonl" in said for said in on_disk.notes)
+
+
+# --------------------------------------------------------------------------------------------------------- leaderships
+
+PARTITION = Partition(0, "t", 0, "delete", -1, False)
+
+
+def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
+    crashed = [led(1, 0, 0, 10), {"t": 30e-9, "i": 2, "e": "node_started"}]
+    found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
+    assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER))
+    assert found.moved and not found.unknown
+
+
+def test_partitions_of_coordinators_tell_that_something_moved() -> None:
+    events = {"1": [led(1, 0, 0, 1)], "2": [led(2, 1, 0, 5, topic="__consumer_offsets")]}
+    first = {"3": [led(3, 0, 0, 2, topic="__consumer_offsets")]}
+    assert leaderships.of_events({**events, **first}, [PARTITION]).moved
+    assert not leaderships.of_events(events, [PARTITION]).moved
+
+
+def test_a_cluster_that_was_asked_tells_of_epochs_and_when_they_were_seen() -> None:
+    polled = [
+        {"t": 1.0, "e": "polled", "topic": "t", "partition": 0, "leader": 1, "epoch": 3, "isr": [1]},
+        {"t": 9.0, "e": "polled", "topic": "t", "partition": 0, "leader": 2, "epoch": 4, "isr": [2]},
+    ]
+    found = leaderships.of_answers(polled, {"t-0": [[3, 0], [4, 100]]}, [PARTITION])
+    first, second = found.rows
+    assert (first.start, first.cut, second.start, second.since) == (0, 100, 100, 1_000_000_000)
+    assert found.explain_loss(0, 100, 2_000_000_000, 3_000_000_000)
+    assert not found.explain_loss(0, 99, 2_000_000_000, 3_000_000_000)
+    untold = leaderships.of_answers(polled, {}, [PARTITION])
+    assert "no leader told the epochs of t-0" in untold.unknown and untold.moved
+
+
+# --------------------------------------------------------------------------------------------------------------- signs
+
+
+def fault(action: str, its_class: str, began: int, ended: int, said: Mapping[str, Any] | None = None) -> PlayedFault:
+    return PlayedFault(0, action, its_class, (), "node:1", (1,), {}, 0, began, ended, said or {"gone": 1}, "")
+
+
+MINUTE = 60_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("t0", "t1", "disturbed"),
+    [(0, MINUTE - 1, False), (2 * MINUTE, -1, True), (2 * MINUTE, 2 * MINUTE, True), (4 * MINUTE, 4 * MINUTE, False)],
+)
+def test_what_was_on_its_way_while_a_fault_was_on_may_have_been_sent_again(t0: int, t1: int, disturbed: bool) -> None:
+    ground = signs.ground(Leaderships(), [fault("kill", "P", 2 * MINUTE, 2 * MINUTE + 1)], [PARTITION])
+    assert bool(ground.signs(0, 5, t0, t1, failed=False) & Sign.DISTURBED) is disturbed
+
+
+def test_a_producer_whose_sends_failed_may_have_sent_again() -> None:
+    assert signs.Ground().signs(0, 5, 1, 2, failed=True) & Sign.DISTURBED
+    assert not signs.Ground().signs(0, 5, 1, 2, failed=False)
+
+
+def test_power_that_was_lost_before_a_record_was_handed_over_took_nothing_of_it() -> None:
+    ground = signs.ground(Leaderships(), [fault("power_loss", "W1", 100, 200)], [PARTITION])
+    assert ground.signs(0, 5, 99, 150, failed=False) & Sign.POWER_LOST
+    assert not ground.signs(0, 5, 101, 150, failed=False) & Sign.POWER_LOST
+
+
+def test_a_damaged_file_is_one_of_its_partition() -> None:
+    said = {"damaged": {"path": "data/t-1/00000000000000000000.log"}}
+    other = Partition(1, "t", 1, "delete", -1, False)
+    ground = signs.ground(Leaderships(), [fault("damage", "D", 100, 200, said)], [PARTITION, other])
+    assert ground.signs(1, 5, 50, 60, failed=False) & Sign.DAMAGED
+    assert not ground.signs(0, 5, 50, 60, failed=False) & Sign.DAMAGED
+
+
+def test_witnesses_have_the_signs_of_their_send() -> None:
+    run = Run(missing=[5])
+    history: History = run.h.history()
+    ground = signs.ground(leaderships.of_events(run.events, history.partitions), [], history.partitions)
+    found = {each.off: Sign(each.signs) for each in signs.signed(history, ground, find_all(history)) if each.off == 5}
+    assert found == {5: Sign.MOVED | Sign.DISTURBED}, "the leader changed soon after"
