@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from chaos.runs.polled import Tell, keep_polled
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.epochs import leader_epochs
 from workloads.client.groups.coordination import OF_GROUPS
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings
@@ -94,6 +95,26 @@ class Observer:
             await self.converged([topic.name for topic in topics], timeout_s)
             return
         raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
+
+    async def epochs(self, topics: Iterable[str], timeout_s: float) -> dict[str, list[list[int]]]:
+        """Where the leader epochs of each partition start (`checkers.leaderships.EPOCHS`). Those whose leader does not
+        answer in time are left out.
+        """
+        found: dict[str, list[list[int]]] = {}
+        wanted = set(topics)
+        with trio.move_on_after(timeout_s):
+            told = await admin.metadata(self.client)
+            places = [(each.name, p.partition_index) for each in told.topics for p in each.partitions]
+            left = [(name, index) for name, index in places if name in wanted]
+            self.client.track(wanted)
+            while left:
+                for place in [*left]:
+                    try:
+                        found["{}-{}".format(*place)] = await leader_epochs(self.client, *place)
+                        left.remove(place)
+                    except (RequestFailed, UnsupportedApi):
+                        await trio.sleep(_PAUSE_S)
+        return found
 
     async def view(self) -> ClusterView:
         """Leaders, ISRs and the controller as some broker sees them. Tries until it has an answer."""

@@ -36,6 +36,7 @@ from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
 from checkers.history import seal
+from checkers.leaderships import EPOCHS
 from workloads.afterwards import Written, write_afterwards
 from workloads.control import Controls, Desk
 from workloads.counters import Counters
@@ -49,6 +50,7 @@ from workloads.scenario import Surroundings
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""
 TOPICS_READY_S = 30.0
+EPOCHS_WAIT_S = 10.0
 ASK_LIMIT_S = 3.0
 """For who leads a partition that takes no writes."""
 READ_MARGIN_S = 5.0
@@ -208,6 +210,8 @@ class Run:
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
                 await self._load_and_heal(observer, servers, recorder, nemesis)
+                if self.plan.runtime == external.WORLD:
+                    self.info[EPOCHS] = await observer.epochs(self.plan.workload.topic_names(), EPOCHS_WAIT_S)
                 async with self._phase("final reads"):
                     self.info["final_reads"] = await self._final_reads(env, servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:

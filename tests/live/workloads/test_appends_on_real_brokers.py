@@ -23,6 +23,7 @@ from workloads.appends import Appends
 from workloads.client.admin import describe_cluster, list_offsets
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
+from workloads.client.epochs import leader_epochs
 from workloads.counters import Counters
 from workloads.final_reads import FinalRead, final_reads
 from workloads.libraries import Zone
@@ -128,6 +129,35 @@ async def test_a_killed_leader_costs_nothing_that_was_acknowledged(brokers: Brok
             await run.until_acked(200)
 
     check_nothing_is_lost(run, await run.play(kill_and_start))
+
+
+async def test_leaders_tell_where_their_epochs_start(brokers: Brokers, tmp_path: Path) -> None:
+    run = Run(brokers, tmp_path)
+    told: dict[tuple[str, int], list[list[int]]] = {}
+
+    async def kill_and_ask(run: Run) -> None:
+        brokers.kill(1)
+        await run.until_acked(200)
+        async with trio.open_nursery() as nursery:
+            client = Client(run.env, brokers.bootstrap)
+            await nursery.start(client.run)
+            ends = await list_offsets(client, run.settings.places(), EARLIEST)
+            assert not any(end.error for end in ends.values())
+            told.update({place: await leader_epochs(client, *place) for place in run.settings.places()})
+            client.close()
+            nursery.cancel_scope.cancel()
+        brokers.start(1)
+        await run.until_acked(200)
+
+    history = await run.play(kill_and_ask)
+    read = [(record.part, record.off) for record in history.records.rows() if record.kind == POLL and record.final]
+    ends = {part: max(off for where, off in read if where == part) for part, _ in read}
+    assert max(len(chain) for chain in told.values()) > 1, "broker 1 led something"
+    for (topic, index), chain in told.items():
+        epochs, starts = zip(*chain, strict=True)
+        part = next(each.part for each in history.partitions if each.name == f"{topic}-{index}")
+        assert starts[0] == 0 and [*starts] == sorted(starts) and [*epochs] == sorted({*epochs})
+        assert starts[-1] <= ends[part]
 
 
 async def test_a_paused_leader_costs_nothing_that_was_acknowledged(brokers: Brokers, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def test_every_permitted_anomaly_and_every_source_of_a_configuration_is_told(
         if not wanted.permitted and wanted.forbids is not None:
             assert f"nothing may happen: all is promised [{numbers[wanted.forbids.source]}]" in cell
     for number in numbers.values():
-        assert f"[{number}]\n" in text.partition("Where this is written:")[0], "no source is there for nothing"
+        cited = text.partition("Where this is written:")[0].replace(" (mechanism: ", "\n")
+        assert f"[{number}]\n" in cited, "no source is there for nothing"
 
 
 def test_a_min_isr_above_the_replicas_counts_as_their_number() -> None:

@@ -1,0 +1,50 @@
+"""Where the epochs of a partition's leaders start, as the leader of now answers (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from workloads.client.client import Client
+from workloads.client.connection import RequestFailed
+from workloads.client.consumer import CONSUMER_REPLICA_ID
+
+MOST = 1000
+"""Epochs that are asked for of one partition."""
+
+
+async def leader_epochs(client: Client, topic: str, index: int) -> list[list[int]]:
+    """[epoch, start offset] of each epoch that the leader of a partition knows, ascending: its own is the last one.
+
+    Epochs in which nothing was written may be missing. RequestFailed, UnsupportedApi.
+    """
+    leader = client.view.leader(topic, index)
+    if leader is None:
+        client.refresh_soon()
+        raise RequestFailed("no leader", sent=False)
+    found: list[list[int]] = []
+    epoch = leader.epoch
+    while epoch > 0 and len(found) < MOST:
+        # The end of the epochs below it is where it starts.
+        below = await _end(client, leader.node_id, topic, index, leader.epoch, epoch - 1)
+        if below.leader_epoch < 0 or below.end_offset < 0:
+            break
+        found.append([epoch, below.end_offset])
+        epoch = below.leader_epoch
+    return [[epoch, 0], *reversed(found)]
+
+
+async def _end(client: Client, node_id: int, topic: str, index: int, current: int, epoch: int) -> EpochEndOffset:
+    asked = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(index, current, epoch)])
+    request = OffsetForLeaderEpochRequest(CONSUMER_REPLICA_ID, [asked])
+    answer = await client.ask_node(node_id, request, OffsetForLeaderEpochResponse)
+    end: EpochEndOffset = answer.topics[0].partitions[0]
+    if end.error_code != ErrorCode.NONE:
+        client.refresh_soon()
+        raise RequestFailed(name_of(end.error_code), sent=True)
+    return end
