@@ -18,7 +18,7 @@ def broken(files: RunFiles) -> list[str]:
     for each in wrong:
         if each.get("name") not in LOSS:
             others.setdefault(str(each.get("name")), []).append(each)
-    return sentences + [_other(name, _counted(name, each)) for name, each in others.items()]
+    return sentences + [_other(name, _counted(name, each), _others(each)) for name, each in others.items()]
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
@@ -40,11 +40,21 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
-def _other(name: str, count: int) -> str:
+def _other(name: str, count: int, others: str = "") -> str:
     known = CATALOG.get(name)
     if known is None or not known.meaning:
         return f"{name}: {count:,}."
-    return f"{count:,} {known.meaning_of_one if count == 1 else known.meaning}."
+    return f"{count:,} {(known.meaning_of_one if count == 1 else known.meaning).format(others=others)}."
+
+
+def _others(entries: Sequence[Json]) -> str:
+    """The sum of `other` over processes and partitions; "others" if a witness that was not kept may have more."""
+    witnesses = [witness for each in entries for witness in objects(each.get("witnesses"))]
+    places = {(each.get("partition"), each.get("proc")): integer(each.get("other"), 0) for each in witnesses}
+    partitions = {name for each in entries for name in mapping(each.get("partitions"))}
+    processes = {process for each in entries for process in each.get("processes") or ()}
+    whole = len(witnesses) == sum(map(_count, entries)) or len(partitions) == len(processes) == 1
+    return f"{sum(places.values()):,}" if witnesses and whole else "others"
 
 
 def _count(anomaly: Json) -> int:

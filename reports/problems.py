@@ -99,7 +99,7 @@ def _gravity(problem: Problem) -> int:
 
 
 _OTHER_VALUE = ("inconsistent-offset",)
-_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip", "lso-violation")
+_OTHER_OFFSET = ("duplicate", "wrong-offset", "poll-skip", "int-poll-skip", "lso-violation")
 _OF_A_MARK = ("hanging-txn", "lso-violation")
 """Of transactions, and their witnesses name a last stable offset: no transaction."""
 _OTHER_TXN = ("G1c",)

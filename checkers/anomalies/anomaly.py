@@ -80,7 +80,8 @@ class Anomaly:
     other: str = ""
     """What a witness's `other` field holds; empty where it is -1."""
     meaning: str = ""
-    """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets"."""
+    """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets".
+    `{others}` stands for their `other`, summed over processes and partitions."""
     meaning_of_one: str = ""
     """The same of one witness: "record stands at two offsets"."""
     counts: str = ""

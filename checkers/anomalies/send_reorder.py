@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from operator import attrgetter
 
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import EVIDENCE, Log, logs_of, sent, witness
+from checkers.anomalies.logs import EVIDENCE, Log, Value, logs_of, sent, witness
 from checkers.findings import Witness
 from checkers.history.values import producer_of
 
@@ -14,43 +15,70 @@ ANOMALIES = (
     Anomaly(
         "send-reorder",
         Family.DATA,
-        "one producer's records to a partition stand in another order than they were handed over in",
+        "a record stands behind one that its producer handed over later to the same partition",
         source=f"{JEPSEN}; Kafka documentation, design: messages of a producer are appended in the order they are sent",
         jepsen="nonmonotonic-send",
-        other="the offset of the record handed over before it",
+        other="how many of its producer's records in this partition overtook earlier ones",
         needs=(Need.SENDS,),
-        meaning="records stand in another order than they were sent in",
-        meaning_of_one="record stands in another order than it was sent in",
+        meaning="records stand behind {others} that were sent after them",
+        meaning_of_one="record stands behind {others} that were sent after it",
     ),
 )
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """In each partition."""
+    """Yield the records that were overtaken, in each partition."""
     for log in seen.view(logs_of):
-        yield from _of(log)
+        handed: dict[int, list[tuple[Value, int, int]]] = {}
+        for value in sorted(sent(log), key=attrgetter("op")):
+            if (stands := _stands(log, value)) is not None:
+                handed.setdefault(producer_of(value.val), []).append((value, *stands))
+        for each in handed.values():
+            yield from _overtaken(log, each)
 
 
-def _of(log: Log) -> Iterator[Witness]:
-    """Each record of a producer against the one it handed over just before, by where they stand.
+def _stands(log: Log, value: Value) -> tuple[int, int] | None:
+    """The record's offset and the evidence for it.
 
-    Where the acknowledged place is below `judged_from`, and final reads find the record at others only, it stood there,
-    and what they find is a copy that came later. Where the log has lost its beginning and the record has a copy behind
-    the one before it, both were sent again together, and the first copy of the one before it may be gone.
+    If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, it stood at the
+    acknowledged offset, and what they find is a copy that came later.
     """
-    before: dict[int, tuple[int, int]] = {}
-    for value in sorted(sent(log), key=attrgetter("op")):
-        stands = value.stands
-        if stands is None:
-            continue
-        if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
-            stands = (value.acked_at, 1 if value.acked_at in value.read_at else 0)
-        off, level = stands
-        producer = producer_of(value.val)
-        other, other_level = before.get(producer, (-1, 0))
-        if off < other and not (log.partition.judged_from and max(value.read_at, default=-1) > other):
-            yield witness("send-reorder", value, off, other, EVIDENCE[min(level, other_level)])
-        before[producer] = stands
+    if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
+        return value.acked_at, 1 if value.acked_at in value.read_at else 0
+    return value.stands
+
+
+def _overtaken(log: Log, handed: Sequence[tuple[Value, int, int]]) -> Iterator[Witness]:
+    """Yield the witnesses among one producer's records, which are in the order in which it handed them over.
+
+    The evidence is the best that the record and one that overtook it have in common.
+    """
+    overtook, highest = 0, -1
+    for value, off, _ in handed:
+        overtook += _ahead_of(log, value, off) <= highest
+        highest = max(highest, off)
+    if not overtook:
+        return
+    least = [inf] * len(EVIDENCE)  # of the records handed over later, by the evidence that they have at least
+    for value, off, level in reversed(handed):
+        common = next((each for each in range(level, -1, -1) if least[each] <= off), None)
+        if common is not None:
+            yield witness("send-reorder", value, off, overtook, EVIDENCE[common])
+        ahead_of = _ahead_of(log, value, off)
+        least[: level + 1] = [min(each, ahead_of) for each in least[: level + 1]]
+
+
+def _ahead_of(log: Log, value: Value, off: int) -> int:
+    """The lowest offset at which an earlier record was overtaken by this one.
+
+    If the log has lost its beginning, a record with a copy behind an earlier one did not overtake it: both were sent
+    again together, and the first copy of the earlier one may be gone.
+    """
+    return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
+
+
+def _last_copy(value: Value) -> int:
+    return max(value.read_at, default=-1)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

@@ -27,7 +27,7 @@ SEEN = {
     "lost-write": r"at offset 1 \(the highest offset that any reader saw: 2\)",
     "duplicate": r"\(the lowest offset it was read at: 0\)",
     "inconsistent-offset": rf"the value that displaced this one: {RECORD}",
-    "send-reorder": r"the offset of the record handed over before it: 1",
+    "send-reorder": r"how many of its producer's records in this partition overtook earlier ones: 1",
     "replica-divergence": r"the node whose log differs: 2",
     "poll-skip": r"Before it, at .* poll from 0 got offset 0 .* poll from 2 got offset 2",
     "int-poll-skip": r"got offsets 0 to 2 \(2 records\)",

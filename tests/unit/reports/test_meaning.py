@@ -53,6 +53,24 @@ def test_readers_that_are_stuck_in_many_partitions_are_counted_once_each(tmp_pat
     ]
 
 
+def overtaken(count: int, *witnesses: tuple[str, int, int]) -> dict[str, Any]:
+    """send-reorder. witnesses: partition, process, and how many overtook."""
+    rows = [{"partition": partition, "proc": proc, "other": other} for partition, proc, other in witnesses]
+    named = {"witnesses": rows, "processes": [0, 1], "partitions": {"t-0": count}}
+    return {**found("send-reorder", count, {}), **named}
+
+
+def test_records_out_of_order_are_told_from_both_sides(tmp_path: Path) -> None:
+    """How many overtook is a figure of the producer in a partition, which all witnesses of both repeat."""
+    three, two = [("t-0", 0, 37)] * 3, [("t-1", 1, 5)] * 2
+    several = run_of(tmp_path, overtaken(3, *three), {**overtaken(2, *two), "evidence": "reads"})
+    assert broken(read_run(several)) == ["5 records stand behind 42 that were sent after them."]
+    one = run_of(tmp_path, overtaken(1, ("t-0", 0, 37)))
+    assert broken(read_run(one)) == ["1 record stands behind 37 that were sent after it."]
+    not_all_named = run_of(tmp_path, overtaken(4, *three))
+    assert broken(read_run(not_all_named)) == ["4 records stand behind others that were sent after them."]
+
+
 def test_what_is_permitted_is_no_part_of_what_is_broken(tmp_path: Path) -> None:
     run = run_of(tmp_path, found("lost-write", 9, {"t-0": 9}, permitted=True), found("duplicate", 2, {"t-1": 2}))
     said = sentence(read_run(run))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from checkers.anomalies.registry import find_all
+from checkers.findings import findings_of
 from checkers.history.tables import OK
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
@@ -19,6 +21,41 @@ def _() -> HistoryBuilder:
     h.ok(second, 0)
     h.ok(first, 1)
     h.final([(0, second.val), (1, first.val)])
+    return h
+
+
+@CASES.case("a batch that is appended behind newer ones is reordered, each record of it", ("send-reorder", "final"))
+def late_batch() -> HistoryBuilder:
+    """37 records overtake 3, as where a client sends a refused batch again behind those that were in flight with it."""
+    h = HistoryBuilder()
+    p = h.producer()
+    late, newer = [h.send(p) for _ in range(3)], [h.send(p) for _ in range(37)]
+    in_the_log = [h.send(h.producer()), *newer, *late, h.send(p)]
+    for offset, send in enumerate(in_the_log):
+        h.ok(send, offset)
+    h.final([(offset, send.val) for offset, send in enumerate(in_the_log)])
+    return h
+
+
+def test_a_finding_counts_the_records_that_were_overtaken_and_says_how_many_overtook_them() -> None:
+    (finding,) = findings_of(find_all(late_batch().history()))
+    assert finding.count == 3
+    assert [(each.off, each.other) for each in finding.witnesses] == [(38, 37), (39, 37), (40, 37)]
+
+
+@CASES.case(
+    "what final reads show is not excused by a lost record between, which only an acknowledgement shows",
+    ("send-reorder", "final"),
+    ("lost-write", ""),
+)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, between, last = h.send(p), h.send(p), h.send(p)
+    h.ok(between, 0)
+    h.ok(last, 1)
+    h.ok(first, 2)
+    h.final([(1, last.val), (2, first.val)])
     return h
 
 
