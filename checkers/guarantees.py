@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checkers import reasons
-from checkers.anomalies.anomaly import Need
-from checkers.anomalies.registry import CATALOG
+from checkers.anomalies import duplicate, send_reorder
+from checkers.anomalies.anomaly import JEPSEN, Family, Need
+from checkers.anomalies.registry import CATALOG, LOSS
 from checkers.history.tables import LATE_END
 
 
@@ -96,11 +97,27 @@ ABOUT_GROUPS = frozenset({Need.MEMBERS, Need.POSITIONS, Need.OUTPUTS})
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """Which cell of the matrix: its row, the faults that it is about, and where what it says is written."""
+    """Which cell of the matrix, or which promise: its row, the faults that it is about, and where it is written."""
 
     row: str
     under: str
     source: str
+
+
+IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
+ORDER = {
+    IDEMPOTENCE: "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
+    ONE_IN_FLIGHT: "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
+}
+"""What promises the order of a producer's records, and where that is written."""
+PROMISES = {
+    Family.DATA: "replicated log",
+    Family.READERS: "reads in the log's order",
+    Family.TRANSACTIONS: "transactions",
+    Family.LIVENESS: "progress after healing",
+}
+"""The promises that are cited for findings of a family: the catalogue says where each is written. A loss breaks what
+the row promises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +162,28 @@ class Guarantee:
     ways: Mapping[str, tuple[tuple[str, CellName], ...]] = field(default_factory=dict)
     """Every reason that permits it, with its cell; `permitted` and `cells` have the first. Each has a mechanism."""
     forbids: CellName | None = None
-    """The cell that forbids the rest: of the worst faults that landed."""
+    """The cell that forbids a loss: of the worst faults that landed."""
+    order: str = IDEMPOTENCE
+    """A key of ORDER."""
 
     def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
-        """The cell that permits a finding, or the one that forbids it."""
+        """The cell that permits a finding, or the promise that forbids it."""
         permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
-        return permits or self._of_groups(anomaly) or self.forbids
+        return permits or self._promise(anomaly)
 
-    def _of_groups(self, anomaly: str) -> CellName | None:
-        """What forbids findings of groups: no row is about them, unless nothing at all is permitted."""
+    def _promise(self, anomaly: str) -> CellName | None:
+        """The promise that a finding breaks, unless nothing at all is permitted."""
         known = CATALOG.get(anomaly)
-        if self.forbids is None or self.forbids == SAFE_EXPECTED or known is None or not ABOUT_GROUPS & {*known.needs}:
-            return None
-        return CellName(GROUP_ROW, self.forbids.under, known.source)
+        if self.forbids is None or self.forbids == SAFE_EXPECTED or known is None or anomaly in LOSS:
+            return self.forbids
+        row, source = PROMISES.get(known.family, GROUP_ROW), known.source.removeprefix(f"{JEPSEN}; ")
+        if ABOUT_GROUPS & {*known.needs}:
+            row = GROUP_ROW
+        elif known in duplicate.ANOMALIES:
+            row = IDEMPOTENCE
+        elif known in send_reorder.ANOMALIES:
+            row, source = self.order, ORDER[self.order]
+        return CellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
         """Every reason that permits a finding where its mechanism happened, with its cell."""
@@ -407,6 +433,7 @@ def guarantee_for(
         {each: next(iter(found.values())) for each, found in ways.items()},
         {each: tuple(found.items()) for each, found in ways.items()},
         base.cells(present)[-1][0],
+        IDEMPOTENCE if config.idempotence else ONE_IN_FLIGHT,
     )
 
 
@@ -430,11 +457,11 @@ def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
     rows: dict[str, None] = {}
     sources: dict[str, None] = {}
     classes: tuple[str, ...] = ()
-    forbids = None
+    forbids, order = None, IDEMPOTENCE
     for each in guarantees:
         for name, found in each.ways.items():
             ways[name] = {**ways.get(name, {}), **{why: by for why, by in found if why not in ways.get(name, {})}}
-        forbids = forbids or each.forbids
+        forbids, order = forbids or each.forbids, each.order
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
         classes = each.classes
@@ -446,6 +473,7 @@ def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
         {name: next(iter(found.values())) for name, found in ways.items()},
         {name: tuple(found.items()) for name, found in ways.items()},
         forbids,
+        order,
     )
 
 

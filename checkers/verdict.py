@@ -33,6 +33,7 @@ from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
 from checkers.history.tables import History
+from checkers.history.values import AFTER_HEALING
 from checkers.mechanisms import Mechanism, Sign
 from checkers.plan_facts import configuration_of
 from checkers.signs import Ground
@@ -62,7 +63,7 @@ class Judged:
     parts: tuple[tuple[int, int], ...] = ()
     """(dense partition id, count), ascending."""
     cell: CellName | None = None
-    """The cell of the matrix that permits it, or that forbids it. None: it is not known what was promised."""
+    """The cell of the matrix that permits it, or the promise that forbids it. None: nobody knows what was promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promi
         process.proc: guarantees.guarantee_for(configuration_of(process, plan), classes, expect)
         for process in case.processes
     }
-    producers = [by_process[process.proc] for process in case.processes if process.role == "producer"]
+    load = [each for each in case.processes if each.role == "producer" and AFTER_HEALING not in each.settings]
+    producers = [by_process[process.proc] for process in load]
     by_process[None] = guarantees.anybody(producers or [guarantees.guarantee_for(plan, classes, expect)])
     return by_process
 
@@ -268,7 +270,8 @@ def _explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tupl
     if unknown is not None:
         return unknown
     if not lacking:
-        return False, f"not permitted: {guarantee.row}", guarantee.cell_of(finding.anomaly, finding.evidence)
+        broken = guarantee.cell_of(finding.anomaly, finding.evidence)
+        return False, f"not permitted: {broken.row if broken else guarantee.row}", broken
     only = ", or where ".join(lacking)
     cell = next(iter(lacking.values()))
     return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell

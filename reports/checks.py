@@ -30,7 +30,8 @@ class Check:
     why: str
     witnesses: tuple[Json, ...] = ()
     cell: str = ""
-    """The cell of the matrix of guarantees that permits what was found, or forbids it; empty where none is known."""
+    """The cell of the matrix of guarantees that permits what was found, or the promise that forbids it; empty if none is
+    known."""
     moments: tuple[str, ...] = ()
     """Of an invariant of the simulator: when and where it was broken, a line each."""
 
@@ -137,8 +138,10 @@ def _cell(state: str, cell: Json) -> str:
     """The cell in words. Verdicts of earlier versions name none."""
     if not cell:
         return ""
-    which = f'the cell "{cell.get("row")}", under {cell.get("under")}'
-    does = {PERMITTED: f"{which}, permits this", FAILED: f"{which}, forbids this"}.get(state, f"it depends on {which}")
+    which = f'"{cell.get("row")}", under {cell.get("under")}'
+    does = {PERMITTED: f"the cell {which}, permits this", FAILED: f"the promise of {which}, forbids this"}.get(
+        state, f"it depends on the cell {which}"
+    )
     return f"{does[0].upper()}{does[1:]} ({cell.get('source')})"
 
 

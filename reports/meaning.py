@@ -72,7 +72,9 @@ def held_to(files: RunFiles) -> str:
     expect = str(files.verdict.get("expect") or "config")
     if expect == "safe":
         return "--expect safe, which permits nothing"
-    row = str(mapping(files.verdict.get("guarantee")).get("row") or "")
+    wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
+    rows = dict.fromkeys(row for each in wrong if (row := str(mapping(each.get("cell")).get("row") or "")))
+    row = "; ".join(rows) or str(mapping(files.verdict.get("guarantee")).get("row") or "")
     return f"what the configuration promises ({row})" if row else "what the configuration promises"
 
 

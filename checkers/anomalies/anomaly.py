@@ -27,6 +27,8 @@ ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"
 """A source: Jepsen's Kafka workload, whose name for it is `Anomaly.jepsen`."""
+IN_ORDER = f"{JEPSEN}; Kafka documentation, introduction: a partition is read in the order in which it was written"
+"""A source: what readers are promised."""
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.reads import consecutive_reads, witness
 from checkers.findings import Witness
 
@@ -13,7 +13,7 @@ ANOMALIES = (
         "nonmonotonic-poll",
         Family.READERS,
         "a poll does not go on behind the poll before it",
-        source=JEPSEN,
+        source=IN_ORDER,
         jepsen="nonmonotonic-poll",
         other="the offset read before",
         needs=(Need.READS,),
@@ -24,7 +24,7 @@ ANOMALIES = (
         "int-nonmonotonic-poll",
         Family.READERS,
         "one poll goes back",
-        source=JEPSEN,
+        source=IN_ORDER,
         jepsen="int-nonmonotonic-poll",
         other="the offset read before",
         needs=(Need.READS,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
 from checkers.findings import Witness
 
@@ -15,7 +15,7 @@ ANOMALIES = (
         Family.READERS,
         "a poll skips over records that stand behind those of the poll before it, or moves the reader over records "
         "that it does not return",
-        source=JEPSEN,
+        source=IN_ORDER,
         jepsen="poll-skip",
         other="the offset read before; where the reader was moved over records, the position before",
         needs=(Need.READS,),
@@ -26,7 +26,7 @@ ANOMALIES = (
         "int-poll-skip",
         Family.READERS,
         "one poll skips over records",
-        source=JEPSEN,
+        source=IN_ORDER,
         jepsen="int-poll-skip",
         other="the offset read before",
         needs=(Need.READS,),

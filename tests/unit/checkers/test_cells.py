@@ -15,12 +15,29 @@ from typing import Any
 import pytest
 
 from checkers import mechanisms
+from checkers.anomalies.anomaly import JEPSEN
 from checkers.anomalies.registry import CATALOG, find_all
 from checkers.case import Case
 from checkers.findings import Finding, findings_of
-from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, GROUP_ROW, CellName, Row, RunConfiguration, guarantee_for
+from checkers.guarantees import (
+    ADDED,
+    ALWAYS,
+    ANY,
+    BASE,
+    GROUP_ROW,
+    IDEMPOTENCE,
+    NO_FAULT,
+    ONE_IN_FLIGHT,
+    ORDER,
+    PROMISES,
+    CellName,
+    Row,
+    RunConfiguration,
+    guarantee_for,
+)
 from checkers.history.parser import parse
 from checkers.history.tables import LATE_END, PlayedFault, Process
+from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import Leaderships
 from checkers.mechanisms import Sign
 from checkers.plan_facts import facts_of
@@ -62,6 +79,18 @@ OF_GROUPS = frozenset(
     {"lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate", "eos-loss"}
 )
 """The same of committed positions, members and the inputs of groups."""
+
+PROMISED = {IDEMPOTENCE, ONE_IN_FLIGHT, GROUP_ROW, *PROMISES.values()}
+BROKEN = {
+    "duplicate": IDEMPOTENCE,
+    "send-reorder": IDEMPOTENCE,
+    "replica-divergence": "replicated log",
+    "nonmonotonic-poll": "reads in the log's order",
+    "torn-txn": "transactions",
+    "dual-ownership": GROUP_ROW,
+    "stuck-producer": "progress after healing",
+}
+"""Anomaly -> the promise that it breaks."""
 
 COLUMNS = ("", "W1", "WM", "D", "DM")
 """Classes of faults; empty: P, N and C."""
@@ -270,7 +299,7 @@ def test_a_cell_permits_what_it_names_and_forbids_all_else_that_fires(row: str, 
             assert each.cell.row == row or each.name in others - own, (each.name, each.evidence)
             assert each.cell.under in (ALWAYS, ANY, column)
         if not expected:
-            assert each.cell.row in (row, STRONGEST, GROUP_ROW)
+            assert each.cell.row in ((row, STRONGEST) if each.name in LOSS else PROMISED)
             assert each.cell.under == (ALWAYS if not column else column)
     assert seen == own, "each of them fired, and was permitted by this row"
 
@@ -307,10 +336,12 @@ def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column
 def test_the_same_run_under_the_strongest_row_is_forbidden_all_of_it(column: str) -> None:
     found = judged(plan_of(STRONGEST), column)
     assert {each.permitted for each in found} == {False}
-    assert {each.cell.row for each in found if each.cell} == {STRONGEST, GROUP_ROW}
-    of_groups = {each.name: each.cell.source for each in found if each.cell and each.cell.row == GROUP_ROW}
-    assert "dual-ownership" in of_groups and "lost-write" not in of_groups
-    assert of_groups == {name: CATALOG[name].source for name in of_groups}, "not where acks are written of"
+    cells = {each.name: each.cell for each in found if each.cell}
+    assert {cell.row for cell in cells.values()} == {STRONGEST, *PROMISED} - {ONE_IN_FLIGHT}
+    for name, row in BROKEN.items():
+        assert cells[name].row == row, name
+    for name in cells.keys() - LOSS - {"send-reorder"}:
+        assert cells[name].source == CATALOG[name].source.removeprefix(f"{JEPSEN}; "), "not where acks are written of"
     keys = {_key(each.name, each.evidence) for each in found} | {each.name for each in found}
     assert {key for cells in MATRIX.values() for cell in cells for key in cell} <= keys
 
@@ -323,7 +354,8 @@ def test_what_only_worse_faults_permit_is_forbidden_without_them(row: str, colum
     for each in judged(plan_of(row), ""):
         if _permits(more, each.name, each.evidence) and not _permits(always, each.name, each.evidence):
             assert each.permitted is False and each.cell is not None
-            assert (each.cell.row, each.cell.under) == (row, ALWAYS)
+            assert each.cell.under == ALWAYS
+            assert each.cell.row in ((row,) if each.name in LOSS else PROMISED)
 
 
 @pytest.mark.parametrize("row", [row.name for row in BASE])
@@ -354,7 +386,8 @@ def test_where_records_of_transactions_may_be_lost_what_follows_is_permitted_by_
     assert {each.name for each in follows} == OF_TRANSACTIONS
     for each in follows:
         assert each.permitted is lossy, (each.name, each.evidence)
-        assert each.cell is not None and (each.cell.row, each.cell.under) == (row, column or ALWAYS)
+        assert each.cell is not None and each.cell.under == (column or ALWAYS)
+        assert each.cell.row in ((row,) if lossy else PROMISED)
 
 
 @pytest.mark.parametrize("row", [row.name for row in BASE if row.name not in ("acks=0", "acks=1")])
@@ -402,7 +435,22 @@ def test_a_verdict_names_the_cell_and_its_source() -> None:
         "under": "W1",
         "source": "KIP-966: Eligible Leader Replicas (the last replica standing)",
     }
-    assert written["phantom", ""]["row"] == "acks=all, min ISR 1"
+    assert written["phantom", ""]["row"] == "replicated log"
+
+
+@pytest.mark.parametrize(("idempotence", "row"), [(True, IDEMPOTENCE), (False, ONE_IN_FLIGHT)])
+def test_the_promise_of_an_order_is_that_of_its_producer(idempotence: bool, row: str) -> None:
+    """The harness's own writer is idempotent: its promise is not cited for the workload's producers."""
+    settings = {"idempotence": idempotence, "max_in_flight": 1}
+    plan = REACHED["acks=all, min ISR 2 or more"]
+    plan = facts_of({**plan, "workload": {**plan["workload"], **settings}})
+    producer = Process(0, "producer", "program", "", "", settings)
+    writer = replace(producer, proc=1, settings={AFTER_HEALING: True, "idempotence": True})
+    reordered = Finding("send-reorder", "final", 0, 3, (), ((0, 3),))
+    found = decide(Case("r", findings=[reordered], plan=plan, processes=[producer, writer]))
+    assert [each.cell for each in found.anomalies] == [CellName(row, NO_FAULT, ORDER[row])]
+    assert found.reasons == (f"send-reorder (final): 3, not permitted: {row}",)
+    assert found.guarantee is not None and " / " not in found.guarantee.row
 
 
 def test_where_everything_is_promised_that_forbids() -> None:

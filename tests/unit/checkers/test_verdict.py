@@ -100,7 +100,7 @@ def test_something_unpermitted_is_invalid_with_its_witnesses() -> None:
     assert (verdict.verdict, verdict.exit_code) == (INVALID, 1)
     (judged,) = verdict.anomalies
     assert (judged.name, judged.permitted, judged.count, len(judged.witnesses)) == ("duplicate", False, 30, 1)
-    assert verdict.reasons == ("duplicate (final): 30, not permitted: acks=all, min ISR 2 or more",)
+    assert verdict.reasons == ("duplicate (final): 30, not permitted: idempotence",)
 
 
 def test_the_same_finding_is_judged_by_the_settings_of_its_process() -> None:

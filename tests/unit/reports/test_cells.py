@@ -38,7 +38,7 @@ def on_the_terminal(run: Path) -> str:
     ("permitted", "says"),
     [
         (True, 'The cell "acks=all, min ISR 1", under W1, permits this (KIP-966: <ELR>)'),
-        (False, 'The cell "acks=all, min ISR 1", under W1, forbids this (KIP-966: <ELR>)'),
+        (False, 'The promise of "acks=all, min ISR 1", under W1, forbids this (KIP-966: <ELR>)'),
         (None, 'It depends on the cell "acks=all, min ISR 1", under W1 (KIP-966: <ELR>)'),
     ],
 )

@@ -79,6 +79,13 @@ def test_what_is_permitted_is_no_part_of_what_is_broken(tmp_path: Path) -> None:
     assert "All in t-1." in said
 
 
+def test_the_promises_that_are_broken_are_named_and_not_all_that_was_promised(tmp_path: Path) -> None:
+    cells = [{"row": row, "under": "P", "source": ""} for row in ("one request in flight", "replicated log")]
+    wrong = [{**found("send-reorder", 1, {}), "cell": cells[0]}, {**found("phantom", 1, {}), "cell": cells[1]}]
+    said = sentence(read_run(run_of(tmp_path, *wrong, {**found("unseen", 1, {}, permitted=True), "cell": cells[0]})))
+    assert "This breaks what the configuration promises (one request in flight; replicated log)." in said
+
+
 def test_the_expectation_of_the_flag_is_named_where_the_flag_asked_for_it(tmp_path: Path) -> None:
     run = run_of(tmp_path, found("lost-write", 1, {"t-0": 1}), expect="safe")
     assert "This breaks --expect safe, which permits nothing." in sentence(read_run(run))
