@@ -7,6 +7,7 @@ import gc
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +16,7 @@ from chaos import __version__
 from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.garbage import garbage_waits
 from chaos.interrupts import as_ctrl_c
+from chaos.standard_streams import outlive_readers
 from chaos.toolchain.extras import lacking
 
 UNKNOWN = 2
@@ -91,6 +93,16 @@ class Commands(click.Group):
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command, and keep a broken pipe from click, which exits with 1 for it: that code is an anomaly's.
+
+        Pipes of our own output do not break (`outlive_readers`).
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as broken:
+            raise ExceptionGroup("a broken pipe", [broken]) from None
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """The table again: importing all of it takes a second."""
         names = {name: about for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)}
@@ -166,6 +178,7 @@ def _kept_traceback(error: BaseException) -> str:
 
 def main() -> None:
     """The entry point of the program."""
+    outlive_readers()
     as_ctrl_c()
     code = run()
     # A signal inside exec() of a text, as in an import that makes a dataclass, ends Python by SIGINT in the end,

@@ -84,4 +84,4 @@ def command(**given: object) -> int:
             words.append(f"--{'' if value else 'no-'}{name}")
         elif value is not None:
             words.append(f"--{name}={value}")
-    return subprocess.call([sys.executable, "-m", "bench", *words], cwd=ROOT)
+    return subprocess.call([sys.executable, "-m", "chaos.standard_streams", "bench", *words], cwd=ROOT)

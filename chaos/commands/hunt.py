@@ -22,6 +22,7 @@ from chaos.mutants.swarm import drawn_plan
 from chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
 from chaos.plans.plan import Plan
 from chaos.screen import console
+from chaos.standard_streams import outlive_readers
 
 if TYPE_CHECKING:
     from chaos.runs.result import SimResult
@@ -139,7 +140,7 @@ def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
         yield from map(carry_out, orders)
         return
     # Each in a fresh process: what one simulation leaves in memory must not slow down or change the next one.
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, outlive_readers, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(carry_out, orders)
 
 

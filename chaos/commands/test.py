@@ -139,7 +139,8 @@ def _python(module: str, *words: str) -> NoReturn:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     sys.stdout.flush()
     os.chdir(ROOT)
-    os.execve(sys.executable, [sys.executable, "-m", module, *words], _environment())
+    outliving = [sys.executable, "-m", "chaos.standard_streams", module, *words]
+    os.execve(sys.executable, outliving, _environment())
 
 
 def lint() -> list[str]:

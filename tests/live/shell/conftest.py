@@ -21,9 +21,11 @@ LIMIT_S = 400
 
 
 class Squall:
-    """A running `squall ARGUMENTS`, in a folder of its own and with a registry of its own."""
+    """A running `squall ARGUMENTS`, in a folder of its own and with a registry of its own. `out`: takes what it prints,
+    instead of its log.
+    """
 
-    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str], out: int | None = None) -> None:
         self.folder, self.log = folder, folder / "said.txt"
         self._out = self.log.open("wb")
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
@@ -32,8 +34,8 @@ class Squall:
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._out,
+            stdout=self._out if out is None else out,
+            stderr=self._out if out is None else out,
             start_new_session=True,
         )
 

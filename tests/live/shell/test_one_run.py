@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,21 @@ def test_a_run_in_which_a_broker_dies_is_valid(runtime: str, tmp_path: Path, sta
     landed = [json.loads(line) for line in (run_dir / "nemesis.jsonl").read_text().splitlines()]
     assert any(line.get("evidence") for line in landed), landed
     assert (run_dir / "report.html").exists()
+
+
+def test_a_run_that_nobody_reads_after_its_first_line_ends_with_its_verdict(
+    tmp_path: Path, started: list[Squall]
+) -> None:
+    read, write = os.pipe()
+    squall = Squall(tmp_path, ("run", "--seed", "7", "--time", "2", "--warmup", "1", "--faults", "none"), write)
+    started.append(squall)
+    os.close(write)
+    assert os.read(read, 1)
+    os.close(read)
+    assert squall.code() == 0
+    assert squall.left_behind() == []
+    run_dir = tmp_path / "runs/latest"
+    assert json.loads((run_dir / "verdict.json").read_text())["verdict"] == "valid"
+    assert json.loads((run_dir / "run.json").read_text())["trouble"] is None
+    for name in ("report.html", "junit.xml"):
+        assert (run_dir / name).stat().st_size, name
