@@ -372,7 +372,10 @@ def give_up(run_dir: Path, trouble: str) -> Verdict:
     why, in words.
     """
     seen = simulated.read(run_dir, seal.read_info(run_dir), {})
-    verdict = decide(Case(run=run_dir.name, troubles=[trouble, *seen.troubles], seen=seen.wrong))
+    troubles = (trouble, *seen.troubles)
+    verdict = decide(Case(run=run_dir.name, troubles=troubles, seen=seen.wrong))
+    if verdict.verdict == UNKNOWN:
+        verdict = replace(verdict, reasons=troubles)  # that nothing was looked at then, says nothing new
     _write(run_dir, verdict)
     return verdict
 

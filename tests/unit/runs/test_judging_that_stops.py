@@ -68,7 +68,7 @@ def test_whatever_stops_judging_the_verdict_is_unknown_and_the_traceback_is_kept
     monkeypatch.setattr(judgement, "judge_run", stop)
     written = judged(run)
     assert written["verdict"] == "unknown"
-    assert "judging stopped: RuntimeError: out of luck (see harness-traceback.txt)" in written["reasons"]
+    assert written["reasons"] == ["judging stopped: RuntimeError: out of luck (see harness-traceback.txt)"]
     assert "out of luck" in (run.path / "harness-traceback.txt").read_text()
 
 
