@@ -32,9 +32,11 @@ def trouble_of(error: BaseException) -> BaseException:
 
 
 def said_by(error: BaseException) -> str:
-    """The gravest error in a line: its type and its message."""
+    """The gravest error in a line: its message, and before it its type, unless the harness worded it for people."""
     gravest = trouble_of(error)
     message = " ".join(str(gravest).split())
+    if message and isinstance(gravest, HarnessError):
+        return message
     return f"{type(gravest).__name__}: {message}" if message else type(gravest).__name__
 
 

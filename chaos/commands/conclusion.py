@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, suppress
 
+from chaos.errors import said_by
 from chaos.runs.directory import RunDirectory
 from chaos.runs.progress import Progress
 from chaos.screen import console
@@ -77,7 +78,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
     except ModuleNotFoundError as missing:
         out.print(f"no report: {lacking(missing.name or '') or missing}", markup=False, soft_wrap=True)
     except Exception as error:  # whatever it is, the verdict stands, and is said
-        out.print(f"the report could not be rendered: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
+        out.print(f"the report could not be rendered: {said_by(error)}", markup=False, soft_wrap=True)
     if not keep_data:
         from chaos.runs.judgement import prune_data
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, said_by
 from chaos.nights import outcome as outcomes
 from chaos.nights.budget import MIB, PAGE_SHARE
 from chaos.nights.directory import NightDirectory, bytes_of, write_whole
@@ -136,7 +136,7 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, tupl
         path, report = make_report(directory.path, Wanted(), say.print)
         return str(path), tuple(report.contradicted)
     except Exception as error:  # the runs are judged, whatever becomes of their table
-        told = f"the durability report could not be made: {type(error).__name__}: {error}"
+        told = f"the durability report could not be made: {said_by(error)}"
         say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
     return "", ()
 

@@ -16,6 +16,7 @@ import click
 from chaos.commands import completions
 from chaos.commands.grouped import Grouped, just_one
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
+from chaos.errors import said_by
 from chaos.faults.kind import FaultError
 from chaos.garbage import garbage_waits
 from chaos.plans.plan import Plan, PlanError, read_plan
@@ -354,7 +355,7 @@ def _page(path: Path, say: Console) -> None:
         write_junit(path)
         render(path)
     except Exception as error:  # whatever it is, the failure stands, and is printed
-        say.print(f"  its page could not be rendered: {type(error).__name__}: {error}", markup=False)
+        say.print(f"  its page could not be rendered: {said_by(error)}", markup=False)
 
 
 def _say_unknown(tally: _Tally, most: float) -> None:

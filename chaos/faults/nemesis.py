@@ -97,7 +97,7 @@ class Nemesis:
             await p.fault.kind.play(stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
-            p.error = f"{type(trouble).__name__}: {why}"
+            p.error = why
             p.landed = False
         finally:
             stage.release(p)

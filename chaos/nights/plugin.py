@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from chaos.errors import said_by
 from chaos.nights import allure_results
 from chaos.nights.directory import NightDirectory
 from chaos.nights.evidence import Evidence
@@ -111,7 +112,7 @@ class RunItem(pytest.Item):
             try:
                 evidence = self.show(self.player.directory.path.absolute() / attempt.run, attempt.unexpected)
             except Exception as error:  # of a run that was cut short anything may be missing
-                self.user_properties.append(("evidence", f"cannot be read: {type(error).__name__}: {error}"))
+                self.user_properties.append(("evidence", f"cannot be read: {said_by(error)}"))
         if evidence is not None:
             self.user_properties += list(evidence.facts.items())
             self.user_properties.append(("repeat", evidence.command))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from chaos.errors import said_by
 from chaos.plans.plan import PlanError, read_plan
 from chaos.runs.directory import RunDirectory
 from checkers.case import Workload
@@ -18,7 +19,7 @@ def says(
     try:
         figures = scenario.measured(history, faults)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
-        troubles.append(f"measuring the workload {scenario.name} stopped: {type(error).__name__}: {error}")
+        troubles.append(f"measuring the workload {scenario.name} stopped: {said_by(error)}")
         figures = {}
     return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.MEANT_FOR)
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, said_by
 from chaos.toolchain.engine import Engine
 
 
@@ -64,7 +64,7 @@ class Watch:
             for event in self._events:
                 self._hear(event)
         except Exception as error:  # Whatever the SDK's stream may raise: this thread has nobody else to tell.
-            why = f"{type(error).__name__}: {error}"
+            why = said_by(error)
         if not self._closed:
             self._lost = f"the Docker engine is gone: {why}"
 

@@ -153,7 +153,7 @@ async def test_a_node_that_nobody_took_down_cannot_be_held_down(autojump_clock: 
     world = Told()
     world.states[1] = NodeState.DOWN
     (line,) = await played(world, [fault(0, 0.0, 2.0)])
-    assert line["error"] == "Unresolved: node 1 is down already"
+    assert line["error"] == "node 1 is down already"
     assert world.times == []
 
 
