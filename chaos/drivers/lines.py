@@ -7,9 +7,10 @@ program that is not understood nothing can be said.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -19,14 +20,36 @@ MAX_LINE_BYTES = 64 << 20
 SHOWN = 200
 """Bytes of a wrong line that its error shows."""
 PAGE = "docs/workloads/command.md has the protocol; what is no answer belongs on standard error"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Programs on .NET begin their output with it."""
 
 MAX_ERROR_CHARS = 500
 """Of what a program says of an error: it stands in the history, once for each record."""
 
 _LARGEST = (1 << 62) - 1
 """Offsets and times are 64 bits wide, and are counted on from."""
-_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-_OrUnknown = Annotated[int, msgspec.Meta(ge=-1, le=_LARGEST)]
+
+
+class Count(int):
+    """A whole number, or its digits in a string: JavaScript's numbers have 53 bits."""
+
+    least = 0
+
+
+class CountOrUnknown(Count):
+    """A `Count`, or -1."""
+
+    least = -1
+
+
+def _number(kind: type[Count], said: object) -> Count:
+    """Read a number of a program's. ValueError with what came and what is expected."""
+    digits = isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,19}", said)
+    number = int(said) if digits or type(said) is int else None  # type: ignore[call-overload]  # true is no number
+    if number is None or not kind.least <= number <= _LARGEST:
+        wanted = f"a whole number from {kind.least} to 2^62 - 1, or its digits in a string"
+        raise ValueError(f"expected {wanted}, got {_encoder.encode(said).decode()[:SHOWN]}")
+    return kind(number)
 
 
 class Ready(msgspec.Struct, tag="ready"):
@@ -38,31 +61,31 @@ class Ready(msgspec.Struct, tag="ready"):
 class Ok(msgspec.Struct, tag="ok"):
     """A record was acknowledged."""
 
-    id: int
-    partition: _Count
-    offset: _OrUnknown
-    timestamp_ms: _OrUnknown = -1
+    id: Count
+    partition: Count
+    offset: CountOrUnknown
+    timestamp_ms: CountOrUnknown = CountOrUnknown(-1)
 
 
 class Fail(msgspec.Struct, tag="fail"):
     """A record was definitely not written, and never will be."""
 
-    id: int
+    id: Count
     error: str
 
 
 class Info(msgspec.Struct, tag="info"):
     """A record may have been written."""
 
-    id: int
+    id: Count
     error: str
 
 
 class Fetched(msgspec.Struct):
     """A record that was read. The value is base64 in JSON."""
 
-    partition: _Count
-    offset: _Count
+    partition: Count
+    offset: Count
     key: str | None
     value: bytes | None
 
@@ -70,19 +93,21 @@ class Fetched(msgspec.Struct):
 class Records(msgspec.Struct, tag="records"):
     """What a poll brought."""
 
-    id: int
+    id: Count
     records: list[Fetched]
 
 
 class Error(msgspec.Struct, tag="error"):
     """A poll brought an error that the program goes on after."""
 
-    id: int
+    id: Count
     error: str
 
 
-_decoder = msgspec.json.Decoder(Ready | Ok | Fail | Info | Records | Error)
+_decoder = msgspec.json.Decoder(Ready | Ok | Fail | Info | Records | Error, dec_hook=_number)
 _encoder = msgspec.json.Encoder()
+_PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
+"""How msgspec says in which field something is wrong."""
 
 
 class Wrong(Exception):
@@ -98,6 +123,8 @@ class Lines:
         """Record without an answer -> partition that it was to go to."""
         self._polls = 0
         self._answered = 0
+        self._ready = False
+        self._first = True
         self._broken = False
 
     def encode(self, message: list[Any]) -> bytes:
@@ -131,6 +158,8 @@ class Lines:
         self._data += data
         try:
             for line in lines:
+                if self._first:
+                    self._first, line = False, line.removeprefix(BYTE_ORDER_MARK)
                 if line.strip():
                     yield self._message(line)
             if len(self._data) > MAX_LINE_BYTES:
@@ -143,10 +172,14 @@ class Lines:
         try:
             said = _decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-            raise Wrong(f"it wrote the line {line[:SHOWN].decode(errors='backslashreplace')!r}: {why}") from None
+            shown = line.strip()[:SHOWN].decode(errors="backslashreplace")
+            raise Wrong(f"it wrote the line {shown!r}: {_explained(str(why))}") from None
         match said:
-            case Ready(name):
+            case Ready(name) if not self._ready:
+                self._ready = True
                 return ["up", name]
+            case Ready():
+                raise Wrong("it answered ready, and had answered init already")
             case Ok(op, partition, offset, timestamp_ms):
                 asked = self._settled(op, "ok")
                 if partition != asked:
@@ -154,10 +187,10 @@ class Lines:
                         f"it wrote record {op} to partition {partition}, and was asked for partition {asked}: "
                         "send to the partition of the request, or have one partition only (--partitions 1)"
                     )
-                return ["o", [[op, OK, offset, timestamp_ms, ""]]]
+                return ["o", [[int(op), OK, int(offset), int(timestamp_ms), ""]]]
             case Fail(op, error) | Info(op, error):
                 self._settled(op, "fail" if isinstance(said, Fail) else "info")
-                return ["o", [[op, FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]]]
+                return ["o", [[int(op), FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]]]
             case Records(number, records):
                 self._poll_answered(number)
                 return ["records", records]
@@ -175,6 +208,15 @@ class Lines:
         if number != self._polls or number == self._answered:
             raise Wrong(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
         self._answered = number
+
+
+def _explained(why: str) -> str:
+    """What is wrong with a line, in msgspec's words, with the field first."""
+    placed = _PLACED.fullmatch(why)
+    what, field = (placed["what"], placed["field"]) if placed else (why, "")
+    if field == "type" and what.startswith("Invalid value"):
+        what = f"expected ready, ok, fail, info, records or error, got {what.removeprefix('Invalid value ')}"
+    return (f"{field}: " if field else "") + what.replace("Expected", "expected", 1)
 
 
 def _short(error: str) -> str:

@@ -45,6 +45,9 @@ class Tongue(Protocol):
 class Piped:
     """A process that is spoken with on its pipes, tethered to this one. Its standard error goes to `log`."""
 
+    FAILED = "ended: {why} (see {log})"
+    """What is said of the process once it sends ["x", why]."""
+
     def __init__(
         self, what: str, program: Sequence[str], log: Path, tongue: Tongue, directory: str | None = None
     ) -> None:
@@ -86,16 +89,21 @@ class Piped:
             self._messages += self._feed(bytes(data))
         message = self._messages.pop(0)
         if message[0] == "x":
-            raise HarnessError(f"the {self.what} ended: {message[1]} (see {self.log})")
+            raise self.trouble(self.FAILED.format(why=message[1], log=self.log))
         return message
+
+    def trouble(self, what: str) -> HarnessError:
+        """The error that says `what` of the process."""
+        return HarnessError(f"the {self.what} {what}")
 
     async def up(self) -> None:
         """Until it is ready. HarnessError where it is not soon."""
-        with trio.move_on_after(UP_S):
+        with trio.move_on_after(UP_S) as limit:
             message = await self.next()
             if message is not None and message[0] == "up":
                 return
-        raise HarnessError(f"the {self.what} did not begin; it last said:\n{tail(self.log)}")
+        how = f"was not ready within {UP_S:g} s" if limit.cancelled_caught else "ended before it was ready"
+        raise self.trouble(f"{how}; it last said:\n{tail(self.log)}")
 
     async def tell(self, data: bytes) -> None:
         """Encoded messages to it; nothing where it has ended."""
@@ -107,7 +115,7 @@ class Piped:
     def must_be_quiet(self) -> None:
         """HarnessError where the programs of the run have filled its log, as disks have an end."""
         if self.log.stat().st_size > MAX_LOG_BYTES:
-            raise HarnessError(f"the {self.what} wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
+            raise self.trouble(f"wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
 
     async def no_more(self) -> None:
         """It will be told nothing more: its standard input ends."""

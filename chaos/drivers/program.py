@@ -65,17 +65,40 @@ def config_of(needs: Needs) -> dict[str, str]:
     }
 
 
-class ProgramProcess(Piped):
-    """A process of the program. It is up when it has answered `init`."""
+class ProgramRefused(HarnessError):
+    """The program has not once answered as the protocol says, so there is nothing of it to judge."""
 
-    def __init__(self, words: Sequence[str], directory: str, about: Mapping[str, Any], log: Path) -> None:
+
+class ProgramProcess(Piped):
+    """A process of the program. It is up when it has answered `init`.
+
+    understood: roles in which some process of the program has answered more than `init`; this one adds its own.
+    """
+
+    FAILED = "does not keep to the protocol: {why}"
+
+    def __init__(
+        self, words: Sequence[str], directory: str, about: Mapping[str, Any], log: Path, understood: set[str]
+    ) -> None:
         super().__init__(f"program {words[0]} ({about['role']})", words, log, Lines(), directory or None)
-        self._about = about
+        self._about, self._understood = about, understood
 
     async def up(self) -> None:
         """As `Piped.up`."""
         await self.tell(self.encode(["init", dict(self._about)]))
         await super().up()
+
+    async def next(self) -> list[Any] | None:
+        """As `Piped.next`."""
+        message = await super().next()
+        if message is not None and message[0] != "up":
+            self._understood.add(self._about["role"])
+        return message
+
+    def trouble(self, what: str) -> HarnessError:
+        """As `Piped.trouble`. ProgramRefused as long as nothing of the program was understood."""
+        kind = HarnessError if self._about["role"] in self._understood else ProgramRefused
+        return kind(f"the {self.what} {what}")
 
 
 class ProgramReader:
@@ -121,32 +144,30 @@ class ProgramReader:
 
     async def _poll(self) -> list[Any] | None:
         """The program's answer; None once it was asked to end. HarnessError where it ended or hung."""
-        what, log = self._process.what, self._process.log
+        log = self._process.log
         self._process.must_be_quiet()
         with trio.move_on_after(POLL_ANSWER_S):
             await self._process.tell(self._process.encode(["poll"]))
             message = await self._process.next()
-            if message is not None and message[0] not in ("records", "e"):
-                raise HarnessError(f"the {what} answered a poll with {message!r}")
             if message is None and not self._asked.is_set():
-                raise HarnessError(f"the {what} ended by itself; it last said:\n{tail(log)}")
+                raise self._process.trouble(f"ended by itself; it last said:\n{tail(log)}")
             return message
         if self._asked.is_set():
             return None
-        raise HarnessError(f"the {what} did not answer a poll for {POLL_ANSWER_S:g} s; it last said:\n{tail(log)}")
+        raise self._process.trouble(f"did not answer a poll for {POLL_ANSWER_S:g} s; it last said:\n{tail(log)}")
 
     def _parts(self, records: Sequence[Fetched]) -> list[Part]:
         """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
         found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
         for record in records:
-            place = self._topic, record.partition
+            place = self._topic, int(record.partition)
             if place not in self._at:
-                raise HarnessError(f"the {self._process.what} read partition {record.partition}, which is not assigned")
+                raise self._process.trouble(f"read partition {record.partition}, which is not assigned")
             pairs, bad = found.setdefault(place, ([], []))
             value, why = verify(record.value, None if record.key is None else record.key.encode())
-            pairs.append((record.offset, value))
+            pairs.append((int(record.offset), value))
             if why:
-                bad.append((record.offset, why))
+                bad.append((int(record.offset), why))
             self._at[place] = record.offset + 1
         now = time.monotonic()
         for place in self._at:
@@ -171,6 +192,7 @@ class ProgramDriver:
         self._words, self._directory = program_of(needs.program, needs.directory), needs.directory
         self.version = needs.program
         self._needs, self._log = needs, log
+        self._understood: set[str] = set()
         self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
 
     def about(self) -> Mapping[str, object]:
@@ -178,7 +200,8 @@ class ProgramDriver:
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:
-        return ProgramProcess(self._words, self._directory, {"role": role, **self._about, **about}, self._log)
+        about = {"role": role, **self._about, **about}
+        return ProgramProcess(self._words, self._directory, about, self._log, self._understood)
 
     async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""

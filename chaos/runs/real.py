@@ -12,7 +12,7 @@ import trio
 from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
-from chaos.drivers.program import ProgramDriver, program_of
+from chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
 from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
 from chaos.faults.framed import framed_links
 from chaos.faults.kind import Trait
@@ -64,13 +64,15 @@ def run_and_judge(
     """The run directory, with a verdict in it; None where it was interrupted.
 
     progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
-    judging: what was recorded is judged, and the verdict is unknown. label: as in `RunDirectory.create`. beside: as in
+    judging: what was recorded is judged, and the verdict is unknown. Nothing is judged of a program under test that was
+    refused. label: as in `RunDirectory.create`. beside: as in
     `judge`.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
     refuse("this run", lacks(plan))
     from chaos.runs.judgement import judge  # with pyarrow: what lacks it is told first
+    from checkers.verdict import give_up
 
     writable(root, room(plan))
     # Whatever takes minutes to install is installed before anything is timed.
@@ -97,16 +99,21 @@ def run_and_judge(
         run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
         ahead = start_ahead(directory, say.print)
         with progress.shown():
+            gravest: BaseException | None = None
             try:
                 trio.run(stoppable, run.go, progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
+                gravest = trouble_of(error)
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and ahead is not None:
                 # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
                 ahead.end()
                 ahead = None
-            verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
-            progress.sight.verdict = verdict["verdict"]
+            if isinstance(gravest, ProgramRefused):  # whoever tries out a first program waits for no Spark
+                progress.sight.verdict = give_up(directory.path, str(gravest)).verdict
+            else:
+                verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
+                progress.sight.verdict = verdict["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise

@@ -17,7 +17,7 @@ from chaos.drivers import process, program
 from chaos.drivers.host import LibraryProducer
 from chaos.drivers.lines import Lines
 from chaos.drivers.process import CLIENT_ENDED
-from chaos.drivers.program import ProgramDriver, program_of
+from chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
 from chaos.errors import HarnessError, Refused
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.real import lacks
@@ -76,7 +76,7 @@ async def trouble_of(of: ProgramDriver, *values: bytes) -> str:
     (trouble,) = found.value.exceptions
     while isinstance(trouble, ExceptionGroup):
         (trouble,) = trouble.exceptions
-    assert isinstance(trouble, HarnessError)
+    assert isinstance(trouble, ProgramRefused)
     assert [each.status for each in outcomes] == [Status.INFO] * len(values)
     return str(trouble)
 
@@ -108,17 +108,47 @@ async def test_a_program_is_told_what_to_send_and_its_answers_are_the_outcomes(t
     ("answer", "told"),
     [
         ("print('hello', flush=True)", "the line 'hello'"),
-        ("say(type='okay', id=0)", "okay"),
+        ("say(type='okay', id=0)", "type: expected ready, ok, fail, info, records or error, got 'okay'"),
+        ("say(type='ok', id=0, partition=0, offset='soon')", "offset: expected a whole number from -1 to 2^62 - 1, or"),
+        ("say(type='ok', id=0, partition=0, offset='soon')", 'its digits in a string, got "soon"'),
+        ("say(type='ok', id=0, partition=None, offset=1)", "partition: expected a whole number from 0"),
+        ("say(type='ok', id=0, partition=0, offset=True)", "got true"),
+        ("say(type='fail', id=0, error=None)", "error: expected `str`, got `null`"),
         ("say(type='ok', id=0, partition=0)", "missing required field `offset`"),
         ("say(type='ok', id=9, partition=0, offset=1)", "record 9, which it was not asked"),
         ("say(type='ok', id=0, partition=3, offset=1)", "to partition 3, and was asked for partition 0"),
         ("say(type='records', id=1, records=[])", "answered poll 1"),
-        ("say(type='ready')", "where it had records to answer"),
+        ("say(type='ready')", "it answered ready, and had answered init already"),
     ],
 )
 async def test_a_line_that_is_no_answer_is_trouble_with_the_line_in_it(tmp_path: Path, answer: str, told: str) -> None:
     said = await trouble_of(driver(tmp_path, READY + f"next(lines)\n{answer}\nnext(lines)\n"), b"x")
     assert told in said
+
+
+@pytest.mark.parametrize("answer", ["print('hello')", "say(type='ok', id=0, partition=0, offset=1)"])
+async def test_a_program_that_answers_init_with_something_else_is_refused(tmp_path: Path, answer: str) -> None:
+    said = await trouble_of(driver(tmp_path, f"{SPEAKS}{answer}\nsys.stdout.flush()\nnext(lines)\n"))
+    assert "does not keep to the protocol: it " in said
+
+
+async def test_a_program_that_was_understood_before_is_not_refused(tmp_path: Path) -> None:
+    answers = "say(type='ok', id=0, partition=0, offset=1)\nsay(type='ok', id=1, partition=0, offset='soon')\n"
+    of = driver(tmp_path, f"{READY}next(lines)\nnext(lines)\n{answers}next(lines)\n")
+    with pytest.raises(ExceptionGroup) as found:
+        await sent(of, b"x", b"y", until=lambda producer: False)
+    assert found.group_contains(HarnessError, match='got "soon"')
+    assert not found.group_contains(ProgramRefused)
+
+
+async def test_numbers_may_be_strings_of_digits_and_a_byte_order_mark_may_come_first(tmp_path: Path) -> None:
+    script = SPEAKS + (
+        "sys.stdout.reconfigure(encoding='utf-8-sig')\nsay(type='ready')\nnext(lines)\n"
+        "say(type='ok', id='0', partition='0', offset='41', timestamp_ms='1764000000000')\n"
+    )
+    (outcome,) = await sent(driver(tmp_path, script), b"x", until=lambda producer: bool(producer.retired))
+    assert outcome == Outcome(Status.OK, 41, 1764000000000, "")
+    assert {type(each) for each in outcome} == {Status, int, str}
 
 
 async def test_an_answer_given_twice_is_trouble(tmp_path: Path) -> None:
@@ -148,9 +178,10 @@ async def test_a_silent_program_is_ended_and_what_it_had_is_in_doubt(
 async def test_a_program_that_is_never_ready_is_named_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no broker" in await trouble_of(driver(tmp_path, SPEAKS + "sys.exit('no broker')\n"))
+    said = await trouble_of(driver(tmp_path, SPEAKS + "sys.exit('no broker')\n"))
+    assert "ended before it was ready; it last said:\nno broker" in said
     monkeypatch.setattr(process, "UP_S", 0.3)
-    assert "did not begin" in await trouble_of(driver(tmp_path, SPEAKS + "next(lines)\n"))
+    assert "was not ready within 0.3 s" in await trouble_of(driver(tmp_path, SPEAKS + "next(lines)\n"))
 
 
 async def test_what_a_program_has_started_ends_with_it(tmp_path: Path) -> None:
@@ -168,7 +199,7 @@ async def test_what_a_program_has_started_ends_with_it(tmp_path: Path) -> None:
 
 async def test_a_reader_is_polled_from_the_start_and_its_records_are_verified(tmp_path: Path) -> None:
     content, _ = payload.make(7, b"k")
-    good = {"partition": 0, "offset": 4, "key": "k", "value": b64encode(content).decode()}
+    good = {"partition": 0, "offset": "4", "key": "k", "value": b64encode(content).decode()}
     bad = {"partition": 0, "offset": 5, "key": "k", "value": b64encode(b"text").decode()}
     script = READY + (
         "json.dump(init, open('said.json', 'w'))\n"
