@@ -180,6 +180,7 @@ class Node:
             self.fetchers.stop()
             await self.control.leave()
             await self.replicas.flushes.idle()
+            self._produce_counts.tell()
             async with self._checkpointing:
                 self._flush_everything()
             env.trace("node_stopped", **said)
@@ -222,6 +223,7 @@ class Node:
         most_batches = config.squall_produce_max_batches
         start_soon = nursery.start_soon
         produce = ProduceApi(env, self.replicas, self.timers, gate, records, start_soon, most_batches=most_batches)
+        self._produce_counts = produce.counts
         slots, room = config.max_incremental_fetch_session_cache_slots, config.squall_fetch_sessions_max_partitions
         sessions = FetchSessions(slots, env.rng, room)
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}

@@ -18,6 +18,7 @@ import trio
 from broker.apis.delayed_appends import DelayedAppends, GrowingAppends
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
+from broker.protocol.produce_counts import ProduceCounts
 from broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
 from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from broker.replicas.waiters import AwaitedAppend, ProduceResult
@@ -76,12 +77,16 @@ class ProduceApi:
         """`most_batches`: and topics, in one request."""
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
         self._start_soon, self._most_batches = start_soon, most_batches
+        self.counts = ProduceCounts(env.trace)
         self._turn = trio.Lock()
         """Of the requests that append in turns, one has a turn; then others are served, whatever they ask for."""
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version, self._most_batches)
+        slot.is_produce = request.acks != 0
+        conn = slot.conn
+        self.counts.count(conn.client_id, request, conn.unanswered_produces, len(conn.slots))
         by_ids = slot.version >= _TOPIC_IDS_FROM
         if not self._records.holds(slot, request, by_ids, partial(self._checked, slot, request)):
             self._checked(slot, request, NOTHING_CHECKED)

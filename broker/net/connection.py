@@ -49,13 +49,15 @@ class Parked(Protocol):
 class Slot:
     """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
 
-    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "parked", "version")
+    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "is_produce", "parked", "version")
 
     def __init__(self, conn: Connection, correlation_id: int, version: int, flexible: bool) -> None:
         self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
         self.chunks: tuple[Chunk, ...] | None = None
         self.parked: Parked | None = None
         """What is to be given up when the connection ends before the reply."""
+        self.is_produce = False
+        """It is the reply to a Produce request with acks."""
 
     def reply(self, body: list[Any] | bytes) -> None:
         """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
@@ -229,6 +231,10 @@ class Connection:
                     return
         except (LinkClosed, OSError):
             self.close()
+
+    def unanswered_produces(self) -> int:
+        """Count the Produce requests with acks whose replies have not left."""
+        return sum(slot.is_produce for slot in self.slots)
 
     @property
     def kept_bytes(self) -> int:

@@ -284,13 +284,13 @@ class Server:
             at = at + 1 if at < size and frame[at] == 0 else _tags_end(frame, at)
         slot = Slot(conn, correlation_id, version, version >= route.tagged_from)
         conn.slots.append(slot)
+        if conn.client_id is None and client_id_size > 0:
+            conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
         if route.hot is not None:
             if size > self._max_fetch and key == ApiKey.FETCH:
                 raise MalformedFrame(f"a Fetch of {size} bytes: squall.fetch.request.max.bytes={self._max_fetch}")
             route.hot(slot, frame, at)
             return
-        if conn.client_id is None and client_id_size > 0:
-            conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
         if size > LARGE:
             conn.hold()
             self._nursery.start_soon(self._read_large, route, frame, at, slot)

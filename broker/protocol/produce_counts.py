@@ -1,0 +1,114 @@
+"""Counts Produce requests by what their producers set, and traces the counts: what was sent, beside what was asked for.
+
+The first request with new settings is traced at once, so that `kill -9` takes no settings away, at most the newest
+counts. Further lines follow as the count grows by a quarter: their number grows with its logarithm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.protocol.records import CODEC_MASK, HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.protocol.hot import ProduceIn
+
+EVENT: Final = "produce_requests"
+MOST_SETTINGS: Final = 256
+"""Settings that are told apart. Requests with others are counted together, so that no client can fill the trace."""
+LONGEST_NAME: Final = 128
+"""Characters of a client id or transactional id that are kept."""
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
+_MAGIC_AT, _ATTRIBUTES_AT, _PRODUCER_ID_AT = 16, 22, 43
+_FORMAT = 2
+_MANY: Final = 16
+"""Requests that are counted, at least, before a further line."""
+
+Settings = tuple[str | None, int, bool, str | None, int]
+"""Client id, acks, whether there is a producer id, transactional id, codec."""
+
+
+class ProduceCount:
+    """Requests with the same settings."""
+
+    __slots__ = ("in_flight", "is_told", "requests", "requests_due")
+
+    def __init__(self) -> None:
+        self.requests = self.in_flight = 0
+        self.requests_due = 1
+        self.is_told = False
+        """Whether the trace has these numbers."""
+
+
+class ProduceCounts:
+    """Counts per settings. `trace`: as `Env.trace`."""
+
+    def __init__(self, trace: Callable[..., None]) -> None:
+        self._trace = trace
+        self._counts: dict[Settings | None, ProduceCount] = {}
+
+    def count(self, client_id: str | None, request: ProduceIn, unanswered: Callable[[], int], most: int) -> None:
+        """Count a request by its first batch; one without a batch that can be read is not counted.
+
+        unanswered: how many Produce requests of this connection have no response, this one included. It is called
+        only if that can be more than ever: `most` is an upper bound. Both are ignored with acks=0, which has no
+        responses.
+        """
+        records = _first_batch(request)
+        if records is None:
+            return
+        acks = request.acks
+        # A producer id is negative if there is none.
+        is_idempotent, codec = records[_PRODUCER_ID_AT] < 0x80, records[_ATTRIBUTES_AT] & CODEC_MASK
+        settings: Settings | None = (client_id, acks, is_idempotent, request.transactional_id, codec)
+        found = self._counts.get(settings)
+        if found is None:
+            settings = settings if len(self._counts) < MOST_SETTINGS else None
+            found = self._counts.setdefault(settings, ProduceCount())
+        found.requests += 1
+        found.is_told = False
+        is_due = found.requests >= found.requests_due
+        if acks and most > found.in_flight and (count := unanswered()) > found.in_flight:
+            is_due = is_due or 4 * count >= 5 * found.in_flight
+            found.in_flight = count
+        if is_due:
+            self._tell(settings, found)
+
+    def tell(self) -> None:
+        """Trace every count that has changed since it was last traced."""
+        for settings, found in self._counts.items():
+            if not found.is_told:
+                self._tell(settings, found)
+
+    def _tell(self, settings: Settings | None, found: ProduceCount) -> None:
+        found.is_told = True
+        found.requests_due = found.requests + max(_MANY, found.requests // 4)
+        if settings is None:
+            self._trace(EVENT, others=True, requests=found.requests, in_flight=found.in_flight)
+            return
+        client_id, acks, is_idempotent, transactional_id, codec = settings
+        self._trace(
+            EVENT,
+            client_id=_short(client_id),
+            acks=acks,
+            idempotent=is_idempotent,
+            transactional_id=_short(transactional_id),
+            compression=CODECS[codec],
+            requests=found.requests,
+            in_flight=found.in_flight,
+        )
+
+
+def _first_batch(request: ProduceIn) -> memoryview | None:
+    """The request's first batch that says what it holds."""
+    for _, parts in request.topics:
+        for _, records in parts:
+            if records is not None and len(records) >= HEADER_SIZE and records[_MAGIC_AT] == _FORMAT:
+                return records
+    return None
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is None or len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
