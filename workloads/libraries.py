@@ -322,8 +322,10 @@ class Driver(Protocol):
         them.
         """
 
-    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> Sending:
-        """A fresh one, ready. `flush` is called before anything leaves, and after outcomes have come."""
+    async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> Sending:
+        """A fresh one, ready. Its requests are to have this client id. `flush` is called before anything leaves, and
+        after outcomes have come.
+        """
 
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]

@@ -8,12 +8,13 @@ process id, a new client and a new producer id takes over while the old one fini
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import trio
 
 from broker.env import Env
+from checkers.sent import client_id_of
 from workloads import payload
 from workloads.agenda import Agenda
 from workloads.client.client import Client
@@ -111,7 +112,8 @@ class Sender:
                 await self._live_by(self._zone.driver, nursery, about, stop, life)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
-            client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
+            shared = replace(settings.client, client_id=client_id_of(process))
+            client = Client(self._env, self._zone.bootstrap, shared, cluster_id=self._zone.cluster_id)
             client.track(settings.topics)
             await nursery.start(client.run)
             flush = self._recorder.flush
@@ -136,7 +138,7 @@ class Sender:
         settings = {**about, **driver.about()}
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
-        producer = await driver.producer(nursery, self._recorder.flush)
+        producer = await driver.producer(nursery, client_id_of(process), self._recorder.flush)
         await self._pace(producer, process, stop, life)
         life.task_status.started()
         producer.retire("nothing more to send")

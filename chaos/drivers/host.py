@@ -247,9 +247,11 @@ class LibraryDriver:
         """As `Driver.about`. aiokafka has one batch of a partition in flight, whatever it is asked for."""
         return {"max_in_flight": 1} if self.client == "aiokafka" else {}
 
-    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
+    async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""
-        made = LibraryProducer(Process(self._order(role="producer"), self._log), self._settings, flush)
+        made = LibraryProducer(
+            Process(self._order(role="producer", client_id=client_id), self._log), self._settings, flush
+        )
         await nursery.start(made.run)
         return made
 

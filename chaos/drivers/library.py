@@ -27,6 +27,7 @@ class Order(NamedTuple):
     linger_ms: int = 5
     batch_size: int = 16384
     codec: str = "none"
+    client_id: str = "squall"
     request_timeout_ms: int = 3000
     delivery_timeout_ms: int = 20000
     max_record_bytes: int = 1 << 20

@@ -203,9 +203,10 @@ class ProgramDriver:
         about = {"role": role, **self._about, **about}
         return ProgramProcess(self._words, self._directory, about, self._log, self._understood)
 
-    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
+    async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""
-        made = LibraryProducer(self._process("producer"), self._needs.producer, flush)
+        config = {**config_of(self._needs), "client.id": client_id}
+        made = LibraryProducer(self._process("producer", config=config), self._needs.producer, flush)
         await nursery.start(made.run)
         return made
 

@@ -52,6 +52,7 @@ def settings(order: Order) -> dict[str, Any]:
     """Of each producer, but for its time-out."""
     return {
         "bootstrap_servers": order.bootstrap,
+        "client_id": order.client_id,
         "acks": "all" if order.acks == -1 else order.acks,
         "enable_idempotence": order.idempotence,
         "linger_ms": order.linger_ms,

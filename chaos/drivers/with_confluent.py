@@ -33,6 +33,7 @@ def settings(order: Order) -> dict[str, Any]:
     """Of each producer."""
     return {
         "bootstrap.servers": order.bootstrap,
+        "client.id": order.client_id,
         "acks": order.acks,
         "enable.idempotence": order.idempotence,
         "max.in.flight.requests.per.connection": order.max_in_flight,

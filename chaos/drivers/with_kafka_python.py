@@ -22,6 +22,7 @@ def settings(order: Order) -> dict[str, Any]:
     """Of each producer."""
     return {
         "bootstrap_servers": order.bootstrap.split(","),
+        "client_id": order.client_id,
         "acks": "all" if order.acks == -1 else order.acks,
         "enable_idempotence": order.idempotence,
         "max_in_flight_requests_per_connection": order.max_in_flight,

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 import trio
 
 from broker.env import Env
+from checkers.sent import client_id_of
 from workloads.beginnings import BEGINNINGS
 from workloads.client.client import Client
 from workloads.client.cluster import Place
@@ -128,7 +129,8 @@ class Writer:
                 await self._live_by(self._zone.driver, nursery, about, scope, notes)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
-            client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
+            shared = replace(settings.client, client_id=client_id_of(process))
+            client = Client(self._env, self._zone.bootstrap, shared, cluster_id=self._zone.cluster_id)
             client.track(topic for topic, _ in settings.places)
             await nursery.start(client.run)
             producer = Producer(client, settings.producer, before_send=flush, after_outcomes=flush)

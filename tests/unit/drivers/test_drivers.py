@@ -70,7 +70,7 @@ async def with_producer(driver: LibraryDriver, test: Callable[[LibraryProducer, 
     sent = Sent()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await driver.producer(nursery, sent.flush)
+            producer = await driver.producer(nursery, "squall-process-0", sent.flush)
             await test(producer, sent)
             producer.retire("nothing more to send")
             await producer.finish()
@@ -122,7 +122,7 @@ async def test_a_library_that_breaks_is_trouble_of_the_harness_and_its_records_a
     sent = Sent()
     with pytest.raises(ExceptionGroup) as told, trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await driver.producer(nursery, sent.flush)
+            producer = await driver.producer(nursery, "squall-process-0", sent.flush)
             sent.send(producer, b"raise")
             await trio.sleep_forever()
     assert told.group_contains(HarnessError, match="a library's bug")

@@ -54,7 +54,7 @@ async def sent(
     outcomes: list[Outcome] = []
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await of.producer(nursery, lambda: None)
+            producer = await of.producer(nursery, "squall-process-0", lambda: None)
             for value in values:
                 producer.send(*PLACE, b"k", value, [], 5, outcomes.append)
             while until is not None and not until(producer):
@@ -69,7 +69,7 @@ async def trouble_of(of: ProgramDriver, *values: bytes) -> str:
     outcomes: list[Outcome] = []
     with pytest.raises(ExceptionGroup) as found, trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await of.producer(nursery, lambda: None)
+            producer = await of.producer(nursery, "squall-process-0", lambda: None)
             for value in values:
                 producer.send(*PLACE, b"k", value, [], 5, outcomes.append)
             await trio.sleep_forever()
@@ -98,6 +98,7 @@ async def test_a_program_is_told_what_to_send_and_its_answers_are_the_outcomes(t
     ]
     init, first, *_ = json.loads((tmp_path / "said.json").read_text())
     assert (init["role"], init["bootstrap"], init["topics"]) == ("producer", "host:1,host:2", [TOPIC])
+    assert init["config"]["client.id"] == "squall-process-0"
     assert (init["config"]["acks"], init["config"]["enable.idempotence"]) == ("all", "true")
     value = b64encode(b"\x00a").decode()
     wanted = {"type": "send", "id": 0, "topic": TOPIC, "partition": 0, "key": "k", "value": value, "timestamp_ms": 5}

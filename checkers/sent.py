@@ -1,0 +1,142 @@
+"""What producers sent: the settings that stood in the Produce requests which brokers, or the frame relay, saw.
+
+A plan says what a producer was asked for. A program may send something else, and only its requests tell. Our brokers
+count requests by settings in their traces; for other brokers the frame relay does, on the links that lead through it.
+Where neither looked, nothing is known (`ProduceRequests.seen_by` is empty): that does not mean that nothing was sent.
+
+All numbers are lower bounds. A broker that is killed takes the newest counts with it (at most 16 requests or a fifth),
+never settings: the first request with each is traced at once. A broker also sees fewer requests in flight than there
+are: it does not know which of its responses are still on their way. So `in_flight` proves that there was more than one,
+and never that there was not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+EVENT = "produce_requests"
+RELAY_FILE = "frame-relay-produce.jsonl"
+"""What the frame relay counted."""
+BROKERS, RELAY = "the brokers", "the frame relay"
+HARNESS_CLIENTS = frozenset({"squall-afterwards", "squall-passing"})
+"""Client ids of Squall's own writes beside the load: after healing, and into topics that are altered."""
+_OF_PROCESS = re.compile(r"squall-process-(\d+)")
+
+
+def client_id_of(process: int) -> str:
+    """Return the client id that a producer is given: `process` as in the history."""
+    return f"squall-process-{process}"
+
+
+@dataclass(frozen=True, slots=True)
+class SentSettings:
+    """Produce requests that had the same settings. `acks`: -1 is all."""
+
+    client_id: str | None
+    acks: int
+    idempotent: bool
+    """The batches had a producer id."""
+    transactional_id: str | None
+    compression: str
+    """none, gzip, snappy, lz4 or zstd."""
+    requests: int
+    """How many there were, at least."""
+    in_flight: int
+    """How many had no response at the same time on one connection, at least; 0 with acks=0, which has no responses."""
+
+    @property
+    def process(self) -> int | None:
+        """The process of the history, if the producer uses the client id that it was given."""
+        found = _OF_PROCESS.fullmatch(self.client_id or "")
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequests:
+    """All that was seen of a run's load, the requests of Squall's own writes beside it left out."""
+
+    settings: tuple[SentSettings, ...] = ()
+    """In the order in which they were first seen."""
+    others: int = 0
+    """Requests that were counted, but not told apart: a broker had seen too many different settings."""
+    seen_by: str = ""
+    """`BROKERS` or `RELAY`; empty if nobody looked."""
+
+    def of_process(self, process: int) -> tuple[SentSettings, ...]:
+        """Return what this process sent, by its client id. If no request has that client id, whatever may be its own:
+        requests whose client id names no process. Empty: not seen.
+        """
+        own = tuple(each for each in self.settings if each.process == process)
+        return own or tuple(each for each in self.settings if each.process is None)
+
+    def of_processes(self, processes: Iterable[int]) -> tuple[SentSettings, ...]:
+        """Return what these processes sent, as `of_process`, each of the settings once."""
+        found = {each for process in processes for each in self.of_process(process)}
+        return tuple(each for each in self.settings if each in found)
+
+
+def sent_in(run_dir: Path) -> ProduceRequests:
+    """Read what was sent in a run. Leaves out lines that cannot be read; raises nothing for the state of the files."""
+    traces = sorted((run_dir / "nodes").glob("*/trace.jsonl"))
+    found = sent_of((path.parent.name, line) for path in traces for line in _lines(path))
+    if found.seen_by:
+        return found
+    relayed = sent_of(("", line) for line in _lines(run_dir / RELAY_FILE))
+    return replace(relayed, seen_by=RELAY) if relayed.seen_by else relayed
+
+
+def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ProduceRequests:
+    """Add up the counts in these (node, line): of each incarnation and link the newest line with the same settings."""
+    newest: dict[tuple[SentSettings | None, Any, Any, Any], tuple[int, int]] = {}
+    for node, line in lines:
+        requests, in_flight = line.get("requests"), line.get("in_flight")
+        if line.get("e") != EVENT or type(requests) is not int or type(in_flight) is not int:
+            continue
+        settings = _settings(line)
+        if settings is not None or line.get("others"):
+            newest[settings, node, line.get("i"), line.get("link")] = requests, in_flight
+    totals: dict[SentSettings | None, tuple[int, int]] = {}
+    for (settings, *_), (requests, in_flight) in newest.items():
+        before, most = totals.get(settings, (0, 0))
+        totals[settings] = before + requests, max(most, in_flight)
+    others, _ = totals.pop(None, (0, 0))
+    found = (
+        replace(settings, requests=requests, in_flight=in_flight)
+        for settings, (requests, in_flight) in totals.items()
+        if settings is not None and settings.client_id not in HARNESS_CLIENTS
+    )
+    return ProduceRequests(tuple(found), others, BROKERS if newest else "")
+
+
+def _settings(line: Mapping[str, Any]) -> SentSettings | None:
+    """Return the settings that a line counts, without its counts; None if it does not tell them apart."""
+    found = tuple(map(line.get, ("client_id", "acks", "idempotent", "transactional_id", "compression")))
+    match found:
+        case (str() | None as client_id, int() as acks, bool() as idempotent, str() | None as id_, str() as codec):
+            return SentSettings(client_id, acks, idempotent, id_, codec, 0, 0)
+    return None
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    """The lines `EVENT` of a JSONL file."""
+    mark = f'"{EVENT}"'.encode()
+    try:
+        with path.open("rb") as lines:
+            for raw in lines:
+                if mark in raw and (line := _object(raw)) is not None:
+                    yield line
+    except OSError:
+        return
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
