@@ -12,6 +12,7 @@ from reports import outputs, owners
 from reports.fault_words import FaultRow, fault_rows
 from reports.problems import Problem
 from reports.run_files import RunFiles, mapping
+from reports.sent_words import sent_sentences
 from reports.stories import value_text
 from reports.story import Story
 from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
@@ -44,6 +45,7 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
         Answer("What was seen", _joined(_seen(files, facts))),
         *(Answer(question, _joined(sentences)) for question, sentences in more if sentences),
         Answer("When it was written", _joined(_written(facts, about))),
+        Answer("What was asked and sent", _joined(sent_sentences(facts.asked, facts.sent, facts.requests.seen_by))),
         Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),
         Answer("Who had it", _joined(_had(files, story, about))),
         Answer("Which fault", _fault(files, span)),
@@ -170,7 +172,7 @@ def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
             yield "and never answered."
         elif sent.state == ACKNOWLEDGED:
             but = f", but appended at offset {record.offset}" if is_misplaced(record) else ""
-            yield f"and acknowledged at {sent.done:.3f} s{at} (acks={facts.acks}){but}."
+            yield f"and acknowledged at {sent.done:.3f} s{at} ({facts.acks_words(sent.process)}){but}."
         elif sent.state == FAILED:
             yield f"and failed for certain at {sent.done:.3f} s ({sent.error or 'no error given'})."
         else:
@@ -265,10 +267,10 @@ def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
 def _holders(story: Story, record: Placed) -> Iterator[str]:
     state, name = story.told.at_ack.get(record.name), record.name
     if state is not None:
-        how = "When it was acknowledged" if story.exact else "By its acknowledgement"
+        how = "When it was acknowledged" if story.exact else "Inferred from its acknowledgement"
         rest = sorted(set(state.isr) - set(state.holders))
         beside = f"; of {ids(rest)} nothing says so" if rest else ""
-        yield f"{how}, {_brokers(state.holders)} had {name}{beside}."
+        yield f"{how}{',' if story.exact else ':'} {_brokers(state.holders)} had {name}{beside}."
     if name in story.told.lost:
         yield f"No log held {name} any more from {story.told.lost[name]:.3f} s on."
     elif record.name in story.told.mistaken:

@@ -20,6 +20,7 @@ COLOURS = {
     "info": "var(--open)",
     "empty": "var(--muted)",
 }
+_DOES = {"producer": "sends", "reader": "reads", "final": "final reads"}
 _Place = Callable[[float], float]
 """Where a time stands."""
 KEY = (
@@ -97,7 +98,9 @@ def draw(
     ]
     for lane in lanes:
         middle = lane.y + ROW_H * len(lane.rows) / 2 + 4
-        parts.append(f'<text x="{GUTTER - 8}" y="{middle:.1f}" class="n">{escape(lane.role)} {lane.process}</text>')
+        parts.append(
+            f'<text x="{GUTTER - 8}" y="{middle:.1f}" class="n">process {lane.process}, {_DOES[lane.role]}</text>'
+        )
         for number, row in enumerate(lane.rows):
             y = lane.y + ROW_H * number
             parts += _together((each for each in row if single is not None and each.op not in single), x_of, y)

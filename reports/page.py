@@ -26,6 +26,7 @@ from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
+from reports.sent_words import asked_of, differences, rows_of
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of
@@ -55,6 +56,7 @@ def render(run_dir: Path) -> Path:
     told, problems = _told(files, transactions)
     groups = shown_groups(found, groups_of(files, found), problems)
     operations, operations_trouble = _operations(files, rows, found, groups)
+    asked = asked_of(mapping(files.plan.get("workload")))
     text = (
         environment()
         .get_template("page.html.j2")
@@ -85,6 +87,9 @@ def render(run_dir: Path) -> Path:
             groups=groups,
             witnesses=[witness_of(groups, number) for number in range(len(told))],
             faults=rows,
+            asked=asked.text,
+            sent=list(rows_of(files.sent)),
+            sent_differs=differences(asked, files.sent.settings),
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
             reading=mapping(files.metrics.get("reading")),

@@ -12,6 +12,7 @@ from typing import Any
 
 from checkers import first_schema, kafka_log, simulated
 from checkers.history import seal
+from checkers.sent import ProduceRequests, sent_in
 
 Json = dict[str, Any]
 
@@ -139,6 +140,11 @@ class RunFiles:
         """(name, begin, end) in seconds, in order."""
         listed = objects(self.run.get("phases"))
         return [(str(p.get("name")), self.seconds(p.get("began")), self.seconds(p.get("ended"))) for p in listed]
+
+    @cached_property
+    def sent(self) -> ProduceRequests:
+        """What stood in the Produce requests."""
+        return sent_in(self.path)
 
     @property
     def nodes(self) -> list[int]:

@@ -6,7 +6,7 @@ draws the same moments. Pure.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -14,6 +14,7 @@ from checkers.history.values import sequence_of
 from reports import outputs
 from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
+from reports.sent_words import differences
 from reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
 from reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_records import is_misplaced, named_records, with_names
@@ -23,6 +24,7 @@ MOMENTS_AT_MOST = 48
 _KEY = (
     "Seconds count from the beginning of the load. LEO: where a log ends. HW: high watermark, as that broker knows it."
 )
+_INFERRED = " ≥: inferred, at least so much."
 ROOM_S = 1.0
 """Turns so long before the first and after the last moment of the record in question belong to its story; but what
 came after an invariant had broken does not."""
@@ -54,7 +56,8 @@ class Story:
     def title(self) -> str:
         """What it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
-        return f"{self.problem.name}{also} in {self.problem.where}"
+        differs = differences(self.facts.asked, self.facts.sent) if self.facts is not None else []
+        return f"{self.problem.name}{also} in {self.problem.where}{f': {differs[0].brief}' if differs else ''}"
 
 
 def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> list[Story]:
@@ -76,8 +79,8 @@ def story_of(facts: Facts) -> Story:
     moments = chosen(told.moments, facts.problem)
     shown = {moment.lane for moment in moments}
     processes = [*(each.sent.process for each in records), *(each.process for each in facts.positions)]
-    clients = list(dict.fromkeys(producers[each] for each in processes if each in producers))
-    lanes = [lane for lane in sorted(clients) if lane in shown]
+    clients = [producers[each] for each in sorted({*processes} & {*producers})]
+    lanes = [lane for lane in clients if lane in shown]
     nodes = {*facts.nodes, *(int(lane) for lane in shown if lane.isdigit())}
     lanes += [str(node) for node in sorted(nodes) if str(node) in shown or _hosts(facts, node)]
     lanes += [READERS] if READERS in shown else []
@@ -100,11 +103,8 @@ def _hosts(facts: Facts, node: int) -> bool:
 
 
 def producers_of(facts: Facts) -> dict[int, str]:
-    """Process -> the name of its lane: the producer's number, as plans have it, where that is known."""
-    return {
-        process: f"producer {facts.slots.get(process, process)}"
-        for process in dict.fromkeys(sent.process for sent in facts.sends)
-    }
+    """Process -> the name of its lane: its number in the history, as everywhere."""
+    return {process: f"process {process}" for process in dict.fromkeys(sent.process for sent in facts.sends)}
 
 
 # ------------------------------------------------------------------------------------------------------------- choice
@@ -161,7 +161,8 @@ def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
     lines = [story.title, "=" * len(story.title), ""]
     lines += _wrapped(story.summary, width)
     lines.append("")
-    lines += [_legend(record) for record in story.records]
+    slots = story.facts.slots if story.facts is not None else {}
+    lines += [_legend(record, slots) for record in story.records]
     lines += [f"Record {offset}: {says}" for offset, says in story.problem.records]
     lines += [""] if story.records or story.problem.records else []
     for paragraph in beside:
@@ -173,7 +174,7 @@ def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
     lines.append("")
     for end in story.ends:
         lines += _wrapped(end, width)
-    lines += ["", *_wrapped(_KEY, width)]
+    lines += ["", *_wrapped(_KEY + ("" if story.exact else _INFERRED), width)]
     if story.left_out > 0:
         many, verb = ("s", "are") if story.left_out > 1 else ("", "is")
         lines.append(f"{story.left_out} moment{many} that {verb} not needed {verb} left out.")
@@ -209,19 +210,21 @@ def _wrapped(text: str, width: int, head: str = "") -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _legend(record: Placed) -> str:
+def _legend(record: Placed, slots: Mapping[int, int]) -> str:
     sent = record.sent
     sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
     epoch = f" of epoch {record.epoch}" if record.epoch >= 0 else ""
     told = f" at offset {sent.offset}" if sent.offset not in (-1, record.offset) else ""
-    return f"{record.name}: record {sequence} of process {sent.process}{where}{epoch}, {sent.state}{told}"
+    slot = f" (producer {slots[sent.process]} of the plan)" if sent.process in slots else ""
+    return f"{record.name}: record {sequence} of process {sent.process}{slot}{where}{epoch}, {sent.state}{told}"
 
 
 def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     """The story in two or three sentences."""
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
+    words += [f"{each.text[0].upper()}{each.text[1:]}." for each in differences(facts.asked, facts.sent)]
     if told.exact and facts.problem.name in _LOGS_DIFFER:  # there is nothing plainer than that
         words = list(_differences(told, records)) or words
     for record in records:

@@ -14,13 +14,17 @@ import msgspec
 
 from broker.protocol.apis import ApiKey
 from checkers.fault_traits import TAKES_DOWN
+from checkers.sent import ProduceRequests, SentSettings
 from reports.problems import METADATA, Problem, load_begin
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
+from reports.sent_words import Asked, acks_text, asked_of
 from reports.story_reads import THROWN, Polled, Thrown
 
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
+PROGRAM = "program"
+"""The client of a process that is a program under test."""
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
@@ -125,13 +129,42 @@ class Facts:
     wires: list[Wire] = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)
     """Process -> the plan's number of the producer that it is."""
-    acks: str = ""
+    asked: Asked = Asked()
+    """What the plan asked of producers."""
+    asked_of: dict[int, Asked] = field(default_factory=dict)
+    """Process -> what was asked of it."""
+    programs: set[int] = field(default_factory=set)
+    """Processes that are a program under test: unless it was seen, what they sent is not known."""
+    requests: ProduceRequests = ProduceRequests()
     outputs: tuple[int, ...] = ()
     """Of an input with several outputs: their values. No other record has a part in its story."""
     positions: list[Position] = field(default_factory=list)
     """Of that input: old positions that members were told, each with the commit of the newer one."""
     final_reads: tuple[float, float] | None = None
     """When the final readers began and when the last ended."""
+
+    @property
+    def sent(self) -> tuple[SentSettings, ...]:
+        """What stood in the Produce requests of the processes that sent to the partition, as far as it was seen."""
+        return self.requests.of_processes(dict.fromkeys(each.process for each in self.sends))
+
+    def acks_of(self, process: int) -> int | None:
+        """Return the acks that a process sent; what it was asked for if nobody saw it and it is a client of ours. None
+        if that is not known, or if it sent several.
+        """
+        sent = {each.acks for each in self.requests.of_process(process)}
+        if sent:
+            return sent.pop() if len(sent) == 1 else None
+        return None if process in self.programs else self.asked_of.get(process, self.asked).acks
+
+    def acks_words(self, process: int) -> str:
+        """Say which acks a process sent, and what it was asked for if that differs or is all that is known."""
+        asked = acks_text(self.asked_of.get(process, self.asked).acks)
+        sent = dict.fromkeys(acks_text(each.acks) for each in self.requests.of_process(process))
+        if not sent:
+            return f"acks={asked}{' asked, not seen' if process in self.programs else ''}"
+        told = f"acks={' and '.join(sent)}"
+        return told if list(sent) == [asked] else f"{told} sent, acks={asked} asked"
 
 
 def facts_of(files: RunFiles, problem: Problem) -> Facts:
@@ -150,8 +183,8 @@ def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
 def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
     """All but what the history knows."""
     facts = Facts(problem, files.nodes)
-    acks = mapping(files.plan.get("workload")).get("acks", -1)
-    facts.acks = "all" if acks == -1 else str(acks)
+    facts.asked = asked_of(mapping(files.plan.get("workload")))
+    facts.requests = files.sent
     facts.events = sorted(_events(files, problem, begin), key=lambda event: event.t)
     starts = [event for event in facts.events if event.name == "node_started"]
     facts.faults = [_until_started(bar, starts) for bar in _faults(files, begin)]
@@ -235,6 +268,7 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
         history.take(line)
     for part, facts in named:
         facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
+        facts.asked_of, facts.programs = history.asked, history.programs
         facts.polled, facts.thrown = history.polled[part], history.thrown[part]
 
 
@@ -248,6 +282,8 @@ class _History:
         self.polled: dict[int, list[Polled]] = {part: [] for part in self.sends}
         self.thrown: dict[int, list[Thrown]] = {part: [] for part in self.sends}
         self.slots: dict[int, int] = {}
+        self.asked: dict[int, Asked] = {}
+        self.programs: set[int] = set()
         self._open: dict[int, Sent] = {}
         self._process_of: dict[int, tuple[int, bool, Json]] = {}
         self._final: set[int] = set()
@@ -259,8 +295,12 @@ class _History:
         if kind == "p" and line.get("role") == "final":
             self._final.add(integer(line.get("p")))
         elif kind == "p" and line.get("role") == "producer":
-            slot = integer(mapping(line.get("settings")).get("producer"), integer(line.get("p")))
-            self.slots[integer(line.get("p"))] = slot
+            process, settings = integer(line.get("p")), mapping(line.get("settings"))
+            if (slot := integer(settings.get("producer"))) >= 0:
+                self.slots[process] = slot
+            self.asked[process] = asked_of(mapping(self._files.plan.get("workload")), settings)
+            if line.get("client") == PROGRAM:
+                self.programs.add(process)
         elif kind == "i":
             self._invoked(line)
         elif kind == "c":

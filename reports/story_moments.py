@@ -132,7 +132,7 @@ def stand(replica: ReplicaView, *, surely: bool = True) -> str:
 
 
 def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
-    """What a producer is told of a record: as a sentence, and as a label."""
+    """What a producer is told of a record: as a sentence, and as a label. `acks`: `Facts.acks_words`."""
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
         return f"{who} is told that {name} failed for certain.", (f"{name} failed", sent.error)
@@ -142,7 +142,7 @@ def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str,
     at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
     though = f", though it is at offset {record.offset}" if 0 <= record.offset != sent.offset >= 0 else ""
     label = f"offset {sent.offset}" if sent.offset >= 0 else ""
-    return f"{who} is told that {name} is written{at} (acks={acks}){though}.", (f"{name} acknowledged", label)
+    return f"{who} is told that {name} is written{at} ({acks}){though}.", (f"{name} acknowledged", label)
 
 
 def position_words(position: Position) -> tuple[str, tuple[str, str]]:

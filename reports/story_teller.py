@@ -144,7 +144,7 @@ class _Teller:
         if record is None:
             return
         self._handed.add(record.name)
-        lane = self._producers.get(sent.process, f"producer {sent.process}")
+        lane = self._producers.get(sent.process, f"process {sent.process}")
         weight = MUST if record.is_subject else TURN
         text = f"{lane.capitalize()} sends {record.name}."
         self._note(sent.sent, lane, "sends", text, f"sends {record.name}", weight=weight, about=(record.name,))
@@ -154,7 +154,7 @@ class _Teller:
         if record is None:
             self._leader_has(sent, sent.offset)
             return
-        lane = self._producers.get(sent.process, f"producer {sent.process}")
+        lane = self._producers.get(sent.process, f"process {sent.process}")
         assert sent.done is not None
         weight = MUST if record.is_subject else TURN
         name = record.name
@@ -165,13 +165,15 @@ class _Teller:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
                 self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
-                told = f"Broker {leader.node} has appended {name} by now{stand(leader, surely=False)}."
+                word = "program's answer" if sent.process in self._facts.programs else "acknowledgement"
+                stands = stand(leader, surely=False)
+                told = f"Inferred from the {word}: broker {leader.node} has appended {name}{stands}."
                 self._note(
                     sent.done, str(leader.node), "appends", told, f"has {name}",
                     offsets_of(leader, surely=False),
                     weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
                 )  # fmt: skip
-        text, label = outcome_words(record, lane, self._facts.acks)
+        text, label = outcome_words(record, lane, self._facts.acks_words(sent.process))
         self._note(
             sent.done, lane, "told", text, *(each for each in label if each), weight=weight, about=(name,),
             grave=is_misplaced(record), came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
@@ -183,7 +185,8 @@ class _Teller:
                    grave=position.told)  # fmt: skip
 
     def _leader_has(self, sent: Sent, offset: int, epoch: int | None = None) -> ReplicaView | None:
-        """An acknowledgement tells where its leader's log and, with acks=all, its high watermark are at least.
+        """An acknowledgement tells where its leader's log and, if it was sent with acks=all, its high watermark are at
+        least.
 
         The leader, as far as it is known.
         """
@@ -195,7 +198,7 @@ class _Teller:
         leader = leaders[0]
         if leader.leo <= offset:
             leader.write(leader.leo, offset + 1, leader.epoch)
-        if self._facts.acks == "all":
+        if self._facts.acks_of(sent.process) == -1:
             leader.hw = max(leader.hw, offset + 1)
             for node in leader.isr:
                 follower = self._logs.of(node)

@@ -2,7 +2,9 @@
 
 about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen
 nodes 1 2 3
-acks 1
+acks 1                                             what the plan asked for
+program 0                                          processes that are a program under test
+requests 479 acks=1 idempotent=false               what the brokers saw
 0.010 sends 0 1                                    process, value
 0.014 told 1 ok 1                                  value, ok|fail|info, offset or error
 0.020 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1,2]
@@ -18,7 +20,9 @@ from typing import Any
 
 from chaos.faults.kinds import KINDS
 from checkers.fault_traits import TAKES_DOWN
+from checkers.sent import BROKERS, ProduceRequests, SentSettings
 from reports.problems import Problem
+from reports.sent_words import Asked
 from reports.story import story_of, text_of
 from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Seen, Sent
 
@@ -35,7 +39,7 @@ def run_script(text: str) -> str:
 
 def facts_of_script(script: str) -> Facts:
     """The facts that a script lists."""
-    facts = Facts(Problem("?", "", "appends-0", 0), [1, 2, 3], acks="all")
+    facts = Facts(Problem("?", "", "appends-0", 0), [1, 2, 3])
     for line in script.split(f"\n{RULER}\n")[0].splitlines():
         words = line.split("#")[0].split()
         if words:
@@ -51,7 +55,13 @@ def _take(facts: Facts, words: list[str]) -> None:
         case ["nodes", *nodes]:
             facts.nodes = [int(node) for node in nodes]
         case ["acks", acks]:
-            facts.acks = acks
+            facts.asked = Asked(-1 if acks == "all" else int(acks), acks == "all")
+        case ["requests", count, *settings]:
+            given = {"acks": -1, "idempotent": True, "in_flight": 1, **_fields(settings)}
+            seen = SentSettings("rdkafka", transactional_id=None, compression="none", requests=int(count), **given)
+            facts.requests = ProduceRequests((*facts.requests.settings, seen), 0, BROKERS)
+        case ["program", *processes]:
+            facts.programs |= set(map(int, processes))
         case [t, "sends", process, value]:
             facts.slots[int(process)] = int(process)
             facts.sends.append(Sent(int(value), int(process), float(t)))

@@ -74,7 +74,7 @@ def test_each_anomaly_has_a_story_that_answers_every_question(name: str, tmp_pat
     telling = telling_of(anomaly_runs.write(tmp_path / "run", name))
     assert telling.problem.name == name and len(telling.lines) >= 4
     answers = telling.answers
-    assert len(answers) == 8 + (name in outputs.ABOUT + owners.ABOUT) and all(
+    assert len(answers) == 9 + (name in outputs.ABOUT + owners.ABOUT) and all(
         answer.text.endswith(".") for answer in answers
     ), answers
     assert not any("  " in answer.text or "not known" in answer.text.lower() for answer in answers), answers

@@ -96,7 +96,7 @@ def test_the_loss_of_a_record_has_the_same_story_as_on_our_brokers(kafka_dir: Pa
     text = " ".join(explained(kafka_dir, "lost-write", 10_000).split())
     for words in (
         "Broker 1 truncates appends-0-0 from 90 to 50, which covers 60: its leader says that epoch 0 ends at 50.",
-        "A: record 7 of process 3, offset 60 of epoch 0, acknowledged",
+        "A: record 7 of process 3 (producer 1 of the plan), offset 60 of epoch 0, acknowledged",
         "Broker 1 is killed (LEO ≥ 61, HW ≥",
         "The controller (broker 2) elects broker 2 in epoch 1 (in sync: 2, 3).",
         "Broker 2 leads in epoch 1 (LEO 50, HW 48), in sync: 2, 3. It does not have A",

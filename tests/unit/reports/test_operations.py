@@ -75,7 +75,7 @@ def test_the_page_shows_operations_around_the_witness_which_leads_to_its_own(los
     assert '<h2 id="operations">' in text and "around the record of lost-write (reads)" in text
     ((first, colour),) = re.findall(r'<a href="#(witness-[\w-]+)"><rect id="op-9"[^>]* fill="([^"]+)"', text)
     assert f'id="{first}"' in text and colour == COLOURS["ok"]
-    assert '<text x="110" y=' in text and ">producer 3<" in text and ">reader 5<" in text
+    assert '<text x="110" y=' in text and ">process 3, sends<" in text and ">process 5, reads<" in text
 
 
 def test_a_valid_run_shows_operations_around_its_faults(run_dir: Path) -> None:

@@ -55,8 +55,8 @@ def test_the_story_of_a_lost_record_says_who_had_it_and_when_it_was_gone(lost_di
     (story,) = stories_of(read_run(lost_dir))
     text = text_of(story)
     for words in (
-        "A: record 7 of process 3, offset 60 of epoch 0, acknowledged",
-        "B: record 8 of process 3, offset 60 of epoch 1, acknowledged",
+        "A: record 7 of process 3 (producer 1 of the plan), offset 60 of epoch 0, acknowledged",
+        "B: record 8 of process 3 (producer 1 of the plan), offset 60 of epoch 1, acknowledged",
         "Broker 1 is killed (LEO ≥ 61, HW ≥ 61).",
         "Broker 2 leads in epoch 1 (LEO 50, HW 0), in sync: 2, 3. It does not have A",
         "Its copy of A is gone. No log holds A any more.",
@@ -64,7 +64,7 @@ def test_the_story_of_a_lost_record_says_who_had_it_and_when_it_was_gone(lost_di
         "It was lost at 4.000 s",
     ):
         assert re.sub(r"\s+", " ", words) in re.sub(r"\s+", " ", text), words
-    assert story.lanes == ["producer 1", "1", "2", "readers"]
+    assert story.lanes == ["process 3", "1", "2", "readers"]
 
 
 def test_times_count_from_the_beginning_of_the_load(lost_dir: Path) -> None:
