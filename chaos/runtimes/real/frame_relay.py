@@ -4,6 +4,7 @@ It is a process of its own, `python -m chaos.runtimes.real.frame_relay ROUTES`: 
 delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to":
 [host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port, one
 JSON object a line, and each gets one answer (`Orders`). If a connection's frames are invalid, its bytes still pass.
+With "produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from broker.protocol.produce_counts import ProduceCounts
 from chaos.runtimes.contract import FrameAct, Frames, Stream
 from chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
 from chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
+from chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, produce_in
 
 DIAL_S = 10.0
 
@@ -85,9 +88,11 @@ class Orders:
 class Relayed(Conversation):
     """One connection through the relay. It ends when both ends have ended; if one is reset, so is the other."""
 
-    def __init__(self, loop: Loop, faults: FrameFaults, source: End, target: End) -> None:
+    def __init__(self, loop: Loop, faults: FrameFaults, counts: ProduceCounts | None, source: End, target: End) -> None:
         super().__init__()
-        self._loop, self._faults = loop, faults
+        self._loop, self._faults, self._counts = loop, faults, counts
+        self._copied = Framer(REQUEST_HEAD, lambda head: None)
+        """The requests once more, whole: faults may hold or drop them."""
         self._ends = {Stream.THERE: (source, target), Stream.BACK: (target, source)}
         """Where the bytes of a stream come from, and where they go."""
         self._more = {Stream.THERE, Stream.BACK}
@@ -130,10 +135,17 @@ class Relayed(Conversation):
             sink.put(None, self.lingers_s(stream))
         elif stream is Stream.THERE:
             self.asked(data)
+            if self._counts is not None:
+                self._count(self._counts, data)
         else:
             self.answered(data)
         if sink.held > MOST:
             origin.read(False)
+
+    def _count(self, counts: ProduceCounts, data: bytes) -> None:
+        for frame in self._copied.cut(data)[1]:
+            if (found := produce_in(frame)) is not None:
+                counts.count(*found, self.unanswered_produces, self.unanswered_produces())
 
     def _sent(self, stream: Stream) -> None:
         origin, sink = self._ends[stream]
@@ -148,9 +160,13 @@ class Relayed(Conversation):
     def _close(self, *, reset: bool) -> None:
         for end, _ in self._ends.values():
             end.close(reset=reset)
+        if self._counts is not None:
+            self._counts.tell()
 
 
-def relay(loop: Loop, faults: FrameFaults, to: tuple[str, int], source: socket.socket) -> None:
+def relay(
+    loop: Loop, faults: FrameFaults, counts: ProduceCounts | None, to: tuple[str, int], source: socket.socket
+) -> None:
     """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
     near = End(loop, source)
 
@@ -158,7 +174,7 @@ def relay(loop: Loop, faults: FrameFaults, to: tuple[str, int], source: socket.s
         if target is None:
             near.close(reset=True)
         else:
-            Relayed(loop, faults, near, End(loop, target))
+            Relayed(loop, faults, counts, near, End(loop, target))
 
     connect(loop, to, DIAL_S, connected)
 
@@ -188,13 +204,22 @@ def control(loop: Loop, orders: Orders, stream: socket.socket) -> None:
 def main(routes: dict[str, Any]) -> None:
     """Listen on every route and for orders. Never ends by itself."""
     loop, links = Loop(), dict[str, FrameFaults]()
+    counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
+    counts: dict[str, ProduceCounts] = {}
     for route in routes["routes"]:
+        if counted is not None and not route["link"][:1].isdigit():
+            counts.setdefault(route["link"], ProduceCounts(partial(_trace, counted, route["link"])))
         faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))
         host, port = route["listen"]
-        loop.listen(host, port, partial(relay, loop, faults, to))
+        loop.listen(host, port, partial(relay, loop, faults, counts.get(route["link"]), to))
     host, port = routes["control"]
     loop.listen(host, port, partial(control, loop, Orders(links)))
     loop.run()
+
+
+def _trace(lines: TextIO, link: str, event: str, **fields: Any) -> None:
+    """Write a line that counts Produce requests, as a broker's trace has it."""
+    lines.write(json.dumps({"t": time.monotonic(), "e": event, "link": link, **fields}) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -39,10 +40,11 @@ def led_through(
     return led, through
 
 
-def routes_text(control: Address, through: Through) -> str:
-    """The JSON that the relay is started with."""
+def routes_text(control: Address, through: Through, produce: Path | None = None) -> str:
+    """The JSON that the relay is started with. `produce`: where it counts the Produce requests of clients."""
     routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
-    return json.dumps({"control": list(control), "routes": routes})
+    counted = {} if produce is None else {"produce": str(produce)}
+    return json.dumps({"control": list(control), "routes": routes, **counted})
 
 
 class FramedLinks:

@@ -155,6 +155,10 @@ class Conversation(ABC):
         for frame in whole:
             self._answer(frame)
 
+    def unanswered_produces(self) -> int:
+        """Count the Produce requests that have passed and whose responses have not."""
+        return sum(api == frames.PRODUCE for _, api in self._waiting)
+
     def lingers_s(self, stream: Stream) -> float:
         """How much later the end of a stream is passed on: a broker answers a held frame while it is connected."""
         if stream is Stream.BACK or not self._struck:

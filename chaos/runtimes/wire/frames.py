@@ -11,6 +11,7 @@ from typing import Any
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import MalformedFrame, name_of
 from broker.protocol.header import decode_request_header, decode_response_header, encode_response_header
+from broker.protocol.hot import ProduceIn, decode_produce
 from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 SIZE = 4
@@ -28,7 +29,9 @@ _length = Struct(">i").pack
 
 METADATA_FETCH = 10_001
 """In place of Fetch's API key where the metadata log is fetched: the same API, and another kind of traffic."""
-FETCH, END_TXN = int(ApiKey.FETCH), int(ApiKey.END_TXN)
+PRODUCE, FETCH, END_TXN = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.END_TXN)
+PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
+"""API key and version that `decode_produce` reads."""
 
 
 class Traffic(StrEnum):
@@ -181,6 +184,18 @@ def fetches_metadata(request: bytes) -> bool:
         return False
     asked: Any = decoded
     return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in asked.topics)
+
+
+def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
+    """Read the client id and the content of a Produce request; None if it is another one, or cannot be read."""
+    if len(request) < REQUEST_HEAD or request_head(request)[1:3] not in PRODUCE_VERSIONS:
+        return None
+    view = memoryview(request)[SIZE:]
+    try:
+        header = decode_request_header(view)
+        return header.client_id, decode_produce(view, header.body, header.api_version)
+    except (MalformedFrame, KeyError, ValueError):
+        return None
 
 
 def said_in(request: bytes) -> str:

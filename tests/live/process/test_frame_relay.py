@@ -5,13 +5,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
+from broker.protocol.apis import ApiKey
+from broker.protocol.header import encode_request
+from broker.protocol.produce_counts import ProduceCounts
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chaos.runtimes.contract import FrameAct, Frames
 from chaos.runtimes.real.frame_relay import FrameFaults, On, relay
 from chaos.runtimes.real.inquiry import probe_frames
 from chaos.runtimes.real.relay_loop import MOST, Loop
+from tests.support.disks.batches import batch
 
 HERE = "127.0.0.1"
 API_VERSIONS = 18
@@ -26,7 +32,9 @@ class Relaying:
         self.loop, self.faults = Loop(), FrameFaults()
         self.listener = socket.create_server((HERE, 0))
         (port,) = _free(1)
-        self.loop.listen(HERE, port, partial(relay, self.loop, self.faults, self.listener.getsockname()))
+        self.counted: list[dict[str, Any]] = []
+        counts = ProduceCounts(lambda event, **fields: self.counted.append(fields))
+        self.loop.listen(HERE, port, partial(relay, self.loop, self.faults, counts, self.listener.getsockname()))
         self.near = socket.create_connection((HERE, port))
         self.loop.turn()  # accepted
         self.far, _ = self.listener.accept()
@@ -72,6 +80,35 @@ def test_a_whole_frame_passes_within_one_turn_while_a_fault_is_on(relaying: Rela
     relaying.loop.turn()
     assert relaying.far.recv(1000) == frame
     assert relaying.faults.named["f"].hits == 1
+
+
+def produce(correlation_id: int, acks: int) -> bytes:
+    request = ProduceRequest(acks=acks, timeout_ms=1000)
+    data = [PartitionProduceData(index=0, records=batch(pid=7, seq=0, codec=2))]
+    request.topic_data.append(TopicProduceData(name="t", partition_data=data))
+    return encode_request(ApiKey.PRODUCE, 9, correlation_id, "theirs", request.encode(9))
+
+
+def test_produce_requests_are_counted_in_whatever_pieces_they_come(relaying: Relaying) -> None:
+    sent = produce(1, -1) + probe_frames(0)[0] + produce(2, -1) + produce(3, 1)
+    for piece in (sent[:30], sent[30:200], sent[200:]):
+        relaying.near.send(piece)
+        relaying.loop.turn()
+    assert relaying.far.recv(10_000) == sent
+    relaying.near.close()
+    relaying.far.close()
+    while {each["acks"]: each["requests"] for each in relaying.counted} != {-1: 2, 1: 1}:
+        relaying.loop.turn()
+    told = {"client_id": "theirs", "idempotent": True, "transactional_id": None, "compression": "snappy"}
+    assert all(each.items() >= told.items() for each in relaying.counted)
+    assert relaying.counted[-1]["in_flight"] >= 2
+
+
+def test_a_protocol_fault_hides_no_produce_request(relaying: Relaying) -> None:
+    relaying.faults.named["f"] = On(Frames(ApiKey.PRODUCE, FrameAct.DROP))
+    relaying.near.send(produce(1, 1))
+    relaying.loop.turn()
+    assert [each["acks"] for each in relaying.counted] == [1]
 
 
 def test_more_than_fits_waits_at_its_sender_and_comes_whole_and_in_order(relaying: Relaying) -> None:
@@ -123,7 +160,7 @@ def test_a_reset_of_one_end_resets_the_other(relaying: Relaying) -> None:
 def test_a_target_that_does_not_listen_resets_whoever_came() -> None:
     loop = Loop()
     nobody, port = _free(2)
-    loop.listen(HERE, port, partial(relay, loop, FrameFaults(), (HERE, nobody)))
+    loop.listen(HERE, port, partial(relay, loop, FrameFaults(), None, (HERE, nobody)))
     with socket.create_connection((HERE, port)) as near:
         loop.later(0.2, lambda: None)  # a refusal may come at once: then nothing else ends the second turn
         for _ in range(2):

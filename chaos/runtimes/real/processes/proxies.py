@@ -21,6 +21,7 @@ from chaos.runtimes.real.processes.registry import Registration, claimed_ports, 
 from chaos.runtimes.real.proxied_links import ProxiedLinks
 from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from checkers.sent import RELAY_FILE
 
 READY_S = 10.0
 END_S = 2.0
@@ -157,7 +158,7 @@ async def _start_relay(
     led, through = zip(*(led_through(routes, framed, listening) for routes in families), strict=True)
     control = (LOOPBACK, ports[-1])
     routes = log.with_suffix(".json")
-    routes.write_text(routes_text(control, [way for ways in through for way in ways]))
+    routes.write_text(routes_text(control, [way for ways in through for way in ways], log.with_name(RELAY_FILE)))
     command = [sys.executable, "-P", "-m", "chaos.runtimes.real.frame_relay", str(routes)]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))}
     child = start("frame relay", command, log=log, registration=registration, env=path)
