@@ -30,8 +30,8 @@ class Check:
     why: str
     witnesses: tuple[Json, ...] = ()
     cell: str = ""
-    """The cell of the matrix of guarantees that permits what was found, or the promise that forbids it; empty if none is
-    known."""
+    """The cell of the matrix of guarantees that permits what was found, or the promise that forbids it; empty if none
+    is known."""
     moments: tuple[str, ...] = ()
     """Of an invariant of the simulator: when and where it was broken, a line each."""
 
