@@ -224,14 +224,14 @@ _SYNCED = Cell({}, _FLUSH)
 _ACKS_0 = _loses(reasons.ACKS_0_LOST, ACKED_ONLY, _ACKS, _ACKS_0_ORDER)
 _ACKS_0_W = _loses(reasons.ACKS_0_LOST, COMMITTED, _ACKS, _ACKS_0_ORDER)
 _ACKS_0_D = _loses(
-    reasons.ACKS_0_LOST,
+    reasons.DAMAGED_ALONE,
     COMMITTED,
     _ACKS,
     {**_ACKS_0_ORDER, **_HOLE, "corrupt": reasons.ACKS_0_CORRUPT},
 )
 _ACKS_1 = _loses(reasons.ACKS_1_LOST, ACKED_ONLY, _ACKS)
 _ACKS_1_W = _loses(reasons.ACKS_1_LOST, COMMITTED, _ACKS)
-_ACKS_1_D = _loses(reasons.ACKS_1_LOST, COMMITTED, _ACKS, _HOLE)
+_ACKS_1_D = _loses(reasons.DAMAGED_ALONE, COMMITTED, _ACKS, _HOLE)
 _LAST = _loses(reasons.LAST_LOST, COMMITTED, _LAST_REPLICA)
 _DAMAGED = _loses(reasons.DAMAGED_LOST, COMMITTED, _MIN_ISR, _HOLE)
 _DAMAGED_LAST = _loses(reasons.DAMAGED_LOST, COMMITTED, _LAST_REPLICA, _HOLE)

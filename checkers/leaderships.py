@@ -68,9 +68,9 @@ class Leaderships:
             for each in self.rows
         )
 
-    def changed(self, part: int, off: int) -> bool:
-        """Whether an epoch that is not the first one of its partition starts at or below `off`. -1: not known."""
-        return any(each.part == part and each.cut <= (off if off >= 0 else EVER) for each in self.rows)
+    def changed(self, part: int) -> bool:
+        """Whether a partition had more than one leader epoch."""
+        return any(each.part == part and each.cut < EVER for each in self.rows)
 
 
 def of_events(nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition]) -> Leaderships:

@@ -16,7 +16,7 @@ class Sign(IntFlag):
     LATER_EPOCH = 1
     """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset."""
     LED_ANEW = 2
-    """An epoch that is not the first one of its partition starts at or below its offset."""
+    """Its partition had more than one leader epoch."""
     DISTURBED = 4
     """While it was on its way a fault was on, or its partition's leader changed, or sends of its producer to this
     partition failed, or had no answer."""
@@ -89,7 +89,7 @@ RETRY = Mechanism(
 )
 SECOND_HAND = Mechanism(
     "second record",
-    "a leader epoch that is not the first one of the partition starts at or below the offset, or the disk was damaged",
+    "the partition had more than one leader epoch, or its disk was damaged",
     f"{_EPOCHS}; {_FAULTS}",
     (Sign.LED_ANEW | Sign.DAMAGED,),
 )

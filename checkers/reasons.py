@@ -15,6 +15,7 @@ ACKS_1_LOST = "only the leader had the record, and another replica leads now"
 LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
 ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 DAMAGED_LOST = "the damaged replica may have been the only one in sync"
+DAMAGED_ALONE = "the damaged replica had the record, and perhaps nobody else did"
 SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
 """Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
 
@@ -82,7 +83,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
     **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),
     **dict.fromkeys((ACKS_1_LOST, UNCLEAN_LOST, REQUESTED, BEFORE_101), mechanisms.LATER_EPOCH),
     **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
-    **dict.fromkeys((DAMAGED_LOST, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
+    **dict.fromkeys((DAMAGED_LOST, DAMAGED_ALONE, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
     FOLLOWS: mechanisms.SECOND_HAND,
     **dict.fromkeys((SENT_AGAIN, REORDERED, HALF_LOST), mechanisms.RETRY),
     **dict.fromkeys(

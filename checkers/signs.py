@@ -52,7 +52,7 @@ class Ground:
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if self.leaderships.explain_loss(part, off, t0, t1):
             found |= Sign.LATER_EPOCH
-        if self.leaderships.changed(part, off):
+        if self.leaderships.changed(part):
             found |= Sign.LED_ANEW
         if failed or any(
             each.part in (part, -1) and each.since <= done and t0 <= each.until for each in self.disturbed

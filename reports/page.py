@@ -56,7 +56,6 @@ def render(run_dir: Path) -> Path:
     told, problems = _told(files, transactions)
     groups = shown_groups(found, groups_of(files, found), problems)
     operations, operations_trouble = _operations(files, rows, found, groups)
-    asked = asked_of(mapping(files.plan.get("workload")))
     text = (
         environment()
         .get_template("page.html.j2")
@@ -87,9 +86,7 @@ def render(run_dir: Path) -> Path:
             groups=groups,
             witnesses=[witness_of(groups, number) for number in range(len(told))],
             faults=rows,
-            asked=asked.text,
-            sent=list(rows_of(files.sent)),
-            sent_differs=differences(asked, files.sent.settings),
+            **_sent(files),
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
             reading=mapping(files.metrics.get("reading")),
@@ -112,6 +109,13 @@ def render(run_dir: Path) -> Path:
 
 
 @cache
+def _sent(files: RunFiles) -> dict[str, Any]:
+    """What producers were asked to send, what they sent, and where these differ."""
+    asked = asked_of(mapping(files.plan.get("workload")))
+    told = {"asked": asked.text, "sent": list(rows_of(files.sent))}
+    return {**told, "sent_differs": differences(asked, files.sent.settings)}
+
+
 def environment() -> jinja2.Environment:
     """Where templates come from, and the filters that they use."""
     environment = jinja2.Environment(

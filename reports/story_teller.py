@@ -185,11 +185,7 @@ class _Teller:
                    grave=position.told)  # fmt: skip
 
     def _leader_has(self, sent: Sent, offset: int, epoch: int | None = None) -> ReplicaView | None:
-        """An acknowledgement tells where its leader's log and, if it was sent with acks=all, its high watermark are at
-        least.
-
-        The leader, as far as it is known.
-        """
+        """The leader, as far as it is known: where its log is at least, and with acks=all sent its high watermark."""
         if sent.state != ACKNOWLEDGED or offset < 0:
             return None
         leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]

@@ -44,8 +44,8 @@ def _later_epoch(ground: Ground) -> str:
 
 
 def _led_anew(ground: Ground) -> str:
-    rows = ((each.part, each.cut) for each in ground.leaderships.rows)
-    return _exists(("part", "cut"), rows, f"x.part = w.part and x.cut <= {_PLACE}")
+    parts = sorted({each.part for each in ground.leaderships.rows if ground.leaderships.changed(each.part)})
+    return f"w.part in ({', '.join(map(str, parts))})" if parts else "false"
 
 
 def _disturbed(ground: Ground) -> str:
