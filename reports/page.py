@@ -108,7 +108,6 @@ def render(run_dir: Path) -> Path:
     return path
 
 
-@cache
 def _sent(files: RunFiles) -> dict[str, Any]:
     """What producers were asked to send, what they sent, and where these differ."""
     asked = asked_of(mapping(files.plan.get("workload")))
@@ -116,6 +115,7 @@ def _sent(files: RunFiles) -> dict[str, Any]:
     return {**told, "sent_differs": differences(asked, files.sent.settings)}
 
 
+@cache
 def environment() -> jinja2.Environment:
     """Where templates come from, and the filters that they use."""
     environment = jinja2.Environment(
