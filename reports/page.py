@@ -26,7 +26,7 @@ from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
-from reports.sent_words import asked_of, differences, rows_of
+from reports.sent_words import section_of_sent
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of
@@ -86,7 +86,7 @@ def render(run_dir: Path) -> Path:
             groups=groups,
             witnesses=[witness_of(groups, number) for number in range(len(told))],
             faults=rows,
-            **_sent(files),
+            sent=section_of_sent(files.sent, mapping(files.plan.get("workload"))),
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
             reading=mapping(files.metrics.get("reading")),
@@ -106,13 +106,6 @@ def render(run_dir: Path) -> Path:
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
     return path
-
-
-def _sent(files: RunFiles) -> dict[str, Any]:
-    """What producers were asked to send, what they sent, and where these differ."""
-    asked = asked_of(mapping(files.plan.get("workload")))
-    told = {"asked": asked.text, "sent": list(rows_of(files.sent))}
-    return {**told, "sent_differs": differences(asked, files.sent.settings)}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from checkers.sent import ProduceRequests, SentSettings
 from reports.run_files import Json, integer
@@ -98,8 +99,21 @@ def _not_seen(seen_by: str) -> str:
     return "No broker traced the Produce requests, and no frame relay was on the links."
 
 
-def rows_of(requests: ProduceRequests) -> Iterable[tuple[str, str, str]]:
-    """(who, what stood in the requests, how many), for the page."""
+class Section(NamedTuple):
+    """What the page tells of all producers. `rows`: who, what stood in the requests, how many."""
+
+    asked: str
+    differences: list[str]
+    rows: list[tuple[str, str, str]]
+
+
+def section_of_sent(requests: ProduceRequests, workload: Json) -> Section:
+    """Compare what the plan's workload asked for with all that was seen."""
+    asked = asked_of(workload)
+    return Section(asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests)))
+
+
+def _rows(requests: ProduceRequests) -> Iterable[tuple[str, str, str]]:
     for each in requests.settings:
         who = each.client_id or "no client id"
         yield (who if each.process is None else f"process {each.process}"), settings_text(each), f"{each.requests:,}"

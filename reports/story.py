@@ -237,7 +237,8 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
             )
         elif record.sent.state == ACKNOWLEDGED and record.sent.done is not None:
             offset = record.offset if record.sent.offset < 0 else record.sent.offset
-            words.append(f"{record.name} was acknowledged after {record.sent.done:.3f} s, at offset {offset}.")
+            where = f", at offset {offset}" if offset >= 0 else ""
+            words.append(f"{record.name} was acknowledged at {record.sent.done:.3f} s{where}.")
             there = [each.name for each in records if each.offset == offset and each is not record]
             if record.offset < 0 and there:
                 words.append(

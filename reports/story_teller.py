@@ -166,10 +166,9 @@ class _Teller:
                 self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
                 word = "program's answer" if sent.process in self._facts.programs else "acknowledgement"
-                stands = stand(leader, surely=False)
-                told = f"Inferred from the {word}: broker {leader.node} has appended {name}{stands}."
+                told = f"Inferred from the {word}: broker {leader.node} has appended {name}"
                 self._note(
-                    sent.done, str(leader.node), "appends", told, f"has {name}",
+                    sent.done, str(leader.node), "appends", f"{told}{stand(leader, surely=False)}.", f"has {name}",
                     offsets_of(leader, surely=False),
                     weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
                 )  # fmt: skip
@@ -185,7 +184,9 @@ class _Teller:
                    grave=position.told)  # fmt: skip
 
     def _leader_has(self, sent: Sent, offset: int, epoch: int | None = None) -> ReplicaView | None:
-        """The leader, as far as it is known: where its log is at least, and with acks=all sent its high watermark."""
+        """Infer from an acknowledgement where its leader's log is at least, and the HW if acks=all was sent.
+        Returns the leader, as far as it is known.
+        """
         if sent.state != ACKNOWLEDGED or offset < 0:
             return None
         leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
