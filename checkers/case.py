@@ -13,7 +13,7 @@ from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, r
 from checkers.findings import Finding
 from checkers.history import conversion, seal
 from checkers.history.group_activity import from_json
-from checkers.history.tables import History, Partition, PlayedFault, Process
+from checkers.history.tables import FinalRead, History, Partition, PlayedFault, Process
 from checkers.metrics import Limits
 from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
@@ -87,6 +87,7 @@ class _Kept:
     seals: Mapping[str, int] = field(default_factory=dict)
     clock: tuple[int, int] = (-1, -1)
     """The header's wall clock, ms, and monotonic one, ns."""
+    finals: Sequence[FinalRead] = ()
 
 
 def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -105,7 +106,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     notes += seal.notes(told.ends, told.torn_bytes)
     whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed, groups)
-    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals, clock)
+    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals, clock, kept.finals)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -117,7 +118,7 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     counted = Counted.of(history)
     clock = history.wall_ms, history.mono_ns
     kept = history.run, history.partitions, history.processes, history.outcomes
-    return _Kept(*kept, counted, whole, history.seals, clock)
+    return _Kept(*kept, counted, whole, history.seals, clock, history.finals)
 
 
 def read_case(
@@ -154,7 +155,7 @@ def read_case(
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
-    led = leaderships.read(run_dir, partitions, kept.clock, told.info)
+    led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals)
     ground = signs.ground(led, faults, partitions, rebalanced=kept.counted.rebalanced)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkers import kafka_log
-from checkers.history.tables import Partition
+from checkers.history.tables import FinalRead, Partition
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
@@ -73,8 +73,16 @@ class Leaderships:
         return any(each.part == part and each.cut < EVER for each in self.rows)
 
 
-def of_events(nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition]) -> Leaderships:
-    """From the events of each broker, in its order: those of a trace, or of `kafka_log`.
+def last_read(finals: Iterable[FinalRead]) -> int:
+    """When the last final read ended: what a leader did after that took nothing from it. EVER where there was none."""
+    return max((each.t1 for each in finals), default=EVER)
+
+
+def of_events(
+    nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition], until: int = EVER
+) -> Leaderships:
+    """From the events of each broker, in its order: those of a trace, or of `kafka_log`. Who began to lead after `until`
+    is left out: brokers that stop when a run ends hand their partitions over.
 
     Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower`; those of nodes that start and
     stop. `t` is in seconds on the run's clock, `i` the incarnation.
@@ -82,7 +90,8 @@ def of_events(nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequ
     led: dict[str, list[list[int]]] = {}
     for events in nodes.values():
         for name, row in _of_node(events):
-            led.setdefault(name, []).append(row)
+            if row[2] <= until:
+                led.setdefault(name, []).append(row)
     return _put_together(led, partitions, unknown="")
 
 
@@ -99,8 +108,8 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
 
     for event in events:
         kind, at = event["e"], round(event["t"] * 1e9)
-        if event.get("i") != incarnation or kind.startswith("node_"):
-            incarnation = event.get("i")
+        if event.get("i", incarnation) != incarnation or kind.startswith("node_"):
+            incarnation = event.get("i", incarnation)
             yield from end(leads, at)
         if kind == _STARTS or kind in _ENDS and "topic" in event:
             name = f"{event['topic']}-{event['partition']}"
@@ -160,29 +169,33 @@ def of_answers(
 
 
 def read(
-    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any]
+    run_dir: Path,
+    partitions: Sequence[Partition],
+    clock: tuple[int, int],
+    info: Mapping[str, Any],
+    finals: Iterable[FinalRead],
 ) -> Leaderships:
-    """Of a run directory. It raises nothing: what cannot be read is not known.
+    """Of a run directory, up to the last final read. It raises nothing: what cannot be read is not known.
 
     clock: the (wall ms, monotonic ns) of the history's header, -1 for unknown. info: run.json.
     """
     try:
-        return _read(run_dir, partitions, clock, info)
+        return _read(run_dir, partitions, clock, info, last_read(finals))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return Leaderships(unknown=f"who led cannot be read: {type(error).__name__}: {error}")
 
 
 def _read(
-    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any]
+    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any], until: int
 ) -> Leaderships:
     nodes = {int(each.name): each for each in (run_dir / "nodes").glob("*") if each.name.isdigit()}
     traces = {node: path / TRACE for node, path in nodes.items() if (path / TRACE).exists()}
     if traces:
-        found = of_events({node: _events(path) for node, path in traces.items()}, partitions)
+        found = of_events({node: _events(path) for node, path in traces.items()}, partitions, until)
         return _without(found, [f"nodes/{node}/{TRACE}" for node in sorted(nodes) if node not in traces])
     told = kafka_log.read_logs(run_dir, *clock) if clock[0] >= 0 else {}
     if any(said.events for said in told.values()):
-        found = of_events({node: said.events for node, said in told.items()}, partitions)
+        found = of_events({node: said.events for node, said in told.items()}, partitions, until)
         missing = [f"nodes/{node}/broker.log" for node in sorted(nodes) if node not in told]
         silent = [f"a line of {kafka_log.ROLES} in a broker's log"]
         return _without(found, missing or ([] if _tells_roles(told.values()) else silent))

@@ -252,7 +252,7 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
     clock, info = (converted.wall_ms, converted.mono_ns), run_facts.read(run_dir).info
-    led = leaderships.read(run_dir, kept.partitions, clock, info)
+    led = leaderships.read(run_dir, kept.partitions, clock, info, kept.finals)
     ground = ground_of(led, faults, kept.partitions, rebalanced=converted.holds > len(converted.owned))
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)

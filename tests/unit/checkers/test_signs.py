@@ -82,7 +82,7 @@ class Run:
             (path / "nodes" / node / "trace.jsonl").write_text(text + '{"t":1,"e":"became_lea')
         conversion.convert(path)
         loaded, faults = conversion.load(path)
-        led_by = leaderships.read(path, loaded.partitions, (loaded.wall_ms, loaded.mono_ns), {})
+        led_by = leaderships.read(path, loaded.partitions, (loaded.wall_ms, loaded.mono_ns), {}, loaded.finals)
         ground = signs.ground(led_by, faults, loaded.partitions)
         found = findings_of(signs.signed(loaded, ground, find_all(loaded)))
         taken, context = measure(loaded, context_of(loaded, faults)), context_of(loaded, faults)
@@ -140,6 +140,14 @@ def test_a_leader_that_was_cut_off_may_acknowledge_what_its_successor_lacks() ->
     assert losses(Run(cut_off=True).judged()) == {7: True, 8: True, 9: True}
 
 
+def test_whoever_led_after_the_last_final_read_took_nothing(tmp_path: Path) -> None:
+    """Brokers that stop when the run is over hand their partitions over, too."""
+    run = Run(missing=[5], elected=False)
+    events = {**run.events, "2": [led(2, 1, 0, run.h.tick())]}
+    for verdict in (run.judged(events), run.judged_on_disk(tmp_path, events)):
+        assert (losses(verdict), verdict.verdict) == ({5: False}, INVALID)
+
+
 def test_where_a_trace_is_missing_nobody_knows(tmp_path: Path) -> None:
     run = Run(missing=[5])
     assert losses(run.judged({})) == {5: False, 7: False, 8: False, 9: False}, "all traces are there, and empty"
@@ -159,7 +167,8 @@ PARTITION = Partition(0, "t", 0, "delete", -1, False)
 
 
 def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
-    crashed = [led(1, 0, 0, 10), {"t": 30e-9, "i": 2, "e": "node_started"}]
+    # What a simulator adds to a trace says no incarnation.
+    crashed = [led(1, 0, 0, 10), {"t": 20e-9, "e": "appended"}, {"t": 30e-9, "i": 2, "e": "node_ready"}]
     found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
     assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER))
     assert found.moved and not found.unknown
@@ -229,4 +238,4 @@ def test_witnesses_have_the_signs_of_their_send() -> None:
     history: History = run.h.history()
     ground = signs.ground(leaderships.of_events(run.events, history.partitions), [], history.partitions)
     found = {each.off: Sign(each.signs) for each in signs.signed(history, ground, find_all(history)) if each.off == 5}
-    assert found == {5: Sign.MOVED | Sign.DISTURBED}, "the leader changed soon after"
+    assert found == {5: Sign.MOVED | Sign.LED_ANEW | Sign.DISTURBED}, "the leader changed soon after"
