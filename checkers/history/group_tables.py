@@ -35,9 +35,9 @@ class Hold(NamedTuple):
     how: int
     proved: int
     """When it sent the last request, while it owned the partition, that proves that it was a member that has it: a
-    commit that the coordinator acknowledged, in no generation that is known not to assign it; or its last heartbeat
-    that was answered well, if it sent that while no fault kept brokers apart (`checkers.nemesis_log.apart`). -1 if none
-    is known."""
+    commit that the coordinator acknowledged, however late and for at least one partition, in no generation that is
+    known not to assign it; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
+    apart (`checkers.nemesis_log.apart`). -1 if none is known."""
     last_gen: int
     """The last generation or member epoch that assigned it to the member while it owned it."""
     told: int

@@ -10,7 +10,7 @@ tells of its successor goes on to answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,14 @@ def session_ns(process: Process) -> int:
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
 
+def _generation(line: Mapping[str, Any]) -> int:
+    """A generation or member epoch; -1 if the line has none. Kafka's have 32 bits."""
+    gen = whole(line.get("gen", -1))
+    if gen.bit_length() > 31:
+        raise ValueError(f"{gen} is no generation")
+    return gen
+
+
 @dataclass(slots=True)
 class _Holding:
     group: int
@@ -46,6 +54,16 @@ class _Holding:
     last_gen: int
     told: int
     proved: int = -1
+    under_way: int = 0
+    """Commits that were sent meanwhile and are not answered yet."""
+    over: tuple[int, int] | None = None
+    """Once it has ended: when, and how."""
+
+
+_Told = dict[int, dict[int, int]]
+"""Generation -> partitions that it assigns to a process, and when the process was first told so."""
+_Sent = tuple[list[tuple[int, _Holding]], _Told]
+"""What a commit may prove: the sender's holds by partition, and what the sender had been told of generations."""
 
 
 class Groups:
@@ -57,6 +75,7 @@ class Groups:
         name: Callable[[str], int],
         forget: Callable[[int, int], None],
         processes: Mapping[int, Process],
+        partitions: Container[int],
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
         """name: a text's index into History.names. forget: the position of (process, partition) may have moved.
@@ -66,28 +85,46 @@ class Groups:
         self._name = name
         self._forget = forget
         self._processes = processes
+        self._partitions = partitions
         self._apart = apart
         self._holds: dict[tuple[int, int], _Holding] = {}
-        self._told: dict[tuple[int, int, int], dict[int, int]] = {}
-        """Process, group and generation -> partitions that this one assigns to it, and when it was first told so."""
+        self._told: dict[tuple[int, int], _Told] = {}
+        """Process and group -> what it was told of generations, since these may have been counted anew."""
         self._heard: dict[tuple[int, int], int] = {}
         """Process and group -> when it was told of a generation last."""
+        self._sent: dict[int, _Sent] = {}
+        """Commits of members that are under way."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
-    def asked(
-        self, f: str, line: Mapping[str, Any], known: Container[int], under_way: Mapping[int, Sequence[Any]]
-    ) -> None:
-        """A commit, or a request for committed positions, begins. ValueError if its line is not sound. known:
-        partitions. under_way: operations, the name first.
+    def asked(self, f: str, line: Mapping[str, Any], under_way: Mapping[int, Sequence[Any]]) -> None:
+        """A commit, or a request for committed positions, begins. ValueError if its line is not sound. under_way:
+        operations, the name first.
         """
         txn = line.get("x", -1)
         if txn != -1 and (txn not in under_way or under_way[txn][0] != "txn"):
             raise ValueError(f"a commit is part of {txn}, which is no transaction under way")
-        parts = offsets_of(line["at"]) if f == COMMIT else [whole(part) for part in line["parts"]]
-        if not isinstance(line["g"], str) or not all(part in known for part in parts):
-            raise ValueError("a group that is no text, or a partition that was never declared")
-        whole(line.get("gen", -1))
+        at = offsets_of(line["at"]) if f == COMMIT else {}
+        self._known(at if f == COMMIT else line["parts"])
+        if not isinstance(line["g"], str):
+            raise ValueError("a group that is no text")
+        if any(off < 0 for off in at.values()):
+            raise ValueError(f"{at} is committed, and no offset is below 0")
+        if _generation(line) >= 0 and f == COMMIT:
+            self._sends(line["op"], line["p"], self._name(line["g"]))
+
+    def _known(self, parts: Iterable[Any]) -> list[int]:
+        found = [whole(part) for part in parts]
+        if not all(part in self._partitions for part in found):
+            raise ValueError(f"a partition of {found} was never declared")
+        return found
+
+    def _sends(self, op: int, proc: int, group: int) -> None:
+        """A member sends a commit: if it is acknowledged, however late, that is a proof for what it holds now."""
+        held = [(part, hold) for (holder, part), hold in self._holds.items() if holder == proc and hold.group == group]
+        for _, hold in held:
+            hold.under_way += 1
+        self._sent[op] = held, self._told.setdefault((proc, group), {})
 
     def answered(self, f: str, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         """One of ANSWERED ended: `line` is its completion, with INFO and t = -1 where the history ended before it."""
@@ -103,29 +140,23 @@ class Groups:
                     row = (op, proc, group, part, off, int(invoked.get("stable") is True), t0, t1)
                     self._history.fetches.append(row)
             return
-        for part in offsets_of(invoked["at"]):
+        gen, txn = whole(invoked.get("gen", -1)), whole(invoked.get("x", -1))
+        late = int(line.get("unanswered") != 0)
+        acknowledged = False
+        for part, off in offsets_of(invoked["at"]).items():
             # Where partitions ended differently, those without an error were committed.
             st = OK if errors and str(part) not in errors else line["st"]
-            self._commit(op, group, part, st, t1, invoked, late=line.get("unanswered") != 0)
-        # A commit of nothing is appended nowhere.
-        if line["st"] == OK and invoked.get("gen", -1) >= 0 and invoked["at"]:
-            gen = invoked["gen"]
-            for (holder, part), hold in self._holds.items():
-                if holder == proc and hold.group == group and t0 >= hold.t0 and self._assigns(proc, part, group, gen):
-                    hold.proved = max(hold.proved, t0)
-
-    def _assigns(self, proc: int, part: int, group: int, gen: int) -> bool:
-        """Whether a generation assigned it to this process, by all that this one was told of it."""
-        told = self._told.get((proc, group, gen))
-        return told is None or part in told
-
-    def _commit(
-        self, op: int, group: int, part: int, st: int, t1: int, invoked: Mapping[str, Any], *, late: bool
-    ) -> None:
-        off, gen, txn = whole(invoked["at"][str(part)]), whole(invoked.get("gen", -1)), whole(invoked.get("x", -1))
-        if off < 0:
-            raise ValueError(f"offset {off} is committed")
-        self._history.commits.append((op, invoked["p"], group, part, off, st, invoked["t"], t1, gen, txn, int(late)))
+            acknowledged |= st == OK
+            self._history.commits.append((op, proc, group, part, off, st, t0, t1, gen, txn, late))
+        held, sent_in = self._sent.pop(op, ([], {}))
+        # A library may know its generation before the history does, also one that is counted anew.
+        assigned = sent_in.get(gen, self._told.get((proc, group), {}).get(gen))
+        for part, hold in held:
+            # A commit of nothing is appended nowhere, and acknowledges nothing.
+            if acknowledged and (assigned is None or part in assigned):
+                hold.proved = max(hold.proved, t0)
+            hold.under_way -= 1
+            self._write(proc, part, hold)
 
     def _administered(self, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):
@@ -148,19 +179,14 @@ class Groups:
         if kind not in EVENTS or proc == -1:
             return
         t = whole(line["t"])
-        group, gen = self._name(str(line["g"])), whole(line.get("gen", -1))
+        group, gen = self._name(str(line["g"])), _generation(line)
         if kind == "joined":
-            parts = [whole(part) for part in line["parts"]]
-            self._history.grants.append((t, proc, group, gen, len(parts)))
-            for hold in filter(None, (self._holds.get((proc, part)) for part in parts)):
-                if hold.group == group and hold.last_gen != gen:
-                    hold.last_gen, hold.told = gen, t
-            before = {} if self._may_be_new(proc, group, t, line) else self._told.get((proc, group, gen), {})
-            self._told[proc, group, gen] = {**dict.fromkeys(parts, t), **before}
-            self._heard[proc, group] = t
+            self._joined(t, proc, group, gen, line)
         elif kind == "assigned":
-            starts, told = line.get("from", {}), self._told.get((proc, group, gen), {})
-            for part, pos in offsets_of(line["at"]).items():
+            starts, told = line.get("from", {}), self._told.get((proc, group), {}).get(gen, {})
+            at = offsets_of(line["at"])
+            self._known(at)
+            for part, pos in at.items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
                 self._holds[proc, part] = _Holding(group, gen, pos, begun, t, gen, told.get(part, t))
@@ -169,7 +195,7 @@ class Groups:
         elif kind in ("revoked", "lost"):
             how = REVOKED if kind == "revoked" else CRASHED if line.get("why") == "crash" else LOST
             beat, at = whole(line.get("beat", -1)), offsets_of(line.get("at", {}))
-            for part in [whole(part) for part in line["parts"]]:
+            for part in self._known(line["parts"]):
                 self._ended(t, proc, part, how, beat)
                 self._moved(t, proc, kind, part, at.get(part, -1))
         elif kind == "still":
@@ -177,9 +203,24 @@ class Groups:
         else:
             self.gone(t, proc, kind)
 
-    def _may_be_new(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
-        """Whether its coordinator may have removed it since it was last heard of. Then what it is told now is of a
-        generation that may have the number of an old one: where all have gone, they are counted anew. Who writes no
+    def _joined(self, t: int, proc: int, group: int, gen: int, line: Mapping[str, Any]) -> None:
+        """A member is told what a generation assigns to it."""
+        parts = self._known(line["parts"])
+        self._history.grants.append((t, proc, group, gen, len(parts)))
+        anew = self._may_be_anew(proc, group, t, line)
+        if anew:
+            self._told[proc, group] = {}
+        told = self._told.setdefault((proc, group), {}).setdefault(gen, {})
+        for part in parts:
+            told.setdefault(part, t)
+            hold = self._holds.get((proc, part))
+            if hold is not None and hold.group == group and (anew or hold.last_gen != gen):
+                hold.last_gen, hold.told = gen, t
+        self._heard[proc, group] = t
+
+    def _may_be_anew(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
+        """Whether its coordinator may have removed it since it was last heard of. Then what it is told now and later is
+        of generations that may have the numbers of old ones: where all have gone, they are counted anew. Who writes no
         `beat` does not say when it was last heard of.
         """
         heard = max(whole(line.get("beat", -1)), self._heard.get((proc, group), -1))
@@ -199,26 +240,21 @@ class Groups:
     def _ended(self, t: int, proc: int, part: int, how: int, beat: int) -> None:
         hold = self._holds.pop((proc, part), None)
         if hold is not None:
-            known = beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart)
-            proved = max(hold.proved, beat) if known else hold.proved
-            row = (
-                proc,
-                hold.group,
-                part,
-                hold.gen,
-                hold.pos,
-                hold.begun,
-                hold.t0,
-                t,
-                how,
-                proved,
-                hold.last_gen,
-                hold.told,
-            )
-            self._history.holds.append(row)
-            self._history.owned.add(part)
-            self._history.owners.add(proc)
-            self._history.resumed += hold.begun == FROM_COMMITTED
+            if beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart):
+                hold.proved = max(hold.proved, beat)
+            hold.over = t, how
+            self._write(proc, part, hold)
+
+    def _write(self, proc: int, part: int, hold: _Holding) -> None:
+        """Make a row of a hold, once it is over and all commits that may prove more of it are answered."""
+        if hold.over is None or hold.under_way:
+            return
+        t1, how = hold.over
+        about = proc, hold.group, part, hold.gen, hold.pos, hold.begun, hold.t0, t1, how
+        self._history.holds.append((*about, hold.proved, hold.last_gen, hold.told))
+        self._history.owned.add(part)
+        self._history.owners.add(proc)
+        self._history.resumed += hold.begun == FROM_COMMITTED
 
     def _moved(self, t: int, proc: int, kind: str, part: int, position: int) -> None:
         self._forget(proc, part)

@@ -100,7 +100,7 @@ class Parser:
         """Transaction under way -> (how it is to end, when that was asked for)."""
         self._late_ends = LateEnds()
         self._groups = groups.Groups(
-            self.history, self._name, self._positions.forget_one, self._processes, apart
+            self.history, self._name, self._positions.forget_one, self._processes, self._partitions, apart
         )
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
@@ -236,7 +236,7 @@ class Parser:
             if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
                 raise Malformed("a transaction without its transactional id or its time-out")
         elif f in groups.OPERATIONS:
-            self._groups.asked(f, line, self._partitions, self._open)
+            self._groups.asked(f, line, self._open)
         elif f in MOVES:
             self._moved(f, proc, t0, part, line)
         else:

@@ -14,10 +14,12 @@ from checkers.anomalies.registry import find_all
 from checkers.findings import findings_of
 from checkers.history import conversion
 from checkers.history.parser import parse
+from checkers.history.tables import FAIL
 from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.verdict import UNKNOWN, VALID, judge
-from tests.support.histories.builder import HistoryBuilder, generate
+from tests.support.histories.builder import generate
+from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import NEMESIS
 
 ODD: st.SearchStrategy[Any] = st.one_of(
@@ -30,7 +32,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 
 
 def _lines() -> list[bytes]:
-    h = HistoryBuilder(2, cleanup="compact")
+    h = GroupHistory(2, cleanup="compact")
     producer, reader = h.producer(), h.reader()
     value = h.sent(producer, 0, key="k")
     h.info(h.send(producer))
@@ -44,6 +46,15 @@ def _lines() -> list[bytes]:
     h.event("note", text="hello")
     h.final([(0, value)])
     h.final([], part=1)
+    member = h.member(session_timeout_ms=3000)
+    h.joined(member, [0, 1], beat=-1)
+    h.assigned(member, {0: 0, 1: 0})
+    h.commit(member, {0: 1}, st=FAIL, errs={"0": "OFFSET_METADATA_TOO_LARGE"})
+    h.fetched(member, {0: 1, 1: -1})
+    h.reset(member, part=0)
+    h.revoked(member, [0], h.now)
+    h.lost(member, [1])
+    h.commit(member, {0: 1}, st=-1)
     return h.lines()
 
 
@@ -85,6 +96,9 @@ def _judged(lines: list[bytes], nemesis: bytes) -> str:
 
 @given(st.sampled_from(PLACES), ODD)
 @example((5, ("settings", "round")), True)
+@example((len(LINES) - 1, ("at", "0")), -1)
+@example((len(LINES) - 1, ("gen",)), 1 << 31)
+@example((len(LINES) - 2, ("parts", 0)), 1 << 31)
 def test_one_odd_value_anywhere_stops_nothing(where: tuple[int, tuple[Any, ...]], odd: Any) -> None:
     number, place = where
     lines = list(LINES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkers.history.tables import FAIL, OK
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory
@@ -161,6 +162,46 @@ def _() -> GroupHistory:
     return h
 
 
+def _answered_after_the_end(again: bool) -> GroupHistory:
+    """A member sends a commit while another one owns its partition, loses it, and is told only then that the commit was
+    done: before, or after it was assigned the partition `again`.
+    """
+    h = GroupHistory()
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0})
+    h.assigned(two, {0: 0}, 2)
+    commit = h.commit(one, {0: 1}, st=-1)
+    h.commit(two, {0: 1}, gen=2)
+    h.lost(one, [0])
+    h.revoked(two, [0], gen=2)
+    if again:
+        h.assigned(one, {0: 1}, 3)
+    commit.t1, commit.completion = h.tick(), {"st": OK, "unanswered": 0}
+    return h
+
+
+@CASES.case("a commit that was sent by an owner counts although it had lost the partition by the answer", FOUND)
+def _() -> GroupHistory:
+    return _answered_after_the_end(again=False)
+
+
+@CASES.case("also where it owns the partition again by then", FOUND)
+def _() -> GroupHistory:
+    return _answered_after_the_end(again=True)
+
+
+@CASES.case("a commit that was done for some of its partitions proves membership", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory(2)
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0})
+    h.assigned(two, {0: 0}, 2)
+    refused = {"1": "OFFSET_METADATA_TOO_LARGE"}
+    h.commit(one, {0: 1, 1: 1}, st=FAIL, errs=refused, err=refused["1"])
+    h.commit(two, {0: 1}, gen=2)
+    return h
+
+
 @CASES.case("a commit without membership proves nothing")
 def _() -> GroupHistory:
     h = GroupHistory()
@@ -256,6 +297,37 @@ def _() -> GroupHistory:
 @CASES.case("also before its first heartbeat: it was heard of when it was told of its generation", FOUND)
 def _() -> GroupHistory:
     return _number_comes_again(3000, beats=False)
+
+
+@CASES.case("what comes after a generation that is counted anew is counted anew, too")
+def _() -> GroupHistory:
+    """Told of generation 1 after a silence, it commits in generation 2, which has the number of an old one."""
+    h = GroupHistory()
+    one, two = (h.member(session_timeout_ms=1500) for _ in range(2))
+    h.joined(one, [0], 2)
+    h.assigned(one, {0: 0}, 2)
+    beat = h.now
+    h.now += 2000 * MS
+    h.assigned(two, {0: 0}, 1)
+    h.joined(one, [], 1, beat)
+    h.joined(one, [], 2, h.now)
+    h.commit(one, {0: 1}, gen=2)
+    h.commit(two, {0: 1}, gen=1)
+    return h
+
+
+@CASES.case("a generation with the number of an old one assigns a partition to two members", FOUND)
+def _() -> GroupHistory:
+    h = GroupHistory()
+    one, two = (h.member(session_timeout_ms=1500) for _ in range(2))
+    h.joined(one, [0], 1)
+    h.assigned(one, {0: 0}, 1)
+    beat = h.now
+    h.now += 2000 * MS
+    h.joined(two, [0], 1)
+    h.assigned(two, {0: 0}, 1)
+    h.joined(one, [0], 1, beat)
+    return h
 
 
 def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
