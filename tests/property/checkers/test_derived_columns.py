@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
+from checkers import nemesis_log
 from checkers.anomalies.transactions import ended_late
 from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, POLL
+from checkers.history.tables import ABORT, COMMIT, POLL, History, Table
+from tests.support.effort import examples
+from tests.support.histories import group_reader
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import generate, merged
+from tests.support.histories.drawn_groups import group_histories
 from tests.support.histories.line_reader import Marks, Read, derive
 from tests.support.histories.spoilers import retire_doubled
 
@@ -33,6 +39,25 @@ def hold(lines: Sequence[bytes]) -> None:
         assert cover == derived.covers.get(partition.part, (-1, -1, -1))
         assert partition.seen == derived.seen.get(partition.part, -1)
         assert partition.log_start == derived.log_start.get(partition.part, -1)
+    hold_of_groups(lines)
+
+
+def hold_of_groups(lines: Sequence[bytes], nemesis: Sequence[bytes] = ()) -> None:
+    """The same of who owned what, and of which positions were committed and reported."""
+    faults, trouble = nemesis_log.parse_faults(nemesis)
+    history, derived = parse(lines, nemesis_log.apart(faults)), group_reader.derive(lines, nemesis)
+    assert history.problem is trouble is None
+    assert _named(history, history.holds) == sorted(derived.holds)
+    assert _named(history, history.commits) == sorted(derived.commits)
+    assert _named(history, history.fetches) == sorted(derived.fetches)
+    assert history.owned == {each.part for each in derived.holds}
+    assert history.owners == {each.proc for each in derived.holds}
+    assert history.resumed == sum(each.begun for each in derived.holds)
+
+
+def _named(history: History, table: Table) -> list[Any]:
+    """The rows, sorted, with the group's name."""
+    return sorted(row._replace(group=history.names[row.group]) for row in table.rows())
 
 
 @pytest.mark.parametrize("sentence", CASES)
@@ -57,3 +82,9 @@ def test_of_histories_in_which_retention_takes_its_part() -> None:
     for each in histories:
         retire_doubled(each)
     hold(merged(histories))
+
+
+@given(group_histories())
+@settings(max_examples=examples(500))
+def test_of_drawn_histories_of_groups(drawn: tuple[list[bytes], list[bytes]]) -> None:
+    hold_of_groups(*drawn)
