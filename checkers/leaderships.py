@@ -20,6 +20,8 @@ from checkers.history.tables import FinalRead, Partition
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
+ANYWHERE = EVER - 1
+"""An offset that is not known: behind every epoch's start."""
 TRACE, POLLED = "trace.jsonl", "polled.jsonl"
 EPOCHS = "epochs"
 """In run.json, of a cluster that writes no trace: name of a partition -> [[epoch, start offset], ...], as its leader
@@ -62,7 +64,7 @@ class Leaderships:
 
     def explain_loss(self, part: int, off: int, t0: int, t1: int) -> bool:
         """Whether a leader of a later epoch may have taken back this record. -1: not known."""
-        place, begun, done = off if off >= 0 else EVER, t0, t1 if t1 >= 0 else EVER
+        place, begun, done = off if off >= 0 else ANYWHERE, t0, t1 if t1 >= 0 else EVER
         return any(
             each.part == part and each.cut <= place and each.may_have_acknowledged(place, begun, done)
             for each in self.rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from checkers.leaderships import EVER
+from checkers.leaderships import ANYWHERE, EVER
 from checkers.mechanisms import Sign
 from checkers.signs import Ground
 from spark_analysis.query import FOUND
@@ -12,7 +12,7 @@ from spark_analysis.query import FOUND
 VIEWS = ("standing",)
 """What the statement reads beside the witnesses."""
 
-_PLACE = f"if(w.off >= 0, w.off, {EVER}L)"
+_PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 

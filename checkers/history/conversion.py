@@ -152,7 +152,9 @@ def read_faults(run_dir: Path) -> tuple[list[PlayedFault], Problem | None]:
 
 
 def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFault]]:
-    """The converted history in memory: for the reference finders. Without its `large` tables, for everything else."""
+    """The converted history in memory. Without `large`, it has of its large tables `holds` alone, by which Spark knows
+    what a member waited for.
+    """
     from checkers.history.parquet import read_large, read_small
 
     conversion = read_conversion(run_dir)

@@ -172,7 +172,7 @@ def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -
 
 
 def read_small(folder: Path, history: History) -> list[PlayedFault]:
-    """Fill `history` with what `write_small` wrote. Returns the faults."""
+    """Fill `history` with what `write_small` wrote, and with its holds, which are few. Returns the faults."""
     history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
     history.partitions = [
         Partition(**{name: value for name, value in row.items() if name not in ("compacted", "judged_from")})
@@ -180,6 +180,8 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
     ]
     history.processes = [Process(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
     history.assignments = [Assignment(**row) for row in _rows(folder / "assignments.parquet")]
+    if (folder / "holds.parquet").exists():
+        history.holds = _read(folder / "holds.parquet", Hold)
     faults = (_from_text(row, *_FAULT_JSON) for row in _rows(folder / "faults.parquet"))
     return [
         PlayedFault(**{**row, "traits": tuple(row["traits"]), "resolved": tuple(row["resolved"])}) for row in faults
@@ -187,7 +189,7 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
 
 
 def read_large(folder: Path, history: History) -> None:
-    """Fill `history` with its large tables."""
+    """Fill `history` with its large tables, but for `holds`."""
     history.records = _read(folder / "records.parquet", Row)
     history.told = _read(folder / "told.parquet", Told)
     history.ops = _read(folder / "ops.parquet", Op)
@@ -197,7 +199,7 @@ def read_large(folder: Path, history: History) -> None:
     history.inits = _read(folder / "inits.parquet", Init)
     for name in OF_GROUPS:
         path = folder / f"{name}.parquet"
-        if path.exists():
+        if name != "holds" and path.exists():
             setattr(history, name, _read(path, getattr(history, name).row_type))
 
 

@@ -44,7 +44,9 @@ SECOND = 7
 class Run:
     """Ten records are acknowledged; at `elected` another leader takes over at SECOND, and three more are."""
 
-    def __init__(self, missing: Sequence[int] = (), *, elected: bool = True, cut_off: bool = False) -> None:
+    def __init__(
+        self, missing: Sequence[int] = (), *, elected: bool = True, cut_off: bool = False, unsent: bool = False
+    ) -> None:
         self.h = HistoryBuilder()
         producer = self.h.producer(acks=1, idempotence=False, max_in_flight=1)
         began = self.h.tick()
@@ -52,6 +54,8 @@ class Run:
         for off in range(10):
             moments[off] = self.h.tick()
             sent[off] = self.h.sent(producer, off)
+        if unsent:
+            self.h.ok(self.h.send(producer), -1)
         handed_over = self.h.tick()
         self.h.tick()
         if elected:
@@ -138,6 +142,12 @@ def test_what_the_last_leader_acknowledged_may_not_be_lost() -> None:
 
 def test_a_leader_that_was_cut_off_may_acknowledge_what_its_successor_lacks() -> None:
     assert losses(Run(cut_off=True).judged()) == {7: True, 8: True, 9: True}
+
+
+def test_a_record_without_an_offset_may_be_lost_only_where_somebody_else_led() -> None:
+    """As a program answers `ok` without sending anything."""
+    for elected, permitted in ((False, False), (True, True)):
+        assert losses(Run(elected=elected, unsent=True).judged())[-1] is permitted
 
 
 def test_whoever_led_after_the_last_final_read_took_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, Fina
 from tests.support.effort import stride
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
+from tests.support.histories.two_owners import two_owners
 
 
 def records(kept: History) -> list[Row]:
@@ -309,6 +310,14 @@ def test_tables_come_back_from_parquet_as_they_went(tmp_path: Path) -> None:
     assert kept.assignments == expected.assignments
     assert (kept.names, kept.outcomes, kept.run) == (expected.names, expected.outcomes, expected.run)
     assert [(fault.id, fault.action, fault.resolved) for fault in faults] == [(0, "kill", (2,)), (1, "partition", (2,))]
+
+
+def test_who_owned_what_comes_back_without_the_large_tables(tmp_path: Path) -> None:
+    lines = two_owners().lines()
+    conversion.convert(write(tmp_path, lines))
+    kept, _ = conversion.load(tmp_path, large=False)
+    assert (kept.holds.data, len(kept.records)) == (parse(lines).holds.data, 0)
+    assert conversion.load(tmp_path)[0].holds.data == kept.holds.data
 
 
 def test_a_long_history_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
