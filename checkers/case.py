@@ -106,7 +106,8 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     notes += seal.notes(told.ends, told.torn_bytes)
     whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     counted = Counted(told.read_inside, told.holds, told.outputs, told.owned, told.owners, told.resumed, groups)
-    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, counted, whole, told.seals, clock, kept.finals)
+    about = told.run, kept.partitions, kept.processes, told.outcomes
+    return _Kept(*about, counted, whole, told.seals, clock, kept.finals)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:

@@ -119,7 +119,8 @@ def judge_bytes(
 def _ground(
     history: History, faults: Sequence[PlayedFault], traces: Mapping[str, Iterable[Mapping[str, Any]]] | None
 ) -> signs.Ground:
-    led = Leaderships() if traces is None else leaderships.of_events(traces, history.partitions, leaderships.last_read(history.finals))
+    until = leaderships.last_read(history.finals)
+    led = Leaderships() if traces is None else leaderships.of_events(traces, history.partitions, until)
     return signs.ground(led, faults, history.partitions, rebalanced=Counted.of(history).rebalanced)
 
 

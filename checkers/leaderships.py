@@ -83,8 +83,9 @@ def last_read(finals: Iterable[FinalRead]) -> int:
 def of_events(
     nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition], until: int = EVER
 ) -> Leaderships:
-    """From the events of each broker, in its order: those of a trace, or of `kafka_log`. Who began to lead after `until`
-    is left out: brokers that stop when a run ends hand their partitions over.
+    """From the events of each broker, in its order: those of a trace, or of `kafka_log`.
+
+    Who began to lead after `until` is left out: brokers that stop when a run ends hand their partitions over.
 
     Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower`; those of nodes that start and
     stop. `t` is in seconds on the run's clock, `i` the incarnation.
