@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from checkers import reasons
-from checkers.anomalies import duplicate, send_reorder
-from checkers.anomalies.anomaly import JEPSEN, Family, Need
+from checkers import promises, reasons
 from checkers.anomalies.registry import CATALOG, LOSS
 from checkers.history.tables import LATE_END
+from checkers.promises import IDEMPOTENCE, ONE_IN_FLIGHT
 
 
 class FaultClass(StrEnum):
@@ -89,12 +88,6 @@ NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 """Faults that a cell is about, where that is not one class."""
 
 
-GROUP_ROW = "consumer groups"
-"""The row that is cited for findings of groups."""
-ABOUT_GROUPS = frozenset({Need.MEMBERS, Need.POSITIONS, Need.OUTPUTS})
-"""An anomaly that needs one of these in its history is one of groups."""
-
-
 @dataclass(frozen=True, slots=True)
 class CellName:
     """Which cell of the matrix, or which promise: its row, the faults that it is about, and where it is written."""
@@ -102,22 +95,6 @@ class CellName:
     row: str
     under: str
     source: str
-
-
-IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
-ORDER = {
-    IDEMPOTENCE: "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
-    ONE_IN_FLIGHT: "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
-}
-"""What promises the order of a producer's records, and where that is written."""
-PROMISES = {
-    Family.DATA: "replicated log",
-    Family.READERS: "reads in the log's order",
-    Family.TRANSACTIONS: "transactions",
-    Family.LIVENESS: "progress after healing",
-}
-"""The promises that are cited for findings of a family: the catalogue says where each is written. A loss breaks what
-the row promises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +141,7 @@ class Guarantee:
     forbids: CellName | None = None
     """The cell that forbids a loss: of the worst faults that landed."""
     order: str = IDEMPOTENCE
-    """A key of ORDER."""
+    """A key of `promises.ORDER`."""
 
     def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
         """The cell that permits a finding, or the promise that forbids it."""
@@ -173,16 +150,9 @@ class Guarantee:
 
     def _promise(self, anomaly: str) -> CellName | None:
         """The promise that a finding breaks, unless nothing at all is permitted."""
-        known = CATALOG.get(anomaly)
-        if self.forbids is None or self.forbids == SAFE_EXPECTED or known is None or anomaly in LOSS:
+        if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
             return self.forbids
-        row, source = PROMISES.get(known.family, GROUP_ROW), known.source.removeprefix(f"{JEPSEN}; ")
-        if ABOUT_GROUPS & {*known.needs}:
-            row = GROUP_ROW
-        elif known in duplicate.ANOMALIES:
-            row = IDEMPOTENCE
-        elif known in send_reorder.ANOMALIES:
-            row, source = self.order, ORDER[self.order]
+        row, source = promises.broken_by(CATALOG[anomaly], self.order)
         return CellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:

@@ -18,6 +18,7 @@ from checkers.metrics import (
     CALM,
     FAULT_GAP,
     FAULTY,
+    FRESH_GAP,
     GAP,
     HEALED_GAP,
     LAG,
@@ -53,7 +54,7 @@ def measure(history: History, context: Context) -> list[Measure]:
     told = list(history.told.rows())
     measures = [
         *_latencies(sends, context),
-        *_gaps(sends, context),
+        *_gaps(sends, after, context),
         *_recoveries(sends, context.faults),
         *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context.healed_ns),
         *_by_second(sends, told, context.origin_ns),
@@ -88,7 +89,11 @@ def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
         yield Measure(LATENCY, flag, 0, spread(times))
 
 
-def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
+def _gaps(sends: list[Row], after: list[Row], context: Context) -> Iterator[Measure]:
+    fresh: dict[int, list[int]] = {}
+    for send in after:
+        if send.st == OK:
+            fresh.setdefault(send.part, []).append(send.t1)
     groups: dict[int, list[Row]] = {}
     for send in sends:
         groups.setdefault(send.part, []).append(send)
@@ -99,6 +104,13 @@ def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
         healed = _since(gaps, context.healed_ns) if context.healed_ns >= 0 else []
         if healed:
             yield Measure(HEALED_GAP, group, 0, _longest(healed))
+        served = [
+            (min(first), gap[1])
+            for gap in healed
+            if (first := [t for t in fresh.get(group, ()) if gap[0] <= t < gap[1]])
+        ]
+        if served:
+            yield Measure(FRESH_GAP, group, 0, _longest(served))
         for fault in context.faults:
             over = [gap for gap in gaps if 0 <= fault.began <= gap[1] and (gap[0] <= fault.ended or fault.ended < 0)]
             if over and group != OVERALL:

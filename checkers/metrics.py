@@ -23,7 +23,7 @@ PERCENTILES = (0.5, 0.99, 0.999)
 OVERALL = -1
 """Measure.a of a gap over all partitions together."""
 
-LATENCY, GAP, HEALED_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fault gap"
+LATENCY, GAP, HEALED_GAP, FRESH_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fresh gap", "fault gap"
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
@@ -66,6 +66,7 @@ class Measure(NamedTuple):
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
+    | fresh gap | partition | 0 | the same, from the first time in it that a fresh client's write was acknowledged |
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
     | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
     | reader gap | process | partition | longest time since the last fault ended without progress, its begin |

@@ -18,33 +18,27 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
-from operator import and_
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from checkers import fault_classes, guarantees, reasons, simulated
+from checkers import blame, fault_classes, guarantees, simulated
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG, IN_HISTORY, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
+from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
-from checkers.history.tables import History
-from checkers.history.values import AFTER_HEALING
-from checkers.mechanisms import Mechanism, Sign
+from checkers.history.tables import History, Process
+from checkers.permissions import Grounds, explained, grounds_of
 from checkers.plan_facts import configuration_of
-from checkers.signs import Ground
 
 SCHEMA = 1
 FILE = "verdict.json"
 FINDINGS, METRICS = "findings.json", "metrics.json"
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""
-FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
-"""Those whose witnesses have signs."""
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -64,6 +58,8 @@ class Judged:
     """(dense partition id, count), ascending."""
     cell: CellName | None = None
     """The cell of the matrix that permits it, or the promise that forbids it. None: nobody knows what was promised."""
+    blames: str = ""
+    """The client whose finding it is. Empty: it is the cluster's, or it is permitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,8 @@ class Verdict:
     """As `Case.not_run`."""
     little: Mapping[str, str] = field(default_factory=dict)
     """As `Case.little`."""
+    blames: str = ""
+    """The client whose findings all are that are not permitted."""
 
     @property
     def exit_code(self) -> int:
@@ -99,20 +97,27 @@ def decide(case: Case) -> Verdict:
     lacking = [*case.troubles]
     promised, at_worst = _promises(case, expect, lacking)
     left_out = case.workload.left_out()
-    findings = [each for each in case.findings or () if each.anomaly not in left_out]
+    findings = [each for each in blame.settled(case) if each.anomaly not in left_out]
     unproven = {} if case.whole else dict.fromkeys(SHOWN_BY_HISTORY, "the history is damaged, nobody knows where")
     if not case.told:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    grounds = _grounds(case) if promised else Grounds(frozenset(), None, case.ground, case.nemesis_read)
-    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
+    grounds = grounds_of(case) if promised else Grounds(frozenset(), None, case.ground, case.nemesis_read)
+    mute = blame.silent(case)
+    lacking += [mute] if mute else []
+    anomalies = tuple(
+        _blaming(each, case.processes, mute)
+        for each in _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
+    )
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
+    forbidden = [each for each in anomalies if each.permitted is False]
+    blames = {"" if case.seen else each.blames for each in forbidden}
     lost = any(each.name in LOSS for each in anomalies)
     if expect == "loss" and not lost:
         lacking.append("a loss was expected, and none was found")
-    wrong = [*case.seen, *(_say(each) for each in anomalies if each.permitted is False)]
+    wrong = [*case.seen, *map(_say, forbidden)]
     notes = [*case.notes]
     if wrong:
         notes += lacking
@@ -129,38 +134,22 @@ def decide(case: Case) -> Verdict:
         workload=case.workload.figures,
         not_run=case.not_run,
         little=case.little,
+        blames=blames.pop() if len(blames) == 1 else "",
     )
 
 
-class Grounds(NamedTuple):
-    """Partitions, by their dense ids, in which a reason of the matrix does or does not hold."""
-
-    plain: frozenset[int]
-    """No transaction wrote to them."""
-    holed: frozenset[int] | None
-    """Their logs may lack a segment that later ones follow. None: it may be any."""
-    ground: Ground
-    nemesis_read: bool
-
-    def signs_of(self, finding: Finding) -> Sign:
-        """What speaks for a mechanism. Of what no history shows, its partitions have to say it."""
-        if finding.anomaly in FOUND_BY_HISTORY:
-            return Sign(finding.signs)
-        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part, _ in finding.parts]
-        return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
-
-    def not_looked_at(self, mechanism: Mechanism) -> str:
-        """Why it may have happened all the same; empty where it did not."""
-        if mechanism.by_epochs and self.ground.leaderships.unknown:
-            return self.ground.leaderships.unknown
-        return "" if self.nemesis_read else "what faults there were"
-
-
-def _grounds(case: Case) -> Grounds:
-    plain = frozenset(each.part for each in case.partitions if not each.transactional)
-    holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
-    holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
-    return Grounds(plain, holed, case.ground, case.nemesis_read)
+def _blaming(judged: Judged, processes: Sequence[Process], mute: str) -> Judged:
+    """The finding with whom it blames, if that is not the cluster. mute: why the load's clients prove nothing."""
+    if judged.permitted is not False:
+        return judged
+    if mute and judged.evidence in (stuck.LOAD, stuck.CLIENT):
+        return replace(judged, permitted=None, why=mute)
+    name = blame.name_of(judged.evidence, judged.processes, processes)
+    if not name:
+        return judged
+    cell = replace(judged.cell, row=f"progress of {name}") if judged.cell else None
+    why = f"{name} stood still while fresh clients were served"
+    return replace(judged, why=f"not permitted: {why}", cell=cell, blames=name)
 
 
 Promised = Mapping["int | None", Guarantee]
@@ -196,8 +185,7 @@ def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promi
         process.proc: guarantees.guarantee_for(configuration_of(process, plan), classes, expect)
         for process in case.processes
     }
-    load = [each for each in case.processes if each.role == "producer" and AFTER_HEALING not in each.settings]
-    producers = [by_process[process.proc] for process in load]
+    producers = [by_process[process.proc] for process in blame.load_producers(case.processes)]
     by_process[None] = guarantees.anybody(producers or [guarantees.guarantee_for(plan, classes, expect)])
     return by_process
 
@@ -243,48 +231,13 @@ def _judgement(
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
-    permitted, why, cell = _explained(guarantee, finding, grounds)
+    permitted, why, cell = explained(guarantee, finding, grounds)
     if permitted is not False or not at_worst:
         return permitted, why, cell
-    if (worst := _explained(at_worst.get(finding.proc, at_worst[None]), finding, grounds))[0] is not False:
+    if (worst := explained(at_worst.get(finding.proc, at_worst[None]), finding, grounds))[0] is not False:
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
         return None, why, worst[2]
     return permitted, why, cell
-
-
-def _explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
-    """Whether what was promised permits a finding: by the first reason whose mechanism happened. None where one may
-    have happened, and nobody could look.
-    """
-    lacking: dict[str, CellName] = {}
-    unknown = None
-    for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence):
-        mechanism = reasons.mechanism_of(reason)
-        if _does_not_apply(reason, finding, grounds):
-            continue
-        if mechanism.explains(grounds.signs_of(finding)):
-            return True, reason, cell
-        if why := grounds.not_looked_at(mechanism):
-            unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
-        lacking.setdefault(mechanism.what, cell)
-    if unknown is not None:
-        return unknown
-    if not lacking:
-        broken = guarantee.cell_of(finding.anomaly, finding.evidence)
-        return False, f"not permitted: {broken.row if broken else guarantee.row}", broken
-    only = ", or where ".join(lacking)
-    cell = next(iter(lacking.values()))
-    return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
-
-
-def _does_not_apply(reason: str, finding: Finding, grounds: Grounds) -> bool:
-    """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
-    nothing.
-    """
-    parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
-    if reason == reasons.WAITS_FOR_A_MARKER:
-        return parts <= grounds.plain
-    return reason == reasons.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed
 
 
 def _say(judged: Judged) -> str:
@@ -440,6 +393,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": verdict.run,
         "verdict": verdict.verdict,
+        "blames": verdict.blames,
         "expect": verdict.expect,
         "reasons": list(verdict.reasons),
         "notes": list(verdict.notes),
@@ -451,6 +405,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
                 "count": each.count,
                 "permitted": each.permitted,
                 "why": each.why,
+                "blames": each.blames,
                 "cell": None if each.cell is None else asdict(each.cell),
                 "definition": CATALOG[each.name].definition,
                 "jepsen": CATALOG[each.name].jepsen,

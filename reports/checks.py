@@ -55,6 +55,12 @@ def word_of(files: RunFiles) -> str:
     return str(word)
 
 
+def banner_of(files: RunFiles) -> str:
+    """The verdict in capitals, and whose it is if it is not the cluster's."""
+    word, blames = word_of(files), files.verdict.get("blames")
+    return f"{word.upper()}: {blames}" if word == INVALID and blames else word.upper()
+
+
 def reasons_of(files: RunFiles) -> list[str]:
     """Why the verdict is what it is; never empty where it is not valid."""
     word, reasons = word_of(files), texts(files.verdict.get("reasons"))
@@ -183,6 +189,8 @@ def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
         said = [f"The simulator saw {len(names)} broken invariant{'s'[: len(names) > 1]}: {', '.join(names)}."]
     if not said:
         return f"This breaks {meaning.held_to(files)}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+    if files.verdict.get("blames"):
+        return f"{' '.join(said)} Nothing was found against the cluster."
     lost = meaning.lost_by_partition(files)
     where = lost or [(name, count, None) for name, count, _ in meaning.by_partition(files)]
     what = "Lost by partition" if lost else "Found by partition"

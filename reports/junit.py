@@ -112,7 +112,7 @@ def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: 
         ElementTree.SubElement(case, "system-out").text = _text(checks.sentence(files))
         return
     kind = "failure" if word == checks.INVALID else "error"
-    told = ElementTree.SubElement(case, kind, type=word, message=_text(reasons[0] if reasons else word))
+    told = ElementTree.SubElement(case, kind, type=word, message=_text(f"{checks.banner_of(files)}: {reasons[0]}"))
     told.text = _text("\n".join([*reasons, f"repeat: {files.command or 'not known'}"]))
 
 

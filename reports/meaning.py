@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from checkers.anomalies import stuck
 from checkers.anomalies.registry import CATALOG, LOSS
 from reports.run_files import Json, RunFiles, integer, mapping, objects
 
@@ -14,11 +15,20 @@ def broken(files: RunFiles) -> list[str]:
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
     lost = sum(_count(each) for each in wrong if each.get("name") in LOSS)
     sentences = [_loss(files, lost)] if lost else []
+    sentences += dict.fromkeys(_of_client(each) for each in wrong if each.get("blames"))
     others: dict[str, list[Json]] = {}
     for each in wrong:
-        if each.get("name") not in LOSS:
+        if each.get("name") not in LOSS and not each.get("blames"):
             others.setdefault(str(each.get("name")), []).append(each)
     return sentences + [_other(name, _counted(name, each), _others(each)) for name, each in others.items()]
+
+
+def _of_client(entry: Json) -> str:
+    """What a client that stood still means, while fresh clients were served."""
+    blames = str(entry["blames"])
+    where = ", ".join(dict.fromkeys(str(each.get("partition")) for each in objects(entry.get("witnesses"))))
+    did, fresh = ("read", "read") if entry.get("name") == stuck.CONSUMER else ("had acknowledged", "wrote")
+    return f"{blames[0].upper()}{blames[1:]} {did} nothing in {where} for too long, while a fresh client {fresh} there."
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:

@@ -62,6 +62,7 @@ def render(run_dir: Path) -> Path:
         .render(
             files=files,
             word=checks.word_of(files),
+            banner=checks.banner_of(files),
             sentence=checks.sentence(files),
             reasons=checks.reasons_of(files),
             notes=checks.notes_of(files),

@@ -153,7 +153,7 @@ select name, a, b, array(double(longest.length), double(-longest.begin)) numbers
   select name, a, b, max(struct(till - since as length, -since as begin)) longest from (
     select inline(filter(flatten(array(
       array(if(reader = 0, {_gap("'gap'", "a", "0", "since")}, null)){{more}})), each -> each is not null))
-    from gaps)
+    from gaps{{fresh}})
   group by name, a, b)
 """
 
@@ -196,6 +196,15 @@ _HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
 HEALED_GAPS = f""",
       array(if(till > {{healed}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
 
+FRESH_GAPS = f""",
+      transform(slice(filter(coalesce(fresh, array()), t -> t >= greatest(since, {{healed}}) and t < till), 1, 1),
+                served -> {_gap("'fresh gap'", "a", "0", "served")})"""
+FRESH = """ left join (
+      select part fresh_part, array_sort(collect_list(t1)) fresh from standing
+      where sent = 1 and st = 0 and {after} group by part)
+      on reader = 0 and a = fresh_part"""
+"""When writes of fresh clients were acknowledged in the partition of a gap, in order."""
+
 FAULT_GAPS = f""",
       transform(
         filter({{faults}}, fault -> reader = 0 and a >= 0 and fault.began >= 0 and till >= fault.began
@@ -217,15 +226,17 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
         recoveries=RECOVERIES.format(faults=faults) if faults else "",
     )
     healed = f"{context.healed_ns}L"
-    readers = more = ""
+    readers = more = fresh = ""
     if context.healed_ns >= 0:
         more = HEALED_GAPS.format(healed=healed)
+        if context.afterwards:
+            more, fresh = more + FRESH_GAPS.format(healed=healed), FRESH.format(after=wrote_after)
         if reading := [process for process in processes if process.role != PRODUCER]:
             last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
             readers = READERS.format(healed=healed, last_heard=f"map({last_heard})", **_owned(holds))
     if faults:
         more += FAULT_GAPS.format(faults=faults)
-    return counts, GAPS.format(load=load, readers=readers, more=more)
+    return counts, GAPS.format(load=load, readers=readers, more=more, fresh=fresh)
 
 
 _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {

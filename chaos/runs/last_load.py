@@ -2,16 +2,21 @@
 
 A partition that acknowledges nothing for the plan's `stuck_s` after the last fault is a finding. A load that ends
 before could not show it. So it goes on until every partition has acknowledged a record since then, or until that time
-is over. A sound cluster ends this at once.
+is over. A sound cluster ends this at once. Meanwhile a fresh client's writes tell a cluster that stands still from
+clients of the load that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from broker.env import Env
+from workloads.afterwards import Written
+from workloads.client.cluster import Place
 
 LOOK_EVERY_S = 0.1
+UNSERVED = 1 / 3
+"""Of `stuck_s`: after so long without an acknowledgement of the load, a fresh client writes to a partition."""
 MARGIN_S = 1.0
 """A gap that is as long as what counts as stuck ends with a record that was handed over later."""
 
@@ -28,3 +33,24 @@ async def outlast(env: Env, last_ack: Mapping[int, float], parts: Iterable[int],
             return False
         await env.sleep(LOOK_EVERY_S)
     return True
+
+
+async def write_beside(
+    env: Env,
+    last_ack: Mapping[int, float],
+    parts: Mapping[Place, int],
+    quiet_s: float,
+    write: Callable[[Sequence[Place]], Awaitable[Written]],
+) -> None:
+    """Call `write` with each partition in which the load gets no acknowledgement for `quiet_s`, until cancelled.
+
+    Once it was acknowledged itself, it writes there again only after the load was. last_ack: as for `outlast`.
+    """
+    healed, served = env.mono(), dict[Place, float]()
+    while True:
+        since = {place: max(healed, last_ack.get(part, healed)) for place, part in parts.items()}
+        quiet = [place for place, at in since.items() if served.get(place, -1.0) < at <= env.mono() - quiet_s]
+        if quiet:
+            written = await write(quiet)
+            served.update(dict.fromkeys(written.offsets, env.mono()))
+        await env.sleep(LOOK_EVERY_S)

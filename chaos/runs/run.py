@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ from chaos.faults.triggers import described_names
 from chaos.plans import external
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
-from chaos.runs.last_load import outlast
+from chaos.runs.last_load import UNSERVED, outlast, write_beside
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
@@ -35,9 +36,11 @@ from chaos.runs.sight import counts_of
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
+from checkers.anomalies.registry import OWN
 from checkers.history import seal
 from checkers.leaderships import EPOCHS
 from workloads.afterwards import Written, write_afterwards
+from workloads.client.cluster import Place
 from workloads.control import Controls, Desk
 from workloads.counters import Counters
 from workloads.final_reads import FinalRead
@@ -55,6 +58,8 @@ ASK_LIMIT_S = 3.0
 """For who leads a partition that takes no writes."""
 READ_MARGIN_S = 5.0
 """A final reader has so much longer than what counts as stuck: one that gets nothing is seen to."""
+OUTLASTED_S = 3.0
+"""A reader that gets nothing for so long after fresh ones got everything is held up by itself."""
 QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
 
@@ -212,8 +217,8 @@ class Run:
                 await self._load_and_heal(observer, servers, recorder, nemesis)
                 if self.plan.runtime == external.WORLD:
                     self.info[EPOCHS] = await observer.epochs(self.plan.workload.topic_names(), EPOCHS_WAIT_S)
-                async with self._phase("final reads"):
-                    self.info["final_reads"] = await self._final_reads(env, servers, recorder)
+                if self.info.get("final_reads") is None:
+                    await self._read_finally(servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:
                     await trio.sleep(QUIET_S)
                     self._eyes.settled()
@@ -289,8 +294,12 @@ class Run:
             async with self._phase("writes after healing"):
                 written = await self._write_afterwards(observer, servers, recorder)
             async with self._phase("reads after healing"):
-                self.info["reads_after_healing"] = await self._read_afterwards(observer, around.readers, written)
-                around.readers.let_go()
+                told = await self._read_afterwards(observer, around.readers, written)
+                self.info["reads_after_healing"] = told
+            if any(each["client"] != OWN and each["idle_s"] >= told["limit_s"] for each in told["behind"]):
+                await self._read_finally(servers, recorder)
+                await self._outlasted(around.readers, written, told)
+            around.readers.let_go()
         self.info["counters"] = counts_of(counters)
 
     async def _work(self, around: Surroundings) -> None:
@@ -305,13 +314,17 @@ class Run:
         async with self._phase("warm-up", self.plan.warmup_s):
             await trio.sleep(self.plan.warmup_s)
         async with self._phase("load with faults" if nemesis.played else "load", self.plan.time_s):
-            with trio.CancelScope() as faults:
-                async with trio.open_nursery() as load:
-                    load.start_soon(nemesis.play)
-                    await trio.sleep(self.plan.time_s)
-                    # A fault that takes much longer than planned to end must not keep the run for ever.
-                    faults.deadline = trio.current_time() + self.plan.limits.converge_s
-            await self._outlast_faults(around, nemesis)
+            async with trio.open_nursery() as beside:
+                played = trio.Event()
+                beside.start_soon(self._write_beside, around, played)
+                with trio.CancelScope() as faults:
+                    async with trio.open_nursery() as load:
+                        load.start_soon(_play, nemesis, played)
+                        await trio.sleep(self.plan.time_s)
+                        # A fault that takes much longer than planned to end must not keep the run for ever.
+                        faults.deadline = trio.current_time() + self.plan.limits.converge_s
+                await self._outlast_faults(around, nemesis)
+                beside.cancel_scope.cancel()
         async with self._phase("settle"):
             around.stop.set()
             await around.readers.settled.wait()
@@ -323,8 +336,19 @@ class Run:
         if self.plan.operations is not None or not ended:
             return
         parts = [around.recorder.partitions[place] for place in self.plan.workload.places()]
-        last_ack, stuck_s = around.counters.last_ack, self.plan.limits.stuck_s
-        self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, max(ended) / 1e9, stuck_s)
+        limit_s = self.plan.limits.stuck_s * (1 + 2 * UNSERVED if _is_driven(around) else 1)
+        last_ack, healed = around.counters.last_ack, max(ended) / 1e9
+        self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
+
+    async def _write_beside(self, around: Surroundings, played: trio.Event) -> None:
+        """Write beside clients that are not ours, after the last fault. Ours are never blamed."""
+        await played.wait()
+        if _is_driven(around):
+            env, last_ack = self.env("writes beside the load"), around.counters.last_ack
+            parts = {place: around.recorder.partitions[place] for place in self.plan.workload.places()}
+            servers, limit_s = addresses(self.runtime.bootstrap(ZONE)), self.plan.limits.stuck_s * UNSERVED
+            write = partial(write_afterwards, env, servers, recorder=around.recorder, limit_s=limit_s, zone=ZONE)
+            await write_beside(env, last_ack, parts, limit_s, write)
 
     async def _converge(self, observer: Observer) -> None:
         async with self._phase("converge"):
@@ -386,6 +410,18 @@ class Run:
             "behind": [_behind(each, view) for each in behind],
         }
 
+    async def _outlasted(self, readers: LiveReaders, written: Written, told: dict[str, Any]) -> None:
+        """Mark readers that still stand still once fresh ones have read everything."""
+        goals = {place: offset + 1 for place, offset in written.offsets.items()}
+        behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
+        still = {(each.process, _name(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
+        for each in told["behind"]:
+            each["outlasted"] = (each["process"], each["place"]) in still
+
+    async def _read_finally(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
+        async with self._phase("final reads"):
+            self.info["final_reads"] = await self._final_reads(self._env, servers, recorder)
+
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
         self.progress.sight.final = counters
@@ -409,7 +445,7 @@ def _told(read: FinalRead) -> dict[str, Any]:
 
 
 def _behind(reader: Behind, view: ClusterView | None) -> dict[str, Any]:
-    name = f"{reader.place[0]}-{reader.place[1]}"
+    name = _name(reader.place)
     return {
         "process": reader.process,
         "client": reader.client,
@@ -426,6 +462,20 @@ async def _seen_by(observer: Observer) -> ClusterView | None:
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()
     return None
+
+
+async def _play(nemesis: Nemesis, played: trio.Event) -> None:
+    await nemesis.play()
+    played.set()
+
+
+def _is_driven(around: Surroundings) -> bool:
+    """Whether clients that are not ours have a part in the load."""
+    return any(zone.driver is not None for zone in around.zones)
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
 
 
 def _led(view: ClusterView | None, name: str) -> str:

@@ -1,8 +1,9 @@
 """stuck-producer and stuck-consumer: nothing succeeds for longer after healing than the plan allows.
 
-Four things show it. The gaps of the load that follows the last fault (no evidence: the measures show it). From run.json
+Four things show it. The gaps of the load that follows the last fault (the measures show it). From run.json
 the write to every partition after healing (`writes`), the workload's own readers that do not poll it (`live`), and
 final reads that get nothing (`final`): the load may have ended before the outage did, so these look in every run.
+Where a fresh client was served meanwhile, the evidence is `client`, and `checkers.blame` says whose finding it is.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from checkers import run_facts
 from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition
-from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 LOAD = "load"
 """Evidence: the workload's own producers, after healing."""
 WRITES = "writes"
 """Evidence: the write to every partition after healing."""
+CLIENT = "client"
+"""Evidence: the workload's own client got nothing, while a fresh one was served in the same partition."""
 LIVE = "live"
 """Evidence: the workload's own readers, which lived through the faults and did not poll those writes."""
 ANOMALIES = (
@@ -55,19 +58,26 @@ NOT_SO_FAR = "the run did not come so far"
 
 def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
     """stuck-producer and stuck-consumer: what took longer after healing than the plan allows."""
-    findings = []
-    for name, limit_s, (anomaly, evidence) in (
-        (HEALED_GAP, limits.stuck_producer_s, (PRODUCER, LOAD)),
-        (READER_GAP, limits.stuck_consumer_s, (CONSUMER, "")),
-    ):
-        if limit_s is None:
-            continue
-        for measure in measures:
-            if measure.name == name and measure.a != OVERALL and measure.numbers[0] > limit_s * 1e9:
-                part, proc = (measure.a, -1) if name == HEALED_GAP else (measure.b, measure.a)
-                witness = Witness(anomaly, evidence, part, -1, -1, -1, proc, int(measure.numbers[0]))
-                findings.append(Finding(anomaly, evidence, proc, 1, (witness,)))
-    return findings
+    taken = list(measures)
+    fresh = {measure.a: measure.numbers for measure in taken if measure.name == FRESH_GAP}
+    found: list[Witness] = []
+    for measure in taken:
+        if measure.name == READER_GAP:
+            found += _longer(CONSUMER, "", measure.b, measure.a, measure.numbers[0], limits.stuck_consumer_s)
+        elif measure.name == FRESH_GAP:
+            found += _longer(PRODUCER, CLIENT, measure.a, -1, measure.numbers[0], limits.stuck_producer_s)
+        elif measure.name == HEALED_GAP and measure.a != OVERALL:
+            length, begin = measure.numbers
+            after, served = fresh.get(measure.a, (0, 0))
+            if begin + length == served + after:
+                length = served - begin  # from then on the partition is known to take writes
+            found += _longer(PRODUCER, LOAD, measure.a, -1, length, limits.stuck_producer_s)
+    return [Finding(each.anomaly, each.evidence, each.proc, 1, (each,)) for each in found]
+
+
+def _longer(name: str, evidence: str, part: int, proc: int, ns: float, limit_s: float | None) -> Iterable[Witness]:
+    if limit_s is not None and ns > limit_s * 1e9:
+        yield Witness(name, evidence, part, -1, -1, -1, proc, int(ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,8 @@ def _of_live_readers(
             notes.append(f"{who} was slow: {live['took_s']:g} s after the writes after healing it read {at}")
             continue
         part, idle_ns = parts.get(each["place"], -1), int(each["idle_s"] * 1e9)
-        witnesses.append(Witness(CONSUMER, LIVE, part, -1, -1, -1, each["process"], idle_ns))
+        evidence = CLIENT if each.get("outlasted") else LIVE
+        witnesses.append(Witness(CONSUMER, evidence, part, -1, -1, -1, each["process"], idle_ns))
         notes.append(f"{who} got nothing for {each['idle_s']:.1f} s after healing: {at}")
 
 

@@ -17,7 +17,7 @@ from checkers.history.tables import SEND, History
 from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
-from checkers.metrics import ACKED, AFTERWARDS, GAP, LOAD, READER_GAP, Measure, context_of
+from checkers.metrics import ACKED, AFTERWARDS, FRESH_GAP, GAP, LOAD, READER_GAP, Measure, context_of
 from checkers.signs import ground as ground_of
 from checkers.signs import signed
 from spark_analysis import witnesses
@@ -199,6 +199,24 @@ def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp
     kept, faults = read_run(tmp_path)
     acked = [each[1:] for each in measure(kept, context_of(kept, faults)) if each.name == ACKED]
     assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]
+
+
+@NIGHT
+def test_both_count_a_gap_anew_from_a_fresh_clients_write(spark: SparkSession, tmp_path: Path) -> None:
+    h = HistoryBuilder(3)
+    load, fresh = h.producer(), h.producer(**{AFTER_HEALING: True})
+    for part in range(3):
+        h.sent(load, 0, part)
+    h.tick(100 * MS)
+    open_ones = [h.send(load, part) for part in range(3)]
+    for off in (1, 2):
+        h.sent(fresh, off, part=1)
+    for send in open_ones:
+        h.info(send)
+    h.sent(fresh, 3, part=2)
+    compared(spark, tmp_path, h.lines(), NEMESIS)
+    kept, faults = conversion.load(tmp_path)
+    assert [each.a for each in measure(kept, context_of(kept, faults)) if each.name == FRESH_GAP] == [1]
 
 
 @NIGHT

@@ -19,28 +19,14 @@ from checkers.anomalies.anomaly import JEPSEN
 from checkers.anomalies.registry import CATALOG, find_all
 from checkers.case import Case
 from checkers.findings import Finding, findings_of
-from checkers.guarantees import (
-    ADDED,
-    ALWAYS,
-    ANY,
-    BASE,
-    GROUP_ROW,
-    IDEMPOTENCE,
-    NO_FAULT,
-    ONE_IN_FLIGHT,
-    ORDER,
-    PROMISES,
-    CellName,
-    Row,
-    RunConfiguration,
-    guarantee_for,
-)
+from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, NO_FAULT, CellName, Row, RunConfiguration, guarantee_for
 from checkers.history.parser import parse
 from checkers.history.tables import LATE_END, PlayedFault, Process
 from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import Leaderships
 from checkers.mechanisms import Sign
 from checkers.plan_facts import facts_of
+from checkers.promises import GROUPS, IDEMPOTENCE, OF_FAMILY, ONE_IN_FLIGHT, ORDER
 from checkers.reasons import mechanism_of
 from checkers.signs import Ground
 from checkers.verdict import Judged, decide, to_json
@@ -80,14 +66,14 @@ OF_GROUPS = frozenset(
 )
 """The same of committed positions, members and the inputs of groups."""
 
-PROMISED = {IDEMPOTENCE, ONE_IN_FLIGHT, GROUP_ROW, *PROMISES.values()}
+PROMISED = {IDEMPOTENCE, ONE_IN_FLIGHT, *OF_FAMILY.values()}
 BROKEN = {
     "duplicate": IDEMPOTENCE,
     "send-reorder": IDEMPOTENCE,
     "replica-divergence": "replicated log",
     "nonmonotonic-poll": "reads in the log's order",
     "torn-txn": "transactions",
-    "dual-ownership": GROUP_ROW,
+    "dual-ownership": GROUPS,
     "stuck-producer": "progress after healing",
 }
 """Anomaly -> the promise that it breaks."""
@@ -400,7 +386,7 @@ def test_where_committed_records_may_be_lost_positions_and_outputs_may_be_too(ro
     assert {each.name for each in follows} == OF_GROUPS
     for each in follows:
         assert each.permitted is lossy, (each.name, each.evidence)
-        whose = row if lossy else GROUP_ROW
+        whose = row if lossy else GROUPS
         assert each.cell is not None and (each.cell.row, each.cell.under) == (whose, column or ALWAYS)
 
 

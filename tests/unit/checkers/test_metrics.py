@@ -11,6 +11,9 @@ from checkers.history.tables import FAIL, INFO, OK
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import (
+    FRESH_GAP,
+    HEALED_GAP,
+    OVERALL,
     READER_GAP,
     Context,
     Limits,
@@ -441,3 +444,21 @@ def test_what_read_committed_readers_got_counts_for_nothing_there() -> None:
     h.poll(h.reader(isolation=1), [(0, val)])
     found = metrics(h)["transactions"]["read_uncommitted"]
     assert {amount["reads"] for when in found.values() for amount in when.values()} == {0}
+
+
+def test_a_gap_counts_anew_from_the_first_write_in_it_that_a_fresh_client_was_acknowledged() -> None:
+    h = HistoryBuilder()
+    load, fresh = h.producer(), h.producer(**{AFTER_HEALING: True})
+    send_at(h, load, 100, 200)
+    send_at(h, fresh, 210, 220, 1)
+    stands_still = h.send(load)
+    send_at(h, fresh, 300, 310, 2)
+    send_at(h, fresh, 400, 410, 3)
+    h.now = 899 * MS
+    h.info(stands_still)
+    send_at(h, fresh, 950, 960, 4)
+    found = {
+        each.name: each.numbers for each in measured(h, fault_line(began_ms=20, ended_ms=150))[0] if each.a != OVERALL
+    }
+    assert found[HEALED_GAP] == (679 * MS, 221 * MS)
+    assert found[FRESH_GAP] == (590 * MS, 310 * MS)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from chaos.plans.plan import with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS
-from chaos.runs.last_load import MARGIN_S, outlast
+from chaos.runs.last_load import MARGIN_S, outlast, write_beside
 from checkers.anomalies.stuck import liveness
 from checkers.measures import measure
 from checkers.metrics import Limits, context_of
@@ -16,6 +18,8 @@ from checkers.nemesis_log import parse_faults
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
+from workloads.afterwards import Written
+from workloads.client.cluster import Place
 
 """Nobody connects."""
 
@@ -58,6 +62,28 @@ async def test_an_outage_that_stays_is_waited_for_long_enough_to_be_a_finding_of
     (finding,) = liveness(measure(history, context_of(history, faults)), Limits(15, 15))
     assert finding.anomaly == "stuck-producer"
     assert ended_s < healed + 15 + MARGIN_S + 0.2
+
+
+async def test_a_fresh_client_writes_where_the_load_stands_still_until_it_is_served(clock: MockClock) -> None:
+    """t-0 takes its second write, t-1 goes on. Once the load was served and stands still again, it writes again."""
+    last_ack, wrote = {0: -5.0}, list[tuple[int, Sequence[Place]]]()
+
+    async def write(places: Sequence[Place]) -> Written:
+        wrote.append((round(trio.current_time()), places))
+        return Written({} if len(wrote) == 1 else dict.fromkeys(places, 7), {})
+
+    async def served_now_and_then() -> None:
+        for second in range(60):
+            last_ack[1] = float(second)
+            if second == 30:
+                last_ack[0] = 30.0
+            await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(served_now_and_then)
+        nursery.start_soon(write_beside, FakeEnv(), last_ack, {("t", 0): 0, ("t", 1): 1}, 5.0, write)
+    assert wrote == [(5, [("t", 0)]), (5, [("t", 0)]), (35, [("t", 0)])]
 
 
 def test_the_default_plan_alone_would_end_too_early_to_show_it() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from checkers.anomalies.stuck import Afterwards, afterwards, liveness, of_the_history, read
 from checkers.history.tables import Partition
-from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(None, 0), (0.5, 2), (2.0, 0)])
@@ -26,6 +26,27 @@ def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float
         assert (producer.anomaly, producer.evidence, producer.proc) == ("stuck-producer", "load", -1)
         assert producer.witnesses[0].part == 4
         assert (consumer.anomaly, consumer.witnesses[0].part, consumer.proc) == ("stuck-consumer", 4, 7)
+
+
+@pytest.mark.parametrize(
+    ("served_s", "found"),
+    [
+        (2, [("client", 28)]),
+        (12, [("load", 12), ("client", 18)]),
+        (22, [("load", 22)]),
+        (None, [("load", 30)]),
+    ],
+)
+def test_from_the_first_write_of_a_fresh_client_on_the_loads_clients_stand_still(
+    served_s: int | None, found: list[tuple[str, int]]
+) -> None:
+    """A gap of 30 s from 100 s on, in which a fresh client was acknowledged after so long; at most 10 s are allowed."""
+    measures = [Measure(HEALED_GAP, 4, 0, (30e9, 100e9))]
+    if served_s is not None:
+        measures.append(Measure(FRESH_GAP, 4, 0, ((30 - served_s) * 1e9, (100 + served_s) * 1e9)))
+    findings = liveness(sorted(measures, reverse=True), Limits(10, 10))
+    assert [(each.evidence, each.witnesses[0].other // 10**9) for each in findings] == found
+    assert {each.anomaly for each in findings} == {"stuck-producer"}
 
 
 PARTITIONS = [Partition(part, "t", part, "delete", -1, deletable=False) for part in range(2)]
@@ -95,6 +116,14 @@ def test_a_reader_of_the_workload_that_gets_nothing_for_as_long_as_the_plan_allo
         "reader 4 (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
     ]
     assert of_the_history(found.findings) == []
+
+
+def test_a_reader_that_still_gets_nothing_when_fresh_ones_got_everything_has_the_evidence_client() -> None:
+    told = behind(15.0)
+    told["behind"][0]["outlasted"] = True
+    assert [each.evidence for each in afterwards(info(reads_after_healing=told), PARTITIONS, LIMITS).findings] == [
+        "client"
+    ]
 
 
 def test_a_reader_of_the_workload_that_is_slow_is_told_of_and_is_no_finding() -> None:

@@ -1,0 +1,80 @@
+"""Whose fault it is that nothing went on after healing: the cluster's, or that of a client which is not ours.
+
+The workload's client is named only if fresh clients were served while it stood still (`stuck.CLIENT`). What such a
+client cannot show stays the cluster's: it has no transactions and is in no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from checkers.anomalies import stuck
+from checkers.anomalies.registry import OWN
+from checkers.case import Case
+from checkers.findings import Finding
+from checkers.history.tables import PRODUCER, Process
+from checkers.history.values import AFTER_HEALING
+
+PROGRAM = "program"
+"""Process.client of a program under test."""
+
+
+def load_producers(processes: Iterable[Process]) -> list[Process]:
+    """The workload's own producers, without the harness's writers."""
+    return [each for each in processes if each.role == PRODUCER and AFTER_HEALING not in each.settings]
+
+
+def settled(case: Case) -> list[Finding]:
+    """The case's findings: the evidence `client` stays only where a client that is not ours can be blamed."""
+    foreign = {each.proc for each in case.processes if each.client != OWN and "group" not in each.settings}
+    load = {each.proc for each in load_producers(case.processes)}
+    if load and load <= foreign:
+        foreign.add(-1)  # a partition's producers, all of them
+    plain = {each.part for each in case.partitions if not each.transactional}
+    found = [*(case.findings or ())]
+    readers = {
+        (each.proc, witness.part)
+        for each in found if each.anomaly == stuck.CONSUMER and each.evidence == stuck.CLIENT
+        for witness in each.witnesses
+    }  # fmt: skip
+    for number, each in enumerate(found):
+        parts = {witness.part for witness in each.witnesses}
+        blamed = each.proc in foreign and parts and parts <= plain
+        if each.evidence == stuck.CLIENT and not blamed:
+            found[number] = _with(each, stuck.LOAD if each.anomaly == stuck.PRODUCER else stuck.LIVE)
+        elif each.anomaly == stuck.CONSUMER and not each.evidence and blamed:
+            if {(each.proc, part) for part in parts} <= readers:
+                found[number] = _with(each, stuck.CLIENT)
+    return found
+
+
+def _with(finding: Finding, evidence: str) -> Finding:
+    witnesses = tuple(each._replace(evidence=evidence) for each in finding.witnesses)
+    return replace(finding, evidence=evidence, witnesses=witnesses)
+
+
+def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[Process]) -> str:
+    """The client of the processes that a settled finding is about; empty if its evidence blames none."""
+    if evidence != stuck.CLIENT:
+        return ""
+    of = [each for each in processes if each.proc in {*blamed}] or load_producers(processes)
+    return of_client(of[0].client)
+
+
+def of_client(client: str) -> str:
+    """A client of a history in words."""
+    return "the program under test" if client == PROGRAM else f"the client library {client}"
+
+
+def silent(case: Case) -> str:
+    """That the workload's producers, which are not ours, answered none of their sends; empty if one was answered."""
+    load, told = load_producers(case.processes), case.metrics.get("partitions")
+    if not load or not told or any(each.client == OWN for each in load):
+        return ""
+    answered = sum(each.get("acked", 0) for each in told.values())
+    answered += case.metrics.get("outcomes", {}).get("send", {}).get("fail", 0)
+    if answered:
+        return ""
+    name = of_client(load[0].client)
+    return f"{name} answered no send: nothing shows what it does when the cluster is well"

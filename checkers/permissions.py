@@ -1,0 +1,85 @@
+"""Whether a reason of the matrix explains a finding: by where it applies, and by what happened. Pure."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+from checkers import fault_classes, reasons
+from checkers.anomalies.registry import IN_HISTORY
+from checkers.case import Case
+from checkers.findings import Finding
+from checkers.guarantees import CellName, Guarantee
+from checkers.mechanisms import Mechanism, Sign
+from checkers.signs import Ground
+
+FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
+"""Those whose witnesses have signs."""
+
+
+class Grounds(NamedTuple):
+    """Partitions, by their dense ids, in which a reason of the matrix does or does not hold."""
+
+    plain: frozenset[int]
+    """No transaction wrote to them."""
+    holed: frozenset[int] | None
+    """Their logs may lack a segment that later ones follow. None: it may be any."""
+    ground: Ground
+    nemesis_read: bool
+
+    def signs_of(self, finding: Finding) -> Sign:
+        """What speaks for a mechanism. Of what no history shows, its partitions have to say it."""
+        if finding.anomaly in FOUND_BY_HISTORY:
+            return Sign(finding.signs)
+        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part, _ in finding.parts]
+        return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
+
+    def not_looked_at(self, mechanism: Mechanism) -> str:
+        """Why it may have happened all the same; empty where it did not."""
+        if mechanism.by_epochs and self.ground.leaderships.unknown:
+            return self.ground.leaderships.unknown
+        return "" if self.nemesis_read else "what faults there were"
+
+
+def grounds_of(case: Case) -> Grounds:
+    """Of a case whose faults are all of a known class."""
+    plain = frozenset(each.part for each in case.partitions if not each.transactional)
+    holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
+    holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
+    return Grounds(plain, holed, case.ground, case.nemesis_read)
+
+
+def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
+    """Whether what was promised permits a finding: by the first reason whose mechanism happened. None where one may
+    have happened, and nobody could look.
+    """
+    lacking: dict[str, CellName] = {}
+    unknown = None
+    for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence):
+        mechanism = reasons.mechanism_of(reason)
+        if _does_not_apply(reason, finding, grounds):
+            continue
+        if mechanism.explains(grounds.signs_of(finding)):
+            return True, reason, cell
+        if why := grounds.not_looked_at(mechanism):
+            unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
+        lacking.setdefault(mechanism.what, cell)
+    if unknown is not None:
+        return unknown
+    if not lacking:
+        broken = guarantee.cell_of(finding.anomaly, finding.evidence)
+        return False, f"not permitted: {broken.row if broken else guarantee.row}", broken
+    only = ", or where ".join(lacking)
+    cell = next(iter(lacking.values()))
+    return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
+
+
+def _does_not_apply(reason: str, finding: Finding, grounds: Grounds) -> bool:
+    """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
+    nothing.
+    """
+    parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
+    if reason == reasons.WAITS_FOR_A_MARKER:
+        return parts <= grounds.plain
+    return reason == reasons.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed

@@ -1,0 +1,31 @@
+"""Which promise a finding breaks that is no loss, and where that is written. What a loss breaks, the matrix says."""
+
+from __future__ import annotations
+
+from checkers.anomalies import duplicate, send_reorder
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Family, Need
+
+IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
+ORDER = {
+    IDEMPOTENCE: "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
+    ONE_IN_FLIGHT: "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
+}
+"""What promises the order of a producer's records, and where that is written."""
+GROUPS = "consumer groups"
+ABOUT_GROUPS = frozenset({Need.MEMBERS, Need.POSITIONS, Need.OUTPUTS})
+"""An anomaly that needs one of these in its history is one of groups."""
+OF_FAMILY = {
+    Family.DATA: "replicated log",
+    Family.READERS: "reads in the log's order",
+    Family.GROUPS: GROUPS,
+    Family.TRANSACTIONS: "transactions",
+    Family.LIVENESS: "progress after healing",
+}
+
+
+def broken_by(anomaly: Anomaly, order: str) -> tuple[str, str]:
+    """The promise that an anomaly breaks, and its source. order: what promised the order, a key of ORDER."""
+    if anomaly in send_reorder.ANOMALIES:
+        return order, ORDER[order]
+    row = GROUPS if ABOUT_GROUPS & {*anomaly.needs} else OF_FAMILY[anomaly.family]
+    return IDEMPOTENCE if anomaly in duplicate.ANOMALIES else row, anomaly.source.removeprefix(f"{JEPSEN}; ")
