@@ -32,7 +32,8 @@ class Grounds(NamedTuple):
         """What speaks for a mechanism. Of what no history shows, its partitions have to say it."""
         if finding.anomaly in FOUND_BY_HISTORY:
             return Sign(finding.signs)
-        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part, _ in finding.parts]
+        parts = [part for part, _ in finding.parts]
+        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part in parts]
         return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
 
     def not_looked_at(self, mechanism: Mechanism) -> str:
