@@ -29,8 +29,8 @@ answered to OffsetForLeaderEpoch when the run ended. The last is its own epoch.
 """
 UNAWARE_NS = 60_000_000_000
 """How long a leader of whom only others tell may have gone on after its successor was seen."""
-_STARTS, _ENDS = "became_leader", ("became_follower", "node_stopped", "node_started", "partition_deleted")
-_TOLD = (b'"became_', b'"node_st', b'"partition_deleted')
+_LEADS, _FOLLOWS, _GONE = "became_leader", "became_follower", ("node_started", "node_stopped")
+_TOLD = (b'"became_', b'"node_st')
 
 
 class Leadership(NamedTuple):
@@ -111,13 +111,13 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
 
     for event in events:
         kind, at = event["e"], round(event["t"] * 1e9)
-        if event.get("i", incarnation) != incarnation or kind.startswith("node_"):
+        if event.get("i", incarnation) != incarnation or kind in _GONE:
             incarnation = event.get("i", incarnation)
             yield from end(leads, at)
-        if kind == _STARTS or kind in _ENDS and "topic" in event:
+        if kind in (_LEADS, _FOLLOWS):
             name = f"{event['topic']}-{event['partition']}"
             yield from end([name], at)
-            if kind == _STARTS:
+            if kind == _LEADS:
                 leads[name] = [event["epoch"], event["leo"], at, EVER]
     yield from end(leads, EVER)
 

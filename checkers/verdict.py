@@ -110,17 +110,16 @@ def decide(case: Case) -> Verdict:
         _blaming(each, case.processes, mute)
         for each in _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
     )
+    if expect == "safe":
+        anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     forbidden = [each for each in anomalies if each.permitted is False]
     blames = {"" if case.seen else each.blames for each in forbidden}
-    lost = any(each.name in LOSS for each in anomalies)
-    if expect == "loss" and not lost:
+    if expect == "loss" and not any(each.name in LOSS for each in anomalies):
         lacking.append("a loss was expected, and none was found")
     wrong = [*case.seen, *map(_say, forbidden)]
-    notes = [*case.notes]
-    if wrong:
-        notes += lacking
+    notes = [*case.notes, *(lacking if wrong else ())]
     everything = promised[None] if promised else None
     return Verdict(
         run=case.run,
@@ -238,6 +237,21 @@ def _judgement(
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
         return None, why, worst[2]
     return permitted, why, cell
+
+
+def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Judged, ...]:
+    """What --expect safe forbids says whose wish that is, and how the configuration alone judges the same findings."""
+    judged = {so: {(each.name, each.evidence) for each in alone if each.permitted is so} for so in (True, False, None)}
+    rows = "; ".join(dict.fromkeys(each.cell.row for each in alone if each.cell and each.permitted is not None))
+    asked = []
+    for each in anomalies:
+        permits, forbids, doubts = ((each.name, each.evidence) in judged[so] for so in (True, False, None))
+        which = "some of it" if forbids or doubts else "it"
+        would = f"would permit {which}" if permits else "does not permit it either"
+        does = f"; the configuration alone ({rows}) {would}" if permits or forbids else ""
+        why = f"not permitted: you asked for --expect safe, which permits nothing{does}"
+        asked.append(replace(each, why=why) if each.permitted is False else each)
+    return tuple(asked)
 
 
 def _say(judged: Judged) -> str:

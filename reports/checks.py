@@ -165,20 +165,35 @@ def notes_of(files: RunFiles) -> list[str]:
     return [each for each in texts(files.verdict.get("notes")) if not each.startswith(LOOKED_FOR)]
 
 
+def loss_in_short(files: RunFiles) -> str:
+    """What of a valid run nobody may overlook, to follow its word: "260 of 845 acknowledged records lost (31 %): acks=1
+    permits it". Empty where nothing was lost, and where the verdict has something graver to say.
+    """
+    lost = meaning.loss(files, permitted=True)
+    return str(lost) if lost and word_of(files) == VALID else ""
+
+
 def sentence(files: RunFiles) -> str:
-    """The verdict in one sentence, which leads to the list of `reasons_of` where that has several."""
-    word, reasons, checks = word_of(files), reasons_of(files), checks_of(files)
-    permitted = [f"{check.title}: {check.count}" for check in checks if check.state == PERMITTED]
+    """The verdict in a few sentences, which lead to the list of `reasons_of` where that has several."""
+    word, reasons = word_of(files), reasons_of(files)
     if word == VALID:
-        ran = sum(check.state != NOT_RUN for check in checks)
-        found = f"; what they found is permitted ({'; '.join(permitted)})" if permitted else " and found nothing"
-        return f"{ran} checks ran{found}. After healing, every partition was read to its end."
+        return _valid_sentence(files)
+    lost = meaning.loss(files, permitted=True)
     if word == INVALID:
-        return _broken_sentence(files, reasons)
-    start = "Nothing is proven either way"
+        return _broken_sentence(files, reasons) + (f" Beside that, {lost}." if lost else "")
+    start = f"{lost}. Nothing is proven either way" if lost else "Nothing is proven either way"
     if len(reasons) > 1:
         return f"{start}, for {len(reasons)} reasons:"
     return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+
+
+def _valid_sentence(files: RunFiles) -> str:
+    """How much was looked for, and why what was found is permitted."""
+    ran = sum(check.state != NOT_RUN for check in checks_of(files))
+    found = any(check.state == PERMITTED for check in checks_of(files))
+    said = f"{ran} checks ran{', and what they found is permitted' if found else ' and found nothing'}."
+    end = "After healing, every partition was read to its end."
+    return " ".join(filter(None, [said, *meaning.permitted(files), end]))
 
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
@@ -188,14 +203,12 @@ def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
         names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))
         said = [f"The simulator saw {len(names)} broken invariant{'s'[: len(names) > 1]}: {', '.join(names)}."]
     if not said:
-        return f"This breaks {meaning.held_to(files)}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+        return f"{meaning.held_to(files)[:-1]}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
     if files.verdict.get("blames"):
         return f"{' '.join(said)} Nothing was found against the cluster."
-    lost = meaning.lost_by_partition(files)
-    where = lost or [(name, count, None) for name, count, _ in meaning.by_partition(files)]
-    what = "Lost by partition" if lost else "Found by partition"
-    places = f" {what}: {meaning.table(where)}." if len(where) > 1 else f" All in {where[0][0]}." if where else ""
-    return f"{' '.join(said)} This breaks {meaning.held_to(files)}.{places}"
+    lost = meaning.loss(files, permitted=False)
+    where = meaning.lost_by_partition(lost) if lost else meaning.found_by_partition(files)
+    return " ".join(filter(None, [*said, meaning.held_to(files), where]))
 
 
 @dataclass(frozen=True, slots=True)

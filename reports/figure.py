@@ -27,8 +27,14 @@ from reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lan
 from reports.run_files import RunFiles, integer, mapping
 from reports.samples import Samples
 
-INK, MUTED, LINE, PAPER = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd"
-VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", PAPER: "var(--card)"}
+INK, MUTED, LINE, PAPER, PERMITTED = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd", "#855301"
+VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    LINE: "var(--line)",
+    PAPER: "var(--card)",
+    PERMITTED: "var(--open)",
+}
 BROKER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a000", "#7f5ca8", "#8c6d4f", "#5f7f8f")
 FAULT = "#d55e00"
 _LATENCY_PANE = '<g id="axes_4">'
@@ -342,15 +348,27 @@ def _shortened(name: str, size: float) -> str:
 
 
 def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: float) -> None:
-    """What was found in a partition and is not permitted: at the end of its lane, in the colour of faults."""
-    losses = {name: count for name, count, _ in meaning.lost_by_partition(files)}
-    others = {name: count for name, count, _ in meaning.by_partition(files)}
+    """What was found in a partition, at the end of its lane: what is not permitted in the colour of faults, else a
+    permitted loss.
+    """
+    marks = marks_of(files)
     for row, lane in enumerate(lanes):
-        if lane.name in others:
-            word = f"{losses[lane.name]:,} lost" if lane.name in losses else f"{others[lane.name]:,} findings"
-            box = {"boxstyle": "round,pad=0.25", "fc": PAPER, "ec": FAULT, "lw": 1.2}
+        if lane.name in marks:
+            word, colour = marks[lane.name]
+            box = {"boxstyle": "round,pad=0.25", "fc": PAPER, "ec": colour, "lw": 1.2}
             axis.annotate(word, (end, row), xytext=(-4, 0), textcoords="offset points", ha="right", va="center",
-                          fontsize=8, color=FAULT, weight="bold", bbox=box)  # fmt: skip
+                          fontsize=8, color=colour, weight="bold", bbox=box)  # fmt: skip
+
+
+def marks_of(files: RunFiles) -> dict[str, tuple[str, str]]:
+    """Partition -> (words, colour) of the mark at the end of its lane."""
+    marks: dict[str, tuple[str, str]] = {}
+    if permitted := meaning.loss(files, permitted=True):
+        marks |= {name: (f"{lost:,} lost, permitted", PERMITTED) for name, lost, _ in permitted.partitions}
+    marks |= {name: (f"{count:,} findings", FAULT) for name, count in meaning.by_partition(files)}
+    if wrong := meaning.loss(files, permitted=False):
+        marks |= {name: (f"{lost:,} lost", FAULT) for name, lost, _ in wrong.partitions}
+    return marks
 
 
 def _label(axis: Any, name: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from reports import checks
+from reports import checks, meaning
 from reports.checks import Check
 from reports.run_files import RunFiles, number, read_run
 from reports.stories import witness_text
@@ -108,8 +108,12 @@ def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
 def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: str) -> None:
     case = _case(suite, "verdict", took)
     reasons = checks.reasons_of(files)
+    lost = meaning.loss(files, permitted=True)
+    if lost:
+        properties = ElementTree.SubElement(case, "properties")
+        ElementTree.SubElement(properties, "property", name="permitted loss", value=_text(str(lost)))
     if word == checks.VALID:
-        ElementTree.SubElement(case, "system-out").text = _text(checks.sentence(files))
+        ElementTree.SubElement(case, "system-out").text = _text(f"{lost}\n" * bool(lost) + checks.sentence(files))
         return
     kind = "failure" if word == checks.INVALID else "error"
     told = ElementTree.SubElement(case, kind, type=word, message=_text(f"{checks.banner_of(files)}: {reasons[0]}"))

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import CATALOG, LOSS
+from checkers.losses import Loss, loss_of
 from reports.run_files import Json, RunFiles, integer, mapping, objects
 
 
 def broken(files: RunFiles) -> list[str]:
     """What the findings that are not permitted mean, a sentence each, the gravest first."""
-    wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
-    lost = sum(_count(each) for each in wrong if each.get("name") in LOSS)
-    sentences = [_loss(files, lost)] if lost else []
-    sentences += dict.fromkeys(_of_client(each) for each in wrong if each.get("blames"))
+    lost = loss(files, permitted=False)
+    blaming = [each for each in objects(files.verdict.get("anomalies")) if _blames(each)]
+    others = _beside_loss(files, permitted=False)
+    sentences = [f"{_were_lost(lost)}."] if lost else []
+    sentences += dict.fromkeys(map(_of_client, blaming))
+    return [*sentences, *(f"{_other(name, each)}." for name, each in others.items())]
+
+
+def permitted(files: RunFiles) -> list[str]:
+    """Why the findings are permitted that are, a sentence for each reason: the loss first, and where it was."""
+    lost = loss(files, permitted=True)
+    sentences = [f"The loss is permitted: {' or '.join(lost.reasons)}."] if lost and lost.reasons else []
+    sentences += [lost_by_partition(lost)] if lost else []
+    by_reason: dict[str, list[str]] = {}
+    for name, each in _beside_loss(files, permitted=True).items():
+        reason = " or ".join(dict.fromkeys(str(one.get("why") or "the configuration permits it") for one in each))
+        by_reason.setdefault(reason, []).append(_other(name, each))
+    return sentences + [f"{'; '.join(those)}: {reason}." for reason, those in by_reason.items()]
+
+
+def _blames(entry: Json) -> bool:
+    return entry.get("permitted") is False and bool(entry.get("blames"))
+
+
+def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
+    """What was found beside losses and of no client, and is permitted, or is not, by its name."""
     others: dict[str, list[Json]] = {}
-    for each in wrong:
-        if each.get("name") not in LOSS and not each.get("blames"):
+    for each in objects(files.verdict.get("anomalies")):
+        if each.get("permitted") is permitted and each.get("name") not in LOSS and not _blames(each):
             others.setdefault(str(each.get("name")), []).append(each)
-    return sentences + [_other(name, _counted(name, each), _others(each)) for name, each in others.items()]
+    return others
 
 
 def _of_client(entry: Json) -> str:
@@ -38,23 +61,21 @@ def _counted(name: str, entries: Sequence[Json]) -> int:
     return len(named) or sum(map(_count, entries))
 
 
-def _loss(files: RunFiles, lost: int) -> str:
-    acked = acknowledged(files)
-    if acked is None or lost > acked:
-        return _other("lost-write", lost)
-    was = "was" if lost == 1 else "were"
-    return f"{lost:,} of {acked:,} acknowledged records {was} lost ({_percent(lost / acked)})."
+def loss(files: RunFiles, *, permitted: bool) -> Loss | None:
+    """The acknowledged records that were lost and are permitted to be, or are not. None where there are none."""
+    metrics = files.metrics or files.verdict.get("metrics")
+    return loss_of({**files.verdict, "metrics": metrics}, permitted=permitted)
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
+def _were_lost(loss: Loss) -> str:
+    return f"{loss.amount} {'was' if loss.lost == 1 else 'were'} lost{loss.share}"
 
 
-def _other(name: str, count: int, others: str = "") -> str:
-    known = CATALOG.get(name)
+def _other(name: str, entries: Sequence[Json]) -> str:
+    known, count = CATALOG.get(name), _counted(name, entries)
     if known is None or not known.meaning:
-        return f"{name}: {count:,}."
-    return f"{count:,} {(known.meaning_of_one if count == 1 else known.meaning).format(others=others)}."
+        return f"{name}: {count:,}"
+    return f"{count:,} {(known.meaning_of_one if count == 1 else known.meaning).format(others=_others(entries))}"
 
 
 def _others(entries: Sequence[Json]) -> str:
@@ -71,52 +92,44 @@ def _count(anomaly: Json) -> int:
     return max(integer(anomaly.get("count"), 0), 0)
 
 
-def acknowledged(files: RunFiles) -> int | None:
-    """How many sends were acknowledged, after healing too; None where the history was not analysed."""
-    sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
-    return integer(sends.get("ok"), 0) if sends else None
-
-
 def held_to(files: RunFiles) -> str:
-    """Whose expectation a finding breaks, to follow "This breaks"."""
-    expect = str(files.verdict.get("expect") or "config")
-    if expect == "safe":
-        return "--expect safe, which permits nothing"
+    """Whose expectation the findings break, in a sentence."""
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
+    if files.verdict.get("expect") == "safe":
+        whys = {str(each.get("why") or "") for each in wrong}
+        why = whys.pop() if len(whys) == 1 else ""
+        return f"{why[0].upper()}{why[1:]}." if why else "This breaks what you asked for (--expect safe)."
     rows = dict.fromkeys(row for each in wrong if (row := str(mapping(each.get("cell")).get("row") or "")))
     row = "; ".join(rows) or str(mapping(files.verdict.get("guarantee")).get("row") or "")
-    return f"what the configuration promises ({row})" if row else "what the configuration promises"
+    return f"This breaks what the configuration promises{f' ({row})' if row else ''}."
 
 
-def by_partition(files: RunFiles, names: Iterable[str] | None = None) -> list[tuple[str, int, int | None]]:
-    """(partition, findings that are not permitted, acknowledged records of it), the worst first.
-
-    names: of which anomalies; None: of all. Empty where verdict.json does not tell partitions apart.
+def by_partition(files: RunFiles) -> list[tuple[str, int]]:
+    """(partition, findings that are not permitted), the worst first. Empty where verdict.json does not tell partitions
+    apart.
     """
-    wanted = None if names is None else tuple(names)
     found: Counter[str] = Counter()
     for each in objects(files.verdict.get("anomalies")):
-        if each.get("permitted") is False and (wanted is None or each.get("name") in wanted):
+        if each.get("permitted") is False:
             for name, count in mapping(each.get("partitions")).items():
                 found[name] += integer(count, 0)
-    partitions = mapping(files.metrics.get("partitions"))
-    rows = [(name, count, acknowledged_in(partitions.get(name))) for name, count in found.items() if count > 0]
-    return sorted(rows, key=lambda row: (-row[1], row[0]))
+    return sorted(((name, count) for name, count in found.items() if count > 0), key=lambda row: (-row[1], row[0]))
 
 
-def acknowledged_in(partition: object) -> int | None:
-    """How many sends of a partition of metrics.json were acknowledged, after healing too; None: nobody knows."""
-    count = integer(mapping(partition).get("acked"))
-    return count + integer(mapping(partition).get("acked_after_healing"), 0) if count >= 0 else None
+def lost_by_partition(lost: Loss) -> str:
+    """Where a loss was, as a sentence; empty where that is not known."""
+    return _places("Lost", lost.partitions)
 
 
-def lost_by_partition(files: RunFiles) -> list[tuple[str, int, int | None]]:
-    """`by_partition` of lost records alone."""
-    return by_partition(files, LOSS)
+def found_by_partition(files: RunFiles) -> str:
+    """Where the findings are that are not permitted, as a sentence; empty where that is not known."""
+    return _places("Found", [(name, count, None) for name, count in by_partition(files)])
 
 
-def table(rows: Sequence[tuple[str, int, int | None]], most: int = 6) -> str:
-    """Rows of `by_partition` in one sentence; the worst `most` of them."""
+def _places(what: str, rows: Sequence[tuple[str, int, int | None]], most: int = 6) -> str:
+    """The worst `most` partitions of rows (partition, how many, acknowledged records of it) in a sentence."""
+    if len(rows) < 2:
+        return f"All in {rows[0][0]}." if rows else ""
     words = [f"{name}: {count:,}" + (f" of {acked:,}" if acked else "") for name, count, acked in rows[:most]]
     more = f", and {len(rows) - most} more partitions" if len(rows) > most else ""
-    return ", ".join(words) + more
+    return f"{what} by partition: {', '.join(words)}{more}."

@@ -10,8 +10,9 @@ from typing import Any
 
 import jinja2
 
+from checkers.losses import acknowledged_in
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, figure, meaning, operations_section
+from reports import checks, figure, operations_section
 from reports.answers import Answer
 from reports.cards import with_names
 from reports.causes import groups_of
@@ -63,6 +64,7 @@ def render(run_dir: Path) -> Path:
             files=files,
             word=checks.word_of(files),
             banner=checks.banner_of(files),
+            loss=checks.loss_in_short(files),
             sentence=checks.sentence(files),
             reasons=checks.reasons_of(files),
             notes=checks.notes_of(files),
@@ -220,7 +222,7 @@ def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
     """(partition, its longest gap, what else is known of it), the worst first."""
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     partitions = mapping(files.metrics.get("partitions"))
-    told = {name: {**mapping(each), "acked": meaning.acknowledged_in(each)} for name, each in partitions.items()}
+    told = {name: {**mapping(each), "acked": acknowledged_in(each)} for name, each in partitions.items()}
     rows = [(name, mapping(gaps.get(name)), mapping(told.get(name))) for name in {**partitions, **gaps}]
     return sorted(rows, key=lambda row: (-(number(row[1].get("s")) or 0), row[0]))
 

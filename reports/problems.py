@@ -1,4 +1,4 @@
-"""What a run's stories are about: its broken invariants, and its anomalies that are not permitted."""
+"""What a run's stories are about: broken invariants, anomalies that are not permitted, and permitted losses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG
+from checkers.anomalies.registry import CATALOG, LOSS
 from reports.run_files import Json, RunFiles, integer, mapping, objects
 
 METADATA = "__cluster_metadata"
@@ -47,6 +47,7 @@ class Problem:
     """As the witness has them: see `checkers.findings.Witness`."""
     evidence: str = ""
     """Of the finding."""
+    permitted: bool = False
     records: tuple[tuple[int, str], ...] = ()
     """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
     stood: tuple[Stood, ...] = ()
@@ -64,15 +65,17 @@ class Problem:
 
 
 def problems_of(files: RunFiles) -> list[Problem]:
-    """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
+    """What the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted losses.
 
     One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
     one for each transaction. A finding without a partition tells of the metadata log.
     """
-    broken, anomalies = list(_broken(files)), sorted(_anomalies(files), key=_gravity)
+    shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
+    broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
     kept: dict[tuple[object, ...], Problem] = {}
     for problem in broken:
-        same = (each for each in anomalies if each.where == problem.where and not is_of_transactions(each.name))
+        wrong = (each for each in anomalies if not each.permitted and each.where == problem.where)
+        same = (each for each in wrong if not is_of_transactions(each.name))
         beside = next(same, None)
         if beside is not None:
             problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
@@ -91,11 +94,12 @@ def is_of_transactions(name: str) -> bool:
     return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
 
 
-def _gravity(problem: Problem) -> int:
-    """What follows from something else comes behind it: data first, then transactions, then what readers saw."""
+def _gravity(problem: Problem) -> tuple[bool, int]:
+    """What follows from something else comes behind it: data first, then transactions, then what readers saw. What is
+    permitted comes last."""
     order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
     known = CATALOG.get(problem.name)
-    return order.index(known.family) if known is not None and known.family in order else len(order)
+    return problem.permitted, order.index(known.family) if known is not None and known.family in order else len(order)
 
 
 _OTHER_VALUE = ("inconsistent-offset",)
@@ -109,14 +113,12 @@ def problems_named(files: RunFiles, names: Collection[str], evidence: Collection
     """The first witness of each finding of these names that has such evidence, permitted or not; of broken invariants
     the first moment."""
     broken = [each for each in _broken(files) if each.name in names]
-    found = [each for each in _anomalies(files, permitted=True) if each.name in names and each.evidence in evidence]
+    found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
 
 
-def _anomalies(files: RunFiles, permitted: bool = False) -> Iterable[Problem]:
+def _anomalies(files: RunFiles) -> Iterable[Problem]:
     for entry in objects(files.verdict.get("anomalies")):
-        if entry.get("permitted") is True and not permitted:
-            continue
         for witness in objects(entry.get("witnesses"))[:1]:
             name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
             topic, _, index = name.rpartition("-")
@@ -145,6 +147,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
         process=integer(witness.get("proc")),
         other=other,
         evidence=str(entry.get("evidence") or ""),
+        permitted=entry.get("permitted") is True,
     )
 
 

@@ -15,6 +15,7 @@ WORDS = ("invalid", "unknown", NO_VERDICT, "valid")
 def render(root: Path, rows: Sequence[ShelvedRun]) -> Path:
     """Write `root`/index.html, and return its path."""
     counts = Counter(row.verdict for row in rows)
+    losing = sum(row.verdict == "valid" and bool(row.loss) for row in rows)
     worst = next((word for word in WORDS if counts[word]), "unknown")
     text = (
         environment()
@@ -23,8 +24,9 @@ def render(root: Path, rows: Sequence[ShelvedRun]) -> Path:
             root=root.name,
             rows=rows,
             word="unknown" if worst == NO_VERDICT else worst,
+            lossy=worst == "valid" and losing,
             headline=", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word]) or "no runs",
-            sentence=sentence(counts),
+            sentence=sentence(counts, losing),
         )
     )
     path = root / PAGE
@@ -34,10 +36,12 @@ def render(root: Path, rows: Sequence[ShelvedRun]) -> Path:
     return path
 
 
-def sentence(counts: Counter[str]) -> str:
-    """What that means."""
+def sentence(counts: Counter[str], losing: int) -> str:
+    """What that means. losing: how many valid runs lost acknowledged records."""
+    runs = "1 valid run" if losing == 1 else f"{losing} valid runs"
+    lost = f" {runs} lost acknowledged records, as permitted." if losing else ""
     if counts["invalid"]:
-        return "Something was found that its configuration does not permit: begin with the red rows."
+        return f"Something was found that its configuration does not permit: begin with the red rows.{lost}"
     if counts["unknown"] or counts[NO_VERDICT]:
-        return "Nothing was found that is not permitted. The yellow rows prove nothing: each says why."
-    return "Nothing was found that is not permitted." if counts["valid"] else "There is nothing to look at yet."
+        return f"Nothing was found that is not permitted.{lost} Rows that are unknown prove nothing: each says why."
+    return f"Nothing was found that is not permitted.{lost}" if counts["valid"] else "There is nothing to look at yet."

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from checkers import simulated
+from checkers.anomalies.registry import LOSS
+from checkers.losses import permitted_loss
 from checkers.nights.facts import with_unexpected
 from checkers.nights.night import RESULTS, Night, NoNight, read_night
 from checkers.nights.results import Attempt, parse
@@ -53,7 +55,9 @@ class ShelvedRun:
     findings: tuple[str, ...]
     """What was found and not permitted; else why nothing is proven."""
     permitted: tuple[str, ...]
-    """What was found and is permitted."""
+    """What was found and is permitted, losses left out."""
+    loss: str
+    """The loss of acknowledged records that is permitted, in a line; empty where there is none."""
     bytes: int
     """Of all files on disk."""
 
@@ -140,7 +144,8 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
         _unavailable(mapping(metrics.get("unavailable"))),
         (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
-        tuple(_told(each) for each in objects(verdict.get("anomalies")) if each.get("permitted") is True),
+        tuple(_told(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
+        str(permitted_loss(verdict) or ""),
         _bytes_of(path),
     )
 
@@ -198,6 +203,10 @@ def _findings(verdict: Json, info: Json) -> Iterable[str]:
             yield f"and {len(reasons) - REASONS} more reasons"
     if not verdict:
         yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
+
+
+def _is_permitted_beside_loss(anomaly: Json) -> bool:
+    return anomaly.get("permitted") is True and anomaly.get("name") not in LOSS
 
 
 def _told(anomaly: Json) -> str:
@@ -260,6 +269,7 @@ def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]
             "p99, ms": _tenths(row.p99_ms),
             "longest unavailability, s": _tenths(row.unavailable_s),
             "findings": "; ".join(row.findings),
+            "permitted loss": row.loss,
             "permitted": "; ".join(row.permitted),
         }
 

@@ -56,8 +56,10 @@ class Story:
     def title(self) -> str:
         """What it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
+        permitted = ", permitted" if self.problem.permitted else ""
         differs = differences(self.facts.asked, self.facts.sent) if self.facts is not None else []
-        return f"{self.problem.name}{also} in {self.problem.where}{f': {differs[0].brief}' if differs else ''}"
+        sent = f": {differs[0].brief}" if differs else ""
+        return f"{self.problem.name}{also} in {self.problem.where}{permitted}{sent}"
 
 
 def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> list[Story]:

@@ -20,7 +20,7 @@ from reports.sections.on_terminal import drawn
 
 _WORD_STYLES = {checks.VALID: "bold green", checks.INVALID: "bold red", checks.UNKNOWN: "bold yellow"}
 _STATE_STYLES = {checks.FAILED: "bold red", checks.PERMITTED: "yellow", checks.CLEAN: "green", "landed": "green"}
-_UNSURE = "yellow"
+_UNSURE, _LOSS_STYLE = "yellow", "bold yellow"
 
 
 def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -> None:
@@ -156,9 +156,10 @@ def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
 def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> None:
     word, reasons = checks.word_of(files), checks.reasons_of(files)
     planted = f", with mutant {files.planted} planted" if files.planted else ""
-    console.print(
-        Text(checks.banner_of(files), style=_WORD_STYLES[word]) + Text(f"  {files.name}{planted}", style="default")
-    )
+    loss = checks.loss_in_short(files)
+    head = Text(checks.banner_of(files), style=_WORD_STYLES[word])
+    head += Text(f", {loss}" if loss else "", style=_LOSS_STYLE)
+    console.print(head + Text(f"  {files.name}{planted}", style="default"))
     console.print(Text(checks.sentence(files)))
     for reason in _not_in_the_table(files, reasons) if len(reasons) > 1 else ():
         console.print(Text(f"  - {reason}"))

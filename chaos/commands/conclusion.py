@@ -13,6 +13,7 @@ from chaos.toolchain.extras import lacking
 from chaos.typed import here, typed
 from checkers.history import seal
 from checkers.history.conversion import convert_once
+from checkers.losses import permitted_loss
 from reports.junit import write_junit
 from reports.terminal import summary
 
@@ -32,8 +33,8 @@ def conclude(
     """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict. 130
     where it is interrupted: then it says what holds.
 
-    progress: shows that the report is being made. always_page: render the report of a valid run, too; else what makes
-    it is said.
+    progress: shows that the report is being made. always_page: render the report of a valid run that lost nothing, too;
+    else what makes it is said.
     """
     before = seal.stamp(directory.verdict)
     try:
@@ -63,7 +64,7 @@ def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn
 def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | None, always_page: bool) -> int:
     verdict = json.loads(directory.verdict.read_text())
     out = console()
-    page = always_page or verdict["verdict"] != "valid"
+    page = always_page or verdict["verdict"] != "valid" or permitted_loss(verdict) is not None
     try:
         with ExitStack() as shown:
             if progress is not None:

@@ -90,6 +90,7 @@ def _facts(files: RunFiles) -> dict[str, str]:
     facts["faults landed"] = f"{files.landed()} of {files.planned_faults()}"
     for name, value in (("acknowledged", figures.acked), ("p99, ms", figures.p99_ms)):
         facts[name] = "" if value is None else f"{value:,}"
+    facts["permitted loss"] = str(meaning.loss(files, permitted=True) or "")
     facts["longest unavailability, s"] = "" if figures.unavailable_s is None else f"{figures.unavailable_s}"
     return {name: value for name, value in facts.items() if value}
 

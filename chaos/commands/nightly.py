@@ -342,6 +342,8 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     left += f"; {told.seconds / 60:.0f} min left"
     left += f", {len(told.left_out)} will be left out" if told.left_out else ""
     say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
+    if word == "valid" and attempt.permitted_loss:
+        say.print(f"    {attempt.permitted_loss}  {attempt.run}", style="yellow", markup=False, soft_wrap=True)
     if attempt.why or attempt.unexpected:
         from chaos.nights.outcome import found
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from reports.shelf import ShelvedRun
 
@@ -129,7 +130,8 @@ def _show_card(row: ShelvedRun, screen: Console) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    screen.print(Text(row.verdict, STYLES.get(row.verdict, "yellow")) + Text(f"  {row.name}", "bold"))
+    loss = Text(f", {row.loss}" if row.loss else "", "yellow")
+    screen.print(Text(row.verdict, STYLES.get(row.verdict, "yellow")) + loss + Text(f"  {row.name}", "bold"))
     faults = f"faults: {', '.join(row.faults)} ({row.landed_of} landed)" if row.faults else "no faults"
     figures = [faults] if row.landed_of or not row.faults else [f"faults: {', '.join(row.faults)}"]
     figures += [] if row.acked is None else [f"{row.acked:,} acknowledged"]
@@ -166,9 +168,18 @@ def _table(rows: Sequence[ShelvedRun]) -> Table:
             "" if row.acked is None else f"{row.acked:,}",
             "" if row.p99_ms is None else f"{row.p99_ms:,.1f}",
             "" if row.unavailable_s is None else f"{row.unavailable_s:.1f}",
-            "; ".join([*row.findings, *(f"{each} (permitted)" for each in row.permitted)]),
+            _found(row),
         )
     return table
+
+
+def _found(row: ShelvedRun) -> Text:
+    from rich.text import Text
+
+    told = [Text(each) for each in row.findings]
+    told += [Text(row.loss, "yellow")] if row.loss else []
+    told += [Text(f"{each} (permitted)") for each in row.permitted]
+    return Text("; ").join(told)
 
 
 def _show_two(cells: Sequence[tuple[str, str, str]]) -> None:

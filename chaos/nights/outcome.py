@@ -50,6 +50,12 @@ class Outcome:
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
     @property
+    def losing(self) -> list[tuple[Item, Attempt]]:
+        """The valid runs that lost acknowledged records, as their configuration and the night permit."""
+        last = [(item, self.last[item.item]) for item in self.items if item.item in self.last]
+        return [(item, each) for item, each in last if each.verdict == VALID and not each.fails and each.permitted_loss]
+
+    @property
     def retried(self) -> int:
         """How many attempts were made again."""
         return sum(max(0, len(each) - 1) for each in self.attempts.values())
@@ -111,7 +117,8 @@ class Outcome:
         played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
         out = f"; {len(self.left_out)} left out" if self.left_out else ""
         head = HEADS[FOUND] if self.findings else self.too_little or HEADS[WELL]
-        return f"{head} {played}{out}."
+        lost = f" {many(len(self.losing), 'valid run')} lost acknowledged records, as permitted." if self.losing else ""
+        return f"{head}{lost} {played}{out}."
 
 
 def many(number: int, noun: str) -> str:
@@ -153,6 +160,10 @@ def _body(outcome: Outcome, page: str) -> Iterator[str]:
         yield from ("", "## Without a verdict", "", *_head("configuration", "faults", "seed", "why"))
         for item, each in outcome.unproven:
             yield _row(item.configuration, item.faults, str(item.seed), f"{each.verdict}: {each.why}")
+    if outcome.losing:
+        yield from ("", "## Permitted losses", "", *_head("configuration", "faults", "seed", "what was lost", "run"))
+        for item, each in outcome.losing:
+            yield _row(item.configuration, item.faults, str(item.seed), each.permitted_loss, each.run)
     yield from ("", "## Configurations", "", *_head("configuration", "runs", "valid", "found", "unknown", "left out"))
     for name, of_name in by_configuration(outcome).items():
         yield _row(name, *map(str, of_name))
@@ -211,6 +222,8 @@ def text(outcome: Outcome, page: str = "") -> str:
         lines += [f"FOUND  {_run(item)}", f"  {found(each)}", f"  {_story(outcome, each)}"]
     for item, each in outcome.unproven:
         lines += [f"{each.verdict.upper()}  {_run(item)}", f"  {each.why}"]
+    for item, each in outcome.losing:
+        lines += [f"LOST AS PERMITTED  {_run(item)}", f"  {each.permitted_loss}"]
     for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():
         told = [f"{valid} of {runs} valid"]
         told += [f"{bad} with findings"] if bad else []

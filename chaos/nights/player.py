@@ -27,6 +27,7 @@ from chaos.nights.full_disk import blamed, is_full
 from chaos.nights.items import Item
 from chaos.nights.matrix import Matrix, plain
 from chaos.runtimes.real.processes.child import PACKAGES, TETHER
+from checkers.losses import permitted_loss
 from checkers.nights.matrix import Expectation, expectations, forbidden
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
@@ -287,6 +288,7 @@ class Player:
             why=self._overdue(child.item) if verdict == NO_VERDICT and child.asked else _why(verdict, told, code, log),
             unexpected=unexpected,
             bytes=0 if run is None else bytes_of(run),
+            permitted_loss=str(permitted_loss(told) or ""),
         )
 
     def _overdue(self, item: Item) -> str:

@@ -35,6 +35,8 @@ class Attempt:
     """Anomalies that the run permits and the matrix's expectations do not."""
     bytes: int = 0
     """Of the run directory, after thinning."""
+    permitted_loss: str = ""
+    """The acknowledged records that it lost as its configuration permits, in a line; empty where there are none."""
 
     @property
     def proven(self) -> bool:
@@ -76,6 +78,7 @@ def _attempt(told: Mapping[str, Any]) -> Attempt:
         why=str(told["why"] or ""),
         unexpected=tuple(map(str, told.get("unexpected") or ())),
         bytes=int(told.get("bytes") or 0),
+        permitted_loss=str(told.get("permitted_loss") or ""),
     )
 
 

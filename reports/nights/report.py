@@ -9,6 +9,7 @@ from typing import Any
 
 from checkers.anomalies.registry import LOSS
 from checkers.history.seal import NOT_JUDGED
+from checkers.losses import Loss
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
@@ -114,6 +115,21 @@ class Report:
         return sum(cell.lost for cell in self.cells if cell.may_lose)
 
     @property
+    def losing(self) -> list[Row]:
+        """The valid runs of the night that lost acknowledged records, as their configuration permits."""
+        return [run for run in self.counting if run["verdict"] == VALID and run["lost"] and _may_lose(run)]
+
+    @property
+    def loss(self) -> str:
+        """What they lost, in a sentence; empty where there are none."""
+        if not self.losing:
+            return ""
+        lost, acked = (sum(run[name] or 0 for run in self.losing) for name in ("lost", "acknowledged"))
+        loss = Loss(lost, acked if acked >= lost else None)
+        its = "its" if len(self.losing) == 1 else "their"
+        return f"{_many(len(self.losing), 'valid run')} lost {loss.amount}{loss.share}: {its} configuration permits it."
+
+    @property
     def unproven(self) -> int:
         """Items that ran and have no verdict."""
         return self.verdicts[UNKNOWN] + self.verdicts[NO_VERDICT]
@@ -176,7 +192,7 @@ class Report:
             return "A verdict is in doubt"
         if self.word == UNKNOWN:
             return "Too little is proven"
-        return "Nothing is wrong"
+        return "Nothing is wrong, and records were lost as permitted" if self.losing else "Nothing is wrong"
 
     @property
     def sentences(self) -> list[str]:
@@ -213,6 +229,7 @@ class Report:
         if self.unproven and self.word == VALID:
             one = self.unproven == 1
             told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
+        told += [self.loss] if self.loss else []
         told += self.contradicted[:SHOWN]
         if len(self.contradicted) > SHOWN:
             told.append(f"And {len(self.contradicted) - SHOWN} more.")
@@ -306,13 +323,16 @@ def _against(run: Row) -> str:
     """What a valid run lost or doubled that its configuration does not permit, in words; empty for nothing."""
     if run["verdict"] != VALID or not run["measured"]:
         return ""
-    permitted = run["permitted"] or ()
     told = []
-    if run["lost"] and not any(name in permitted for name in LOSS):
+    if run["lost"] and not _may_lose(run):
         told.append(_many(run["lost"], "lost record"))
-    if run["duplicated"] and "duplicate" not in permitted:
+    if run["duplicated"] and "duplicate" not in (run["permitted"] or ()):
         told.append(_many(run["duplicated"], "duplicated record"))
     return f"{' and '.join(told)}, which is not permitted" if told else ""
+
+
+def _may_lose(run: Row) -> bool:
+    return any(name in (run["permitted"] or ()) for name in LOSS)
 
 
 def _configuration_of(item: str) -> str:

@@ -178,7 +178,9 @@ PARTITION = Partition(0, "t", 0, "delete", -1, False)
 
 def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
     # What a simulator adds to a trace says no incarnation.
-    crashed = [led(1, 0, 0, 10), {"t": 20e-9, "e": "appended"}, {"t": 30e-9, "i": 2, "e": "node_ready"}]
+    led_on = [{"t": 12e-9, "i": 1, "e": "node_ready"}, {"t": 15e-9, "i": 1, "e": "node_stopping"}]
+    led_on.append({"t": 20e-9, "e": "appended"})
+    crashed = [led(1, 0, 0, 10), *led_on, {"t": 30e-9, "i": 2, "e": "node_ready"}]
     found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
     assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER))
     assert found.moved and not found.unknown

@@ -159,8 +159,19 @@ def test_a_readers_finding_is_not_excused_by_how_others_produce() -> None:
     assert decide(good(finding("poll-skip", proc=2))).verdict == INVALID
 
 
-def test_expect_safe_fails_what_the_configuration_permits() -> None:
-    assert decide(good(finding("lost-write", proc=1), expect="safe")).verdict == INVALID
+def test_expect_safe_says_who_asked_for_it_and_how_the_configuration_alone_judges() -> None:
+    asked = "not permitted: you asked for --expect safe, which permits nothing"
+    weak, strong = finding("lost-write", proc=1), finding("lost-write", proc=0)
+
+    def why(*findings: Finding, **more: Any) -> str:
+        (reason,) = decide(good(*findings, expect="safe", **more)).reasons
+        return reason.partition(asked)[2]
+
+    safe = "acks=all, min ISR 2 or more"
+    assert why(weak) == "; the configuration alone (acks=1) would permit it"
+    assert why(weak, strong) == f"; the configuration alone ({safe}; acks=1) would permit some of it"
+    assert why(strong) == f"; the configuration alone ({safe}) does not permit it either"
+    assert why(weak, plan=None) == "", "nobody knows the configuration"
 
 
 def test_expect_loss_is_valid_with_a_loss_and_unknown_without() -> None:

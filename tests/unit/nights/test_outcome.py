@@ -94,3 +94,18 @@ def test_a_contradicted_verdict_is_exit_code_2_unless_something_was_found() -> N
     assert (well.exit, replace(well, contradicted=()).exit) == (2, 0)
     assert text(well).splitlines()[-1] == doubt[0]
     assert f"**{doubt[0]}**" in markdown(well)
+
+
+def test_a_permitted_loss_is_told_in_the_sentence_and_in_a_line_and_fails_nothing() -> None:
+    item = night().items[2]
+    loss = "260 of 845 acknowledged records lost (31 %): acks=1 permits it"
+    lost = replace(attempt(item, 1, "valid", ""), permitted_loss=loss)
+    well = replace(night(), items=(item,), attempts=by_item([lost]), left_out={})
+    assert well.exit == 0
+    head = "Nothing was found that is not permitted. 1 valid run lost acknowledged records, as permitted."
+    assert well.sentence() == f"{head} 1 of 1 run played: 1 valid."
+    lines = text(well).splitlines()
+    told = lines.index("LOST AS PERMITTED  squall/process appends acks=1, faults kill, seed 1")
+    assert lines[told + 1] == f"  {loss}"
+    assert f"| squall/process appends acks=1 | kill | 1 | {loss} | {lost.run} |" in markdown(well).splitlines()
+    assert "Permitted losses" not in markdown(night())

@@ -130,8 +130,13 @@ def test_what_an_expectation_forbids_fails_the_night_though_the_run_permits_it(t
     assert outcome(player).exit == 1
     elsewhere = night(tmp_path / "b", {1: ["lossy"]}) if (tmp_path / "b").mkdir() is None else None
     assert elsewhere is not None
-    assert [each.unexpected for each in played(elsewhere)[1]] == [()]
+    (permitted,) = played(elsewhere)[1]
+    assert permitted.unexpected == ()
     assert outcome(elsewhere).exit == 0
+    assert permitted.permitted_loss == "1 acknowledged record lost: the configuration permits it"
+    assert parse(permitted.line()) == ([permitted], [])
+    assert [each for _, each in outcome(elsewhere).losing] == [permitted]
+    assert outcome(player).losing == [], "what the night forbids is a finding"
 
 
 @pytest.mark.parametrize("forbidden", ["lost-write", "unseen"])

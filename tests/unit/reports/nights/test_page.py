@@ -43,6 +43,13 @@ def test_it_answers_in_the_order_in_which_people_ask(tmp_path: Path) -> None:
     assert "Fault 0 begins: kill of broker 1." in told
 
 
+def test_a_night_whose_runs_lost_records_as_permitted_is_not_simply_green(tmp_path: Path) -> None:
+    html = text_of(tmp_path, [run(name="n2", lost=260, permitted=["lost-write"]), run("two", "n2")], [], [losing()])
+    assert '<section class="banner valid lossy"' in html
+    assert [html.count(f'<span class="tag {kind}">valid</span>') for kind in ("open", "good")] == [1, 1]
+    assert '<td class="n" data-what="lost">260<small><strong>permitted</strong></small></td>' in html
+
+
 def test_each_cell_and_run_leads_to_its_page(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / "n2/runs" / name).mkdir(parents=True)

@@ -139,6 +139,18 @@ def test_what_may_be_lost_contradicts_no_verdict_and_a_finding_stays_graver_than
     assert told.sentences[-1].startswith("one is judged valid, but its history shows 3 lost records")
 
 
+def test_a_permitted_loss_stands_in_the_headline_and_in_a_sentence_with_its_share() -> None:
+    permitted = {"permitted": ["lost-write"], "acknowledged": 845}
+    told = report([run("one", lost=200, **permitted), run("two", lost=60, **permitted), run("three")])
+    assert (told.word, told.headline) == ("valid", "Nothing is wrong, and records were lost as permitted")
+    said = "2 valid runs lost 260 of 1,690 acknowledged records (15 %): their configuration permits it."
+    assert said in told.sentences
+    assert report([run("one", lost=3, verdict="unknown", **permitted), run("two")]).loss == ""
+    wrong = report([run("one", lost=3, **permitted), run("two", verdict="invalid")], [finding("two")])
+    assert wrong.headline == "One thing went wrong, and it is new"
+    assert wrong.sentences[-1].startswith("1 valid run lost 3 of 845 acknowledged records (less than 1 %): its ")
+
+
 def test_a_night_that_played_too_little_says_that_it_is_that() -> None:
     told = report([run("one")], exit=2, not_run=["two", "three"], planned=3)
     assert (told.word, told.headline) == ("unknown", "Too little is proven")

@@ -1,0 +1,108 @@
+"""How many acknowledged records a run lost: the one count that terminal, pages, JUnit, `squall runs` and nights show.
+
+Read from what verdict.json says, so that it holds of runs that earlier versions judged, too. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.anomalies.registry import LOSS
+from checkers.guarantees import LOSS_EXPECTED, FaultClass
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Acknowledged records that a run lost, all of them permitted or none."""
+
+    lost: int
+    acked: int | None
+    """How many were acknowledged in the whole run; None where that is not known, or cannot be."""
+    partitions: tuple[tuple[str, int, int | None], ...] = ()
+    """(partition, lost records of it, acknowledged records of it), the worst first."""
+    grounds: tuple[str, ...] = ()
+    """What permits it, a clause for each cell of the matrix: "acks=1 permits it". Empty where it is not permitted."""
+    reasons: tuple[str, ...] = ()
+    """Why, as the verdict says, each once."""
+
+    @property
+    def amount(self) -> str:
+        """The count, and of how many: "260 of 845 acknowledged records"."""
+        of = "" if self.acked is None else f" of {self.acked:,}"
+        return f"{self.lost:,}{of} acknowledged record{'s'[: (self.acked or self.lost) != 1]}"
+
+    @property
+    def share(self) -> str:
+        """The share of all that were acknowledged, to follow a word: " (31 %)"; empty where it is not known."""
+        return "" if self.acked is None else f" ({percent(self.lost, self.acked)})"
+
+    def __str__(self) -> str:
+        """The loss in one line: "260 of 845 acknowledged records lost (31 %): acks=1 permits it"."""
+        why = f": {' and '.join(self.grounds)}" if self.grounds else ""
+        return f"{self.amount} lost{self.share}{why}"
+
+
+def percent(some: int, of: int) -> str:
+    """A share in whole percent. It says neither 0 of something nor 100 of less than everything."""
+    if 0 < some < of / 100:
+        return "less than 1 %"
+    return "more than 99 %" if some < of and some / of >= 0.995 else f"{some / of:.0%}".replace("%", " %")
+
+
+def permitted_loss(verdict: Json) -> Loss | None:
+    """The loss that a verdict permits; None where there is none, or where verdict.json cannot be understood."""
+    return loss_of(verdict, permitted=True)
+
+
+def loss_of(verdict: Json, *, permitted: bool) -> Loss | None:
+    """The loss that a verdict permits, or the one that it does not permit. None where there is none."""
+    try:
+        found = [each for each in verdict.get("anomalies") or () if each.get("name") in LOSS]
+        entries = [each for each in found if each.get("permitted") is permitted]
+        lost = sum(int(each["count"]) for each in entries)
+        return _loss(entries, lost, verdict.get("metrics") or {}, permitted) if lost > 0 else None
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> Loss:
+    by_partition = sum((Counter(each.get("partitions") or {}) for each in entries), Counter[str]())
+    told = metrics.get("partitions") or {}
+    partitions = [(name, count, acknowledged_in(told.get(name))) for name, count in by_partition.items()]
+    acked = acknowledged(metrics)
+    return Loss(
+        lost,
+        acked if acked is not None and acked >= lost else None,
+        tuple(sorted(partitions, key=lambda each: (-each[1], each[0]))),
+        tuple(dict.fromkeys(map(_ground, entries))) if permitted else (),
+        tuple(dict.fromkeys(str(each["why"]) for each in entries if each.get("why"))),
+    )
+
+
+def _ground(entry: Json) -> str:
+    """What permits a finding. Verdicts of earlier versions name no cell."""
+    cell = entry.get("cell")
+    if not cell:
+        return "the configuration permits it"
+    if cell["row"] == LOSS_EXPECTED.name:
+        return "you asked for it (--expect loss)"
+    under = f" under faults of class {cell['under']}" if cell["under"] in [each.value for each in FaultClass] else ""
+    return f"{cell['row']} permits it{under}"
+
+
+def acknowledged(metrics: Json) -> int | None:
+    """How many sends were acknowledged, after healing too; None where the history was not analysed."""
+    sends = (metrics.get("outcomes") or {}).get("send")
+    return int(sends.get("ok", 0)) if sends else None
+
+
+def acknowledged_in(partition: object) -> int | None:
+    """The same of one partition of metrics.json; None where that is not known."""
+    told = partition if isinstance(partition, dict) else {}
+    load, after = told.get("acked"), told.get("acked_after_healing", 0)
+    return load + after if isinstance(load, int) and isinstance(after, int) else None
