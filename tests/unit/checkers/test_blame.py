@@ -51,6 +51,8 @@ def test_a_client_that_stands_still_while_fresh_ones_are_served_is_named(
     assert (verdict.verdict, verdict.exit_code, verdict.blames, found.blames) == (INVALID, 1, name, name)
     assert found.why == f"not permitted: {name} stood still while fresh clients were served"
     assert found.cell is not None and found.cell.row == f"progress of {name}"
+    (safe,) = decide(replace(case(finding, client=client), expect="safe")).anomalies
+    assert (safe.why, safe.blames) == (found.why, name), "no wish of --expect safe made it stand still"
 
 
 def test_our_own_client_a_transactional_one_and_a_member_of_a_group_are_not_blamed() -> None:
