@@ -56,9 +56,16 @@ def word_of(files: RunFiles) -> str:
 
 
 def banner_of(files: RunFiles) -> str:
-    """The verdict in capitals, and whose it is if it is not the cluster's."""
+    """The verdict in capitals, whose it is if it is not the cluster's, and what a valid run lost with permission."""
     word, blames = word_of(files), files.verdict.get("blames")
+    if is_lossy(files):
+        return f"{word.upper()}, {meaning.loss(files, permitted=True)}"
     return f"{word.upper()}: {blames}" if word == INVALID and blames else word.upper()
+
+
+def is_lossy(files: RunFiles) -> bool:
+    """Whether a run is valid and lost acknowledged records, which its configuration permits."""
+    return word_of(files) == VALID and meaning.loss(files, permitted=True) is not None
 
 
 def reasons_of(files: RunFiles) -> list[str]:
@@ -163,14 +170,6 @@ def _ran(files: RunFiles) -> set[str]:
 def notes_of(files: RunFiles) -> list[str]:
     """What the verdict says beside its reasons, without the list of checks, which has its own table."""
     return [each for each in texts(files.verdict.get("notes")) if not each.startswith(LOOKED_FOR)]
-
-
-def loss_in_short(files: RunFiles) -> str:
-    """What of a valid run nobody may overlook, to follow its word: "260 of 845 acknowledged records lost (31 %): acks=1
-    permits it". Empty where nothing was lost, and where the verdict has something graver to say.
-    """
-    lost = meaning.loss(files, permitted=True)
-    return str(lost) if lost and word_of(files) == VALID else ""
 
 
 def sentence(files: RunFiles) -> str:

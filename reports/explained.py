@@ -45,8 +45,7 @@ def listing(run_dir: Path, width: int = 100) -> str:
     files = read_run(run_dir)
     found = [each for each in checks.checks_of(files) if each.count]
     reasons = checks.reasons_of(files)
-    loss = checks.loss_in_short(files)
-    lines = [f"{checks.banner_of(files)}{', ' if loss else ''}{loss}  {files.name}: {checks.sentence(files)}"]
+    lines = [f"{checks.banner_of(files)}  {files.name}: {checks.sentence(files)}"]
     if checks.word_of(files) == checks.UNKNOWN and len(reasons) > 1:  # of which the sentence tells the number only
         lines += [f"  - {each}" for each in reasons]
     lines += [f"  {each.title}: {each.count}, {each.state}" for each in found] or ["There is no finding to explain."]

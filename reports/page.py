@@ -64,7 +64,7 @@ def render(run_dir: Path) -> Path:
             files=files,
             word=checks.word_of(files),
             banner=checks.banner_of(files),
-            loss=checks.loss_in_short(files),
+            lossy=checks.is_lossy(files),
             sentence=checks.sentence(files),
             reasons=checks.reasons_of(files),
             notes=checks.notes_of(files),

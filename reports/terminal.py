@@ -156,10 +156,8 @@ def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
 def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> None:
     word, reasons = checks.word_of(files), checks.reasons_of(files)
     planted = f", with mutant {files.planted} planted" if files.planted else ""
-    loss = checks.loss_in_short(files)
-    head = Text(checks.banner_of(files), style=_WORD_STYLES[word])
-    head += Text(f", {loss}" if loss else "", style=_LOSS_STYLE)
-    console.print(head + Text(f"  {files.name}{planted}", style="default"))
+    style = _LOSS_STYLE if checks.is_lossy(files) else _WORD_STYLES[word]
+    console.print(Text(checks.banner_of(files), style=style) + Text(f"  {files.name}{planted}", style="default"))
     console.print(Text(checks.sentence(files)))
     for reason in _not_in_the_table(files, reasons) if len(reasons) > 1 else ():
         console.print(Text(f"  - {reason}"))
