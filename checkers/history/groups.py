@@ -149,14 +149,20 @@ class Groups:
             acknowledged |= st == OK
             self._history.commits.append((op, proc, group, part, off, st, t0, t1, gen, txn, late))
         held, sent_in = self._sent.pop(op, ([], {}))
-        # A library may know its generation before the history does, also one that is counted anew.
-        assigned = sent_in.get(gen, self._told.get((proc, group), {}).get(gen))
+        assigned = self._assigned(sent_in, proc, group, gen)
         for part, hold in held:
             # A commit of nothing is appended nowhere, and acknowledges nothing.
             if acknowledged and (assigned is None or part in assigned):
                 hold.proved = max(hold.proved, t0)
             hold.under_way -= 1
             self._write(proc, part, hold)
+
+    def _assigned(self, told: _Told, proc: int, group: int, gen: int) -> Container[int] | None:
+        """What a generation assigns to a process, by what it had been told as it sent; None where nobody told it.
+
+        A library may know its generation before the history does, also one that is counted anew.
+        """
+        return told.get(gen, self._told.get((proc, group), {}).get(gen))
 
     def _administered(self, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):

@@ -155,7 +155,7 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
         return await synchronize(member, answer)
 
     undone.setattr(GroupMember, "_synchronize", synchronized)
-    undone.setattr(Groups, "_assigns", lambda *_: True)
+    undone.setattr(Groups, "_assigned", lambda *_: None)
 
 
 def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
     """What a member was told under a number counts for ever."""
-    undone.setattr(Groups, "_may_be_new", lambda *_: False)
+    undone.setattr(Groups, "_may_be_anew", lambda *_: False)
 
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
