@@ -95,7 +95,9 @@ def of_events(
         for name, row in _of_node(events):
             if row[2] <= until:
                 led.setdefault(name, []).append(row)
-    return _put_together(led, partitions, unknown="")
+    # A trace that is there and says nothing of a partition does not say that nobody else led it.
+    silent = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
+    return _put_together(led, partitions, f"no trace or log names a leader of {', '.join(silent)}" if silent else "")
 
 
 def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
@@ -184,7 +186,7 @@ def read(
     """
     try:
         return _read(run_dir, partitions, clock, info, last_read(finals))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return Leaderships(unknown=f"who led cannot be read: {type(error).__name__}: {error}")
 
 
@@ -212,7 +214,8 @@ def _tells_roles(told: Iterable[kafka_log.Said]) -> bool:
 
 
 def _without(found: Leaderships, missing: Sequence[str]) -> Leaderships:
-    return Leaderships(found.rows, f"there is no {', '.join(missing)}", found.moved) if missing else found
+    why = "; ".join(filter(None, [f"there is no {', '.join(missing)}" if missing else "", found.unknown]))
+    return Leaderships(found.rows, why, found.moved)
 
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:

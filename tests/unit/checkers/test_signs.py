@@ -160,7 +160,9 @@ def test_whoever_led_after_the_last_final_read_took_nothing(tmp_path: Path) -> N
 
 def test_where_a_trace_is_missing_nobody_knows(tmp_path: Path) -> None:
     run = Run(missing=[5])
-    assert losses(run.judged({})) == {5: False, 7: False, 8: False, 9: False}, "all traces are there, and empty"
+    empty = run.judged({node: [] for node in run.events})
+    assert losses(empty) == dict.fromkeys((5, 7, 8, 9)), "traces that say nothing exclude nothing"
+    assert any("no trace or log names a leader of t-0" in said for said in empty.notes)
     verdict = judge_bytes("r", b"".join(Run().h.lines()), b"", PLAN).verdict
     assert verdict.verdict == UNKNOWN and set(losses(verdict).values()) == {None}
     assert any("no broker's trace or log tells who led" in reason for reason in verdict.reasons)
@@ -184,6 +186,14 @@ def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
     found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
     assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER))
     assert found.moved and not found.unknown
+
+
+def test_a_trace_that_makes_no_sense_leaves_it_unknown(tmp_path: Path) -> None:
+    (tmp_path / "nodes" / "1").mkdir(parents=True)
+    for line in ('["became_leader"]', '{"e":"became_leader","t":Infinity}', '{"e":"became_leader"}'):
+        (tmp_path / "nodes" / "1" / "trace.jsonl").write_text(line + "\n")
+        found = leaderships.read(tmp_path, [PARTITION], (0, 0), {}, [])
+        assert found.unknown.startswith("who led cannot be read") and not found.rows
 
 
 def test_partitions_of_coordinators_tell_that_something_moved() -> None:
