@@ -279,7 +279,8 @@ def command(
 
     progress = Progress("squall run", then=THEN)
     with serving(progress, port):
-        directory = run_and_judge(plan, root, progress, label, load_report)
+        drawn = plan_file is None or flags.get("faults") is not None
+        directory = run_and_judge(plan, root, progress, label, load_report, drawn)
         return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
 
 
@@ -324,7 +325,8 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         return make_plan(values, as_recorded=bool(beyond))
     if kinds == () and "fault_count" in given:
         raise PlanError("--fault-count: --faults none draws no faults")
-    values.pop("faults", None)
+    for name in ("faults", "probe_ms"):
+        values.pop(name, None)
     plan = with_schedule(values, kinds, given.get("fault_count"))
     if missing := not_drawn(plan, kinds or ()):
         click.echo(missing, err=True)

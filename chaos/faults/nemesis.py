@@ -20,7 +20,7 @@ from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults import triggers
 from chaos.faults.kind import Fault
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, probe_timeout_s
 from chaos.faults.stage import Cluster, Patience, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
 from chaos.runtimes.capabilities import counts_calls
@@ -42,7 +42,8 @@ class Coming(NamedTuple):
 
 
 class Nemesis:
-    """Plays faults. `cluster` says who leads what. `record` takes each line of nemesis.jsonl."""
+    """Plays faults. `cluster` says who leads what. `record` takes each line of nemesis.jsonl. `probe_ms`: as in a plan.
+    """
 
     def __init__(
         self,
@@ -53,8 +54,9 @@ class Nemesis:
         env: Env,
         cluster: Cluster,
         record: Callable[[dict[str, Any]], None],
+        probe_ms: float | None = None,
     ) -> None:
-        self._stage = Stage(runtime, env, seed, record, cluster)
+        self._stage = Stage(runtime, env, seed, record, cluster, probe_timeout_s(probe_ms))
         self.played = [Played(fault) for fault in faults]
         self._since_ns: int | None = None
         """When playing began."""

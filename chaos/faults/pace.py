@@ -1,6 +1,13 @@
 """How patient the nemesis is. In seconds."""
 
 PROBE_TIMEOUT_S = 0.7
+"""How long a probe may take where probes are quick, or nobody measured them."""
+PROBE_AT_MOST_S = 2.8
+"""How long a probe may take at most: what keeps a machine busier than that is no question of patience."""
+TIMES = 8
+"""A probe may take so many times what the slowest one took when the run began: a load and faults came since then."""
+PROBES = 3
+"""How many probes, one after the other, a fault needs while it is on."""
 HEALED_WITHIN_S = 10.0
 WHOLE_WITHIN_S = 3.0
 """How long to wait for the links of a broker that is coming back, and for a node that fits a target's name."""
@@ -9,3 +16,13 @@ BEHIND_OTHERS_S = 20.0
 LONGER_S = 5.0
 """How much longer a fault may stay that has met nothing."""
 POLL_S = 0.1
+
+
+def probe_timeout_s(probe_ms: float | None) -> float:
+    """How long a probe may take. probe_ms: what the slowest one took when the run began; None: nobody measured."""
+    return min(PROBE_AT_MOST_S, max(PROBE_TIMEOUT_S, TIMES * (probe_ms or 0.0) / 1000))
+
+
+def longer_s(probe_ms: float) -> float:
+    """How much longer than drawn a fault must last to be proven on this machine."""
+    return PROBES * (probe_timeout_s(probe_ms) - PROBE_TIMEOUT_S)

@@ -16,7 +16,7 @@ from broker.env import Env
 from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Fault, Trait
-from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import Hit
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
@@ -108,9 +108,15 @@ class Stage:
     """
 
     def __init__(
-        self, runtime: Runtime, env: Env, seed: int, record: Callable[[dict[str, Any]], None], cluster: Cluster
+        self,
+        runtime: Runtime,
+        env: Env,
+        seed: int,
+        record: Callable[[dict[str, Any]], None],
+        cluster: Cluster,
+        probe_timeout_s: float,
     ) -> None:
-        self.runtime, self.cluster = runtime, cluster
+        self.runtime, self.cluster, self.probe_timeout_s = runtime, cluster, probe_timeout_s
         self.clients: Controls | None = None
         """The workload's clients, once there are any."""
         self._claims: dict[int, dict[int, Fault]] = {}
@@ -421,11 +427,11 @@ class Stage:
 
     async def probe(self, link: Link) -> Probe:
         """One probe over a link, with the usual time limit."""
-        return await self.runtime.probe(link, timeout_s=PROBE_TIMEOUT_S)
+        return await self.runtime.probe(link, timeout_s=self.probe_timeout_s)
 
-    async def probes(self, links: Sequence[Link], timeout_s: float = PROBE_TIMEOUT_S) -> list[Probe]:
-        """One probe over each link, all at the same time."""
-        return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s))
+    async def probes(self, links: Sequence[Link], timeout_s: float | None = None) -> list[Probe]:
+        """One probe over each link, all at the same time. timeout_s: None means the usual time limit."""
+        return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s or self.probe_timeout_s))
 
     async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]]) -> list[Probe]:
         """Measure each link, all at the same time; the answers in the order of the links."""

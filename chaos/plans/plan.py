@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from chaos.faults.kind import Fault, FaultError, Trait
 from chaos.faults.kinds import KINDS
+from chaos.faults.pace import longer_s
 from chaos.faults.targets import Coordinated, check_target
 from chaos.faults.vocabulary import kind_of
 from chaos.plans.external import drawn_kinds, for_others
@@ -106,6 +107,19 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
         for f in faults
     ]
     return make_plan({**values, "faults": listed})
+
+
+def proven_here(plan: Plan, probe_ms: float) -> Plan:
+    """A plan of drawn faults whose slowest probe takes `probe_ms` when the run begins. Each fault lasts so much longer
+    that it can be proven, the next ones begin later, and so does the load's end.
+    """
+    more_s = longer_s(probe_ms)
+    values = plan.model_dump(mode="json")
+    for number, fault in enumerate(sorted(values["faults"], key=lambda each: float(each["at_s"]))):
+        fault["at_s"] = round(fault["at_s"] + number * more_s, 2)
+        fault["duration_s"] = round(fault["duration_s"] + more_s, 2)
+    time_s = round(plan.time_s + len(plan.faults) * more_s, 2)
+    return make_plan({**values, "time_s": time_s, "probe_ms": probe_ms})
 
 
 def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
@@ -265,8 +279,8 @@ def read_plan(path: Path) -> Plan:
 
 def write_plan(plan: Plan) -> str:
     """A plan as TOML; `read_plan` of it gives an equal plan."""
-    data = plan.model_dump(mode="json")
-    operations = data.pop("operations")
+    data = plan.model_dump(mode="json", exclude_none=True)
+    operations = data.pop("operations", None)
     lines = [f"{key} = {toml_value(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
     if operations is not None:
         lines += ["operations = [", *(f"    {toml_value(list(each))}," for each in operations), "]"]
@@ -274,7 +288,7 @@ def write_plan(plan: Plan) -> str:
         if isinstance(value, dict):
             lines += _table(key, value)
     for fault in data["faults"]:
-        lines += ["", "[[faults]]", *(f"{k} = {toml_value(v)}" for k, v in fault.items() if v is not None)]
+        lines += ["", "[[faults]]", *(f"{k} = {toml_value(v)}" for k, v in fault.items())]
     return "\n".join(lines) + "\n"
 
 

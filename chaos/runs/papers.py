@@ -28,7 +28,7 @@ class Papers(Protocol):
     """CRC-32 of nemesis.jsonl as it is now."""
 
     def plan(self, text: str) -> None:
-        """plan.toml, once."""
+        """plan.toml, at the beginning, and anew where the machine asks for longer faults."""
 
     def info(self, info: dict[str, Any]) -> None:
         """run.json, anew at each phase."""

@@ -60,13 +60,13 @@ def run_and_judge(
     progress: Progress | None = None,
     label: str = "",
     beside: Callable[[], None] | None = None,
+    drawn: bool = False,
 ) -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
 
     progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
     judging: what was recorded is judged, and the verdict is unknown. Nothing is judged of a program under test that was
-    refused. label: as in `RunDirectory.create`. beside: as in
-    `judge`.
+    refused. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
@@ -96,7 +96,7 @@ def run_and_judge(
         papers = DirectoryPapers(directory)
         papers.plan(write_plan(plan))
         drivers = driver_maker(plan, directory.path)
-        run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
+        run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
         ahead = start_ahead(directory, say.print)
         with progress.shown():
             gravest: BaseException | None = None

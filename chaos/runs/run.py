@@ -19,7 +19,7 @@ import trio
 
 from broker.env import Env, Fs
 from chaos import __version__
-from chaos.errors import HarnessError, trouble_of
+from chaos.errors import HarnessError, said_by
 from chaos.faults.kind import Trait
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
@@ -28,6 +28,7 @@ from chaos.faults.triggers import described_names
 from chaos.plans import external
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
+from chaos.runs.fitted import fitted
 from chaos.runs.last_load import UNSERVED, outlast, write_beside
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
@@ -88,7 +89,10 @@ class Eyes(Protocol):
 
 
 class Run:
-    """One run in one runtime. Its clock is that of `runtime.env("harness")`, in every world."""
+    """One run in one runtime. Its clock is that of `runtime.env("harness")`, in every world.
+
+    drawn: the plan's faults were drawn for this run, and shall last as long as this machine needs to prove them.
+    """
 
     def __init__(
         self,
@@ -101,11 +105,10 @@ class Run:
         eyes: Eyes | None = None,
         stranger: Stranger | None = None,
         drivers: MakeDriver | None = None,
+        drawn: bool = False,
     ) -> None:
         self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
-        self._eyes = eyes
-        self._stranger = stranger
-        self._drivers = drivers
+        self._eyes, self._stranger, self._drivers, self._drawn = eyes, stranger, drivers, drawn
         self._played: list[Played] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
@@ -158,6 +161,8 @@ class Run:
             try:
                 async with self._phase("start the cluster"):
                     await self.runtime.start()
+                    if self._drawn:
+                        self.plan = await fitted(self.plan, self.runtime, self.papers, self.progress.say)
                 await self._with_cluster()
             finally:
                 self.info["harness"] = list(self.runtime.troubles())
@@ -167,7 +172,7 @@ class Run:
             self.info["trouble"] = str(trouble)
             raise
         except BaseException as error:
-            self.info["trouble"] = "interrupted" if _is_interrupt(error) else _told_of(error)
+            self.info["trouble"] = "interrupted" if _is_interrupt(error) else said_by(error)
             raise
         finally:
             self.info["ended_ns"] = now_ns(self._env)
@@ -200,8 +205,10 @@ class Run:
         planned = {seal.PLAN: seal.plan_seal(self.plan.model_dump(exclude={"operations"}))}
         recorder = Recorder(env, self.papers.history, self.papers.run_id, served=served, about={"seals": planned})
         observer = self._observer(servers, foreign=self._stranger is not None)
-        told = self.papers.fault
-        nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told)
+        probe_ms, told = self.plan.probe_ms, self.papers.fault
+        nemesis = Nemesis(
+            self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told, probe_ms=probe_ms
+        )
         self._played = nemesis.played
         try:
             async with trio.open_nursery() as nursery:
@@ -213,7 +220,7 @@ class Run:
                 if self.plan.runtime == external.WORLD:
                     nursery.start_soon(observer.keep_polled, lambda: now_ns(env) / 1e9, self.papers.polled)
                 async with self._phase("create topics"):
-                    await self._create_topics(observer)
+                    await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
                 await self._load_and_heal(observer, servers, recorder, nemesis)
                 if self.plan.runtime == external.WORLD:
                     self.info[EPOCHS] = await observer.epochs(self.plan.workload.topic_names(), EPOCHS_WAIT_S)
@@ -263,9 +270,6 @@ class Run:
         self._save()
         for line in (*target.lines(), *in_vain(target, self.plan.timeline())):
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
-
-    async def _create_topics(self, observer: Observer) -> None:
-        await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
 
     def _zones(self, cluster_id: str) -> list[Zone]:
         """The workload's client zones, by the listener that brokers advertise to them."""
@@ -484,12 +488,6 @@ def _led(view: ClusterView | None, name: str) -> str:
         return "no broker says who leads it"
     leader = view.leaders.get(name, -1)
     return f"{f'leader {leader}' if leader >= 0 else 'no leader'}, ISR {list(view.isr.get(name, ()))}"
-
-
-def _told_of(error: BaseException) -> str:
-    """The gravest error in an exception group. HarnessError keeps its own words."""
-    gravest = trouble_of(error)
-    return str(gravest) if isinstance(gravest, HarnessError) else f"{type(gravest).__name__}: {gravest}"
 
 
 def _is_interrupt(error: BaseException) -> bool:

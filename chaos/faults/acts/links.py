@@ -12,7 +12,7 @@ import trio
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from chaos.faults.acts.worse_links import answering
-from chaos.faults.pace import LONGER_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.pace import LONGER_S, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
@@ -130,7 +130,7 @@ async def reset_connections(stage: Stage, p: Played) -> None:
     links = links_of(p.fault.params, p.hit, stage.runtime.links())
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    waiting, patience_s, told = Patience(lambda: stage.any_on(p)), PROBE_TIMEOUT_S, list[Evidence]()
+    waiting, patience_s, told = Patience(lambda: stage.any_on(p)), stage.probe_timeout_s, list[Evidence]()
     while not told:
         async with _watched(stage, links, patience_s) as (opened, ended):
             if waiting.is_over() or opened:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeGuard
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
@@ -45,7 +45,7 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    ask = partial(stage.runtime.probe_traffic, traffic=traffic, timeout_s=PROBE_TIMEOUT_S)
+    ask = partial(stage.runtime.probe_traffic, traffic=traffic, timeout_s=stage.probe_timeout_s)
     name, whole = f"fault-{p.fault.id}", list[Link]()
     with stage.within(WHOLE_WITHIN_S):
         while not whole:

@@ -23,7 +23,7 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S
+from chaos.faults.pace import POLL_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
@@ -294,7 +294,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
             p.on = on or p.on  # the whole counts from its first turn
             answered = await _while_down(stage, whole, down_s)
             await stage.lift_all(name, links)
-            up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole, PROBE_TIMEOUT_S))
+            up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole))
             turns.append({"down": answered, "up": _answers(up), "of": len(whole)})
         await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
@@ -321,7 +321,7 @@ async def answering(stage: Stage, p: Played, links: Sequence[Link]) -> list[Link
 
 async def _while_down(stage: Stage, links: Sequence[Link], down_s: float) -> int:
     """How many links answered while they were cut, at the beginning or just before the end of this time."""
-    until, look_s = trio.current_time() + down_s, min(PROBE_TIMEOUT_S, 0.4 * down_s)
+    until, look_s = trio.current_time() + down_s, min(stage.probe_timeout_s, 0.4 * down_s)
     first = await stage.probes(links, look_s)
     await trio.sleep_until(until - look_s)
     last = await _for(look_s, stage.probes(links, look_s))

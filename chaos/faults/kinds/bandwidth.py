@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import round_trips
 from chaos.runtimes.contract import Bandwidth
 
@@ -22,7 +21,7 @@ async def play(stage: Stage, p: Played) -> None:
 
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
-    limit_s = PROBE_TIMEOUT_S + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
+    limit_s = stage.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
     measure, least_ms = partial(stage.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
     await worse(stage, p, slower(stage, Bandwidth(rate), measure, limit_s, least_ms, told={"pad_bytes": pad}))
 

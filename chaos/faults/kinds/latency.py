@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import round_trips
 from chaos.runtimes.contract import Latency
 
@@ -24,7 +23,7 @@ async def play(stage: Stage, p: Played) -> None:
     from chaos.faults.acts.worse_links import slower, worse
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
-    limit_s = PROBE_TIMEOUT_S + 6 * (delay + jitter) / 1000
+    limit_s = stage.probe_timeout_s + 6 * (delay + jitter) / 1000
     least_ms = 2 * max(0, delay - jitter)
     proof = slower(stage, Latency(delay, jitter), stage.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
     await worse(stage, p, proof)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import how_they_ended
 from chaos.runtimes.contract import LimitData
 
@@ -21,7 +20,7 @@ async def play(stage: Stage, p: Played) -> None:
     from chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])
-    limit_s = PROBE_TIMEOUT_S + limit / 2_000_000
+    limit_s = stage.probe_timeout_s + limit / 2_000_000
     proof = ends(
         LimitData(limit),
         partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import how_they_ended
 from chaos.runtimes.contract import ResetPeer
 
@@ -27,7 +26,7 @@ async def play(stage: Stage, p: Played) -> None:
     after_ms = int(p.fault.params["after_ms"])
     proof = ends(
         ResetPeer(after_ms),
-        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
+        partial(stage.runtime.ending, timeout_s=stage.probe_timeout_s + 2 * after_ms / 1000),
         lambda probe: probe.error == "still open",
         lambda probe: probe.ok,
         "a connection over a link was not reset",

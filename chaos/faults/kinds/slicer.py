@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
 from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import round_trips
 from chaos.runtimes.contract import Slicer
 
@@ -30,7 +29,7 @@ async def play(stage: Stage, p: Played) -> None:
     largest = average + variation
     pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
     least_ms = (pad // largest - 1) * delay_us / 1000
-    limit_s = PROBE_TIMEOUT_S + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
+    limit_s = stage.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
     measure = partial(stage.runtime.probe, pad_bytes=pad)
     sliced = Slicer(average, variation, delay_us)
     await worse(stage, p, slower(stage, sliced, measure, limit_s, least_ms, told={"pad_bytes": pad}))

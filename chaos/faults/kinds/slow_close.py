@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.pace import PROBE_TIMEOUT_S
 from chaos.faults.words import how_they_ended
 from chaos.runtimes.contract import SlowClose
 
@@ -21,7 +20,7 @@ async def play(stage: Stage, p: Played) -> None:
     from chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
-    limit_s = PROBE_TIMEOUT_S + 3 * delay_ms / 1000
+    limit_s = stage.probe_timeout_s + 3 * delay_ms / 1000
     # Another fault may cause a reset, but not a late one.
     await worse(
         stage,

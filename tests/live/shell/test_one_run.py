@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_a_run_in_which_a_broker_dies_is_valid(runtime: str, tmp_path: Path, sta
     landed = [json.loads(line) for line in (run_dir / "nemesis.jsonl").read_text().splitlines()]
     assert any(line.get("evidence") for line in landed), landed
     assert (run_dir / "report.html").exists()
+    assert tomllib.loads((run_dir / "plan.toml").read_text())["probe_ms"] > 0
 
 
 def test_a_run_that_nobody_reads_after_its_first_line_ends_with_its_verdict(

@@ -33,7 +33,7 @@ def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     tmp_path: Path, started: list[Squall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A valid run prints no command: nobody wants it again.
-    squall = Squall(tmp_path, (*RUN, "--expect", "loss"))
+    squall = Squall(tmp_path, (*RUN, "--time", "8", "--faults", "pause", "--expect", "loss"))
     started.append(squall)
     assert squall.code() == 2, squall.said()
     first = (tmp_path / "runs/latest").resolve()
@@ -48,6 +48,7 @@ def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     second = (tmp_path / "elsewhere/runs/latest").resolve()
     plans = [tomllib.loads((path / "plan.toml").read_text()) for path in (first, second)]
     assert plans[0] == plans[1]
+    assert plans[0]["probe_ms"] > 0, "measured by the first run, and read by the second one"
 
 
 def test_what_was_recorded_of_an_interrupted_run_is_judged_by_the_command_that_it_prints(

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from chaos import cli
 from chaos.commands import run, sim
 from chaos.plans.operations import concrete
-from chaos.plans.plan import Plan, make_plan, write_plan
+from chaos.plans.plan import Plan, make_plan, proven_here, write_plan
 from chaos.plans.schedule import DEFAULT_KINDS
 from workloads.registry import SCENARIOS
 
@@ -129,6 +129,18 @@ def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Plan:
     monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     assert cli.run(["run", "--seed", "7", *arguments]) == 130
     return plans[0]
+
+
+@pytest.mark.parametrize(("more", "drawn"), [([], False), (["--faults", "kill"], True)])
+def test_only_the_faults_of_this_run_are_drawn_and_those_of_a_plan_are_played_as_it_says(
+    more: list[str], drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Plan, bool]] = []
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-1])))
+    assert cli.run(["run", "--seed", "7"]) == 130
+    (tmp_path / "plan.toml").write_text(write_plan(proven_here(asked[0][0], 200.0)))
+    assert cli.run(["run", "--plan", str(tmp_path / "plan.toml"), *more]) == 130
+    assert [(plan.probe_ms, each) for plan, each in asked] == [(None, True), (None if drawn else 200.0, drawn)]
 
 
 @pytest.mark.parametrize("seed", range(5))

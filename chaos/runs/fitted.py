@@ -1,0 +1,53 @@
+"""Fits a plan of drawn faults to the machine on which it runs: faults last as long as it needs to prove them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from chaos.faults.pace import PROBE_AT_MOST_S, longer_s, probe_timeout_s
+from chaos.plans.plan import Plan, proven_here, write_plan
+from chaos.runs.papers import Papers
+from chaos.runtimes.contract import Link, Runtime
+
+ROUNDS = 3
+"""How often each link is measured, all links at the same time, as a fault measures them."""
+LEAST_MS = 0.1
+"""What a probe takes at least, as a plan says it."""
+
+
+async def fitted(plan: Plan, runtime: Runtime, papers: Papers, say: Callable[[str], None]) -> Plan:
+    """The plan that this cluster, which has just started, is to play. Says how much longer it takes.
+
+    plan.toml is written anew: a replay of it measures nothing. A plan without faults stays as it is, and so does one
+    for brokers without links.
+    """
+    if not plan.faults or not runtime.links():
+        return plan
+    probe_ms = max(LEAST_MS, round(await _slowest_ms(runtime), 1))
+    longer = proven_here(plan, probe_ms)
+    papers.plan(write_plan(longer))
+    if more_s := longer_s(probe_ms):
+        say(
+            f"a probe takes {probe_ms:,.0f} ms here: faults wait {probe_timeout_s(probe_ms):.1f} s for one, and last "
+            f"{more_s:.1f} s longer each; {longer.time_s:g} s of load"
+        )
+    return longer
+
+
+async def _slowest_ms(runtime: Runtime) -> float:
+    """The slowest probe, ms. One without an answer counts as its time limit."""
+    slowest = 0.0
+
+    async def one(link: Link) -> None:
+        nonlocal slowest
+        began = trio.current_time()
+        await runtime.probe(link, timeout_s=PROBE_AT_MOST_S)
+        slowest = max(slowest, (trio.current_time() - began) * 1000)
+
+    for _ in range(ROUNDS):
+        async with trio.open_nursery() as nursery:
+            for link in runtime.links():
+                nursery.start_soon(one, link)
+    return slowest
