@@ -266,6 +266,8 @@ class _Tally:
         self.faults = self.landed = 0
         self.failed: list[Seeded] = []
         self.unknown: list[Seeded] = []
+        self.lossy: list[Seeded] = []
+        """Those that are valid although they lost records."""
 
     def take(self, each: Seeded) -> None:
         """One more seed is done."""
@@ -279,6 +281,8 @@ class _Tally:
             self.signatures[str(each.failure or "harness")] += 1
         elif each.verdict == "unknown":
             self.unknown.append(each)
+        elif each.lost:
+            self.lossy.append(each)
 
     def unknown_share(self) -> float:
         """Of the seeds that are done, those without a verdict, 0 to 1."""
@@ -393,6 +397,10 @@ def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[st
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items()))
     out.print(f"{tally.rate()}; {verdicts}")
     out.print(f"{tally.sim_s:.0f} virtual s in {tally.cpu_s:.0f} CPU s; {tally.landed} of {tally.faults} faults landed")
+    if tally.lossy:
+        lost, worst = sum(each.lost for each in tally.lossy), max(tally.lossy, key=lambda each: each.lost)
+        many = f"{len(tally.lossy)} of {tally.verdicts['valid']} valid seeds lost {lost:,} acknowledged records"
+        out.print(f"{many}, as they permit; most of them seed {worst.seed}: {worst.lost:,}", soft_wrap=True)
     for signature, count in tally.signatures.most_common():
         first = min(each.seed for each in tally.failed if str(each.failure or "harness") == signature)
         out.print(f"  {count} x {signature}, first by seed {first}", markup=False)

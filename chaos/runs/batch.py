@@ -19,6 +19,7 @@ from chaos.runs import rare_paths
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.workers import forked
 from chaos.typed import lasting
+from checkers.anomalies.registry import LOSS
 from workloads.registry import SCENARIOS
 
 CPU_LIMIT_S = 240
@@ -84,6 +85,8 @@ class Seeded:
     faults: int = 0
     landed: int = 0
     saved: Path | None = None
+    lost: int = 0
+    """Acknowledged records whose loss is permitted."""
 
 
 def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
@@ -109,6 +112,7 @@ def _one(order: Order, seed: int) -> Seeded:
     except Exception as error:
         return Seeded(seed, "unknown", None, (), traceback_of(error), 0.0, 0.0, "")
     faults = result.judgement.faults if result.judgement else ()
+    found = result.judgement.verdict.anomalies if result.judgement else ()
     return Seeded(
         seed=seed,
         verdict=result.verdict,
@@ -122,6 +126,7 @@ def _one(order: Order, seed: int) -> Seeded:
         faults=len(faults),
         landed=sum(1 for fault in faults if fault.evidence and not fault.error),
         saved=saved,
+        lost=sum(each.count for each in found if each.permitted and each.name in LOSS),
     )
 
 

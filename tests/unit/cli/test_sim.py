@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,16 @@ def seeded(seed: int, failure: Failure | None = None, trouble: str | None = None
     verdict = "invalid" if failure else "unknown" if trouble else "valid"
     told = ("records 3 and 4 are gone",) if failure else ()
     return Seeded(seed, verdict, failure, told, trouble, 40.0, 0.5, "d", counts, 4, 3)
+
+
+def test_a_batch_says_what_its_valid_seeds_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_batch_of(monkeypatch, [seeded(0), replace(seeded(1), lost=40), replace(seeded(2), lost=1200)]) == 0
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "2 of 3 valid seeds lost 1,240 acknowledged records, as they permit; most of them seed 2: 1,200" in said
+    assert run_batch_of(monkeypatch, [seeded(0)]) == 0
+    assert "lost" not in capsys.readouterr().out
 
 
 def run_batch_of(monkeypatch: pytest.MonkeyPatch, results: Iterable[Seeded], *arguments: str) -> int:
