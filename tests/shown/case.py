@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,zombie,client")
+_CUTS = ("--faults", "kill,partition", "--time", "20")
 SETS: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "docker": ("--runtime", "docker"),
@@ -14,6 +15,10 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "transactions": _TRANSACTIONS,
     "transactions-docker": (*_TRANSACTIONS, "--runtime", "docker"),
     "transactions-kafka": (*_TRANSACTIONS, "--target", "kafka"),
+    "acks-1": ("--acks", "1", *_CUTS),
+    "acks-all": ("--acks", "all", *_CUTS),
+    "acks-1-kafka": ("--acks", "1", *_CUTS, "--target", "kafka"),
+    "acks-all-kafka": ("--acks", "all", *_CUTS, "--target", "kafka"),
 }
 """What a person types after `./squall run --seed N`."""
 
