@@ -94,7 +94,7 @@ def done(params: Params, node: int, links: Sequence[str]) -> str:
     hears = {source for source, target in pairs if target == str(node)}
     whom = ", ".join(sorted(sends | hears)) or "its peers"
     if sends and not hears:
-        return f"not heard any more by {whom}"
+        return f"unheard by {whom}"
     return f"cut off from {whom}" if sends or not links else f"deaf for {whom}"
 
 
