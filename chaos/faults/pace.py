@@ -4,7 +4,7 @@ PROBE_TIMEOUT_S = 0.7
 """How long a probe may take where probes are quick, or nobody measured them."""
 PROBE_AT_MOST_S = 2.8
 """How long a probe may take at most: what keeps a machine busier than that is no question of patience."""
-TIMES = 8
+TIMES = 12
 """A probe may take so many times what the slowest one took when the run began: a load and faults came since then."""
 PROBES = 3
 """How many probes, one after the other, a fault needs while it is on."""

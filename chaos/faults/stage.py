@@ -445,17 +445,21 @@ class Stage:
                 nursery.start_soon(one, link)
         return [found[link] for link in links]
 
-    async def probes_until_ok(self, links: Sequence[Link]) -> list[Probe]:
-        """Probe healed links until all answer or the time is over. Returns the last answers, good or bad. A fault that
-        waits for one of these links waits for this, too.
+    async def probes_until_ok(
+        self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
+    ) -> list[Probe]:
+        """Probe each healed link until it has answered once, or the time is over. Returns the last answers, good or
+        bad: what other faults do to a link afterwards does not count. A fault that waits for one of these links waits
+        for this, too. measure: None means a probe.
         """
+        measure = measure or self.probe
         with self.proving(links):
-            probes = await self.probes(links)
+            found = dict(zip(links, await self.each(links, measure), strict=True))
             with trio.move_on_after(HEALED_WITHIN_S):
-                while not all(probe.ok for probe in probes):
+                while silent := [link for link, probe in found.items() if not probe.ok]:
                     await trio.sleep(POLL_S)
-                    probes = await self.probes(links)
-        return probes
+                    found |= dict(zip(silent, await self.each(silent, measure), strict=True))
+        return [found[link] for link in links]
 
 
 class Patience:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeGuard
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
+from chaos.faults.pace import POLL_S, WHOLE_WITHIN_S
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
@@ -65,11 +65,7 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
     finally:
         healed = await stage.lift_all(name, links)
         p.ended = stage.now_ns()
-    after = await stage.each(whole, ask)
-    with stage.within(HEALED_WITHIN_S):
-        while not all(probe.ok for probe in after):
-            await stage.sleep(POLL_S)
-            after = await stage.each(whole, ask)
+    after = await stage.probes_until_ok(whole, ask)
     p.evidence = {
         "links": [str(link) for link in links],
         "traffic": traffic.value,

@@ -184,6 +184,28 @@ async def test_a_link_is_not_cut_again_before_it_was_seen_to_be_whole(autojump_c
     assert second["evidence"]
 
 
+async def test_healed_links_need_not_all_answer_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    class Turns(World):
+        """Once it is healed, one link answers at a time: the machine is busy, or another fault comes."""
+
+        healed, asked = False, 0
+
+        async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
+            self.healed = True
+            return await super().heal_link(name, link)
+
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+            self.asked += self.healed
+            if self.asked % 3:
+                return Probe(False, timeout_s * 1000, "timed out")
+            return await super().probe(link, timeout_s=timeout_s)
+
+    cut = make_fault(0, 0.1, 2.0, "partition", "node:3", {"shape": "isolate", "manner": "drop"})
+    (line,) = await played(Turns(), [cut])
+    assert line["error"] is None
+    assert len(line["evidence"]["links"]) == len(line["evidence"]["after"]) > 1
+
+
 async def test_two_faults_that_wait_for_the_same_links_begin_one_after_the_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
