@@ -23,6 +23,11 @@ def probe_timeout_s(probe_ms: float | None) -> float:
     return min(PROBE_AT_MOST_S, max(PROBE_TIMEOUT_S, TIMES * (probe_ms or 0.0) / 1000))
 
 
+def whole_within_s(probe_timeout_s: float) -> float:
+    """How long to wait for links of which nobody knows why they do not answer."""
+    return WHOLE_WITHIN_S * probe_timeout_s / PROBE_TIMEOUT_S
+
+
 def longer_s(probe_ms: float) -> float:
     """How much longer than drawn a fault must last to be proven on this machine."""
     return PROBES * (probe_timeout_s(probe_ms) - PROBE_TIMEOUT_S)

@@ -446,35 +446,36 @@ class Stage:
         return [found[link] for link in links]
 
     async def probes_until_ok(
-        self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
+        self, p: Played, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
     ) -> list[Probe]:
-        """Probe each healed link until it has answered once, or the time is over. Returns the last answers, good or
-        bad: what other faults do to a link afterwards does not count. A fault that waits for one of these links waits
-        for this, too. measure: None means a probe.
+        """Probe each healed link until it has answered once, or the time is over, which counts anew as long as other
+        faults are on it. Returns the last answers, good or bad: what others do to a link afterwards does not count. A
+        fault that waits for one of these links waits for this, too. measure: None means a probe.
         """
-        measure = measure or self.probe
+        measure, silent, found = measure or self.probe, list(links), dict[Link, Probe]()
+        waiting = Patience(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)
         with self.proving(links):
-            found = dict(zip(links, await self.each(links, measure), strict=True))
-            with trio.move_on_after(HEALED_WITHIN_S):
-                while silent := [link for link, probe in found.items() if not probe.ok]:
-                    await trio.sleep(POLL_S)
-                    found |= dict(zip(silent, await self.each(silent, measure), strict=True))
-        return [found[link] for link in links]
+            while True:
+                found |= dict(zip(silent, await self.each(silent, measure), strict=True))
+                silent = [link for link in silent if not found[link].ok]
+                if not silent or waiting.is_over():
+                    return [found[link] for link in links]
+                await trio.sleep(POLL_S)
 
 
 class Patience:
     """How long a fault waits for what it needs: a short while, counted anew as long as other faults are in its way."""
 
-    def __init__(self, in_the_way: Callable[[], bool]) -> None:
-        self._in_the_way = in_the_way
-        self._until = trio.current_time() + WHOLE_WITHIN_S
+    def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
+        self._in_the_way, self._within_s = in_the_way, within_s
+        self._until = trio.current_time() + within_s
         self._at_most = self._until + BEHIND_OTHERS_S
 
     def is_over(self) -> bool:
         """Whether it is time to give up. Ask after each look."""
         now = trio.current_time()
         if self._in_the_way():
-            self._until = min(now + WHOLE_WITHIN_S, self._at_most)
+            self._until = min(now + self._within_s, self._at_most)
         return now >= self._until
 
 

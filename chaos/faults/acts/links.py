@@ -51,7 +51,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     finally:
         await stage.lift_all(name, links)
         p.ended = stage.now_ns()  # The probes that follow prove that the cut is over.
-    after = await stage.probes_until_ok(whole)
+    after = await stage.probes_until_ok(p, whole)
     p.evidence = {
         "links": [str(link) for link in links],
         "before": [str(link) for link in whole],

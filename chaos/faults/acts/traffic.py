@@ -65,7 +65,7 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
     finally:
         healed = await stage.lift_all(name, links)
         p.ended = stage.now_ns()
-    after = await stage.probes_until_ok(whole, ask)
+    after = await stage.probes_until_ok(p, whole, ask)
     p.evidence = {
         "links": [str(link) for link in links],
         "traffic": traffic.value,

@@ -23,7 +23,7 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S
+from chaos.faults.pace import POLL_S, whole_within_s
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
@@ -212,7 +212,7 @@ NOTHING: Mapping[Link, float] = {}
 
 def patience(stage: Stage, p: Played, links: Sequence[Link]) -> Patience:
     """How long a fault waits for its links to answer: those that others have silenced cannot be seen to fall silent."""
-    return Patience(lambda: any(stage.company(p, link) for link in links))
+    return Patience(lambda: any(stage.company(p, link) for link in links), whole_within_s(stage.probe_timeout_s))
 
 
 async def _sample(
@@ -300,7 +300,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
     finally:
         await stage.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
         p.ended = stage.now_ns()
-    after = await stage.probes_until_ok(whole)
+    after = await stage.probes_until_ok(p, whole)
     p.evidence = {"links": [str(link) for link in links], "turns": turns, "after": [each.evidence() for each in after]}
     flapped = bool(turns) and not any(turn["down"] for turn in turns) and any(turn["up"] for turn in turns)
     p.landed = flapped and all(probe.ok for probe in after)

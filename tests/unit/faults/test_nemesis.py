@@ -206,6 +206,20 @@ async def test_healed_links_need_not_all_answer_at_once(autojump_clock: trio.tes
     assert len(line["evidence"]["links"]) == len(line["evidence"]["after"]) > 1
 
 
+async def test_a_cut_is_seen_to_have_healed_once_its_broker_is_back_however_long_another_fault_has_it_down(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Down(World):
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+            down = self.states[link.target] is NodeState.DOWN
+            return Probe(False, 0.5, "refused") if down else await super().probe(link, timeout_s=timeout_s)
+
+    cut = make_fault(0, 0.1, 5.0, "partition", "node:3", {"shape": "isolate", "manner": "drop"})
+    first, second = await played(Down(), [cut, make_fault(1, 4.5, 18.0, "kill", "node:3", {})])
+    assert first["error"] is second["error"] is None
+    assert first["ended"] < second["ended"] - 15e9, "the probes that follow do not lengthen it"
+
+
 async def test_two_faults_that_wait_for_the_same_links_begin_one_after_the_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
