@@ -28,6 +28,9 @@ class Sign(IntFlag):
     """Some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
     REBALANCED = 64
     """A partition of a group had more than one owner, or one owner more than once."""
+    RESENT = 128
+    """Its producer sent it more than once; or nobody tells how often, because the producer's client does not or because
+    the send was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,10 @@ ARRIVAL = Mechanism(
 )
 RETRY = Mechanism(
     "retry",
-    "a fault was on, the leader changed, or sends of its producer failed or had no answer, while the record was on "
-    "its way: it may have been sent again",
-    f"{_FAULTS}; {_HISTORY}; {_EPOCHS}",
-    (Sign.DISTURBED,),
+    "the record was sent again, or failed or had no answer; or its client does not tell how often it sent, and a fault "
+    "was on, the leader changed, or sends of its producer failed or had no answer, while the record was on its way",
+    f"{_HISTORY}; {_FAULTS}; {_EPOCHS}",
+    (Sign.RESENT,),
 )
 SECOND_HAND = Mechanism(
     "second record",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from checkers.fault_classes import UnknownFault, class_of
 from checkers.findings import Witness
 from checkers.guarantees import FaultClass
-from checkers.history.tables import OK, SEND, History, Partition, PlayedFault
+from checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
 from checkers.history.values import producer_of
 from checkers.leaderships import EVER, Leaderships
 from checkers.mechanisms import Sign
@@ -23,13 +23,21 @@ AFTER_NS = 30_000_000_000
 `request.timeout.ms`."""
 
 
+_NOT_BY_TCP = ("duplicate", "reorder")
+"""Acts of a fault that deliver requests twice, or out of order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time in which answers may have failed to come. part -1: in every partition."""
+    """A stretch of time. part -1: in every partition."""
 
     part: int
     since: int
     until: int
+
+    def meets(self, part: int, t0: int, t1: int) -> bool:
+        """Whether a record of this partition was on its way in it."""
+        return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,9 @@ class Ground:
 
     leaderships: Leaderships = Leaderships()
     disturbed: tuple[Window, ...] = ()
+    """When answers may have failed to come."""
+    tampered: tuple[Window, ...] = ()
+    """When a fault delivered requests as TCP never does: how often a client sent does not say how often it arrived."""
     power_lost: int = -1
     """When the last node that lost power did so, ns; -1: none did."""
     damaged: tuple[tuple[int, int], ...] = ()
@@ -45,19 +56,20 @@ class Ground:
     everywhere: Sign = Sign(0)
     """Signs of the run, which every witness has."""
 
-    def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool) -> Sign:
-        """Of one witness that was handed over at `t0` and answered at `t1`; -1 for what is not known. `failed`: its
-        producer had sends to this partition that failed, or had no answer.
+    def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> Sign:
+        """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not
+        known. `failed`: its producer had sends to this partition that failed, or had no answer.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if self.leaderships.explain_loss(part, off, t0, t1):
             found |= Sign.LATER_EPOCH
         if self.leaderships.changed(part):
             found |= Sign.LED_ANEW
-        if failed or any(
-            each.part in (part, -1) and each.since <= done and t0 <= each.until for each in self.disturbed
-        ):
+        if failed or any(each.meets(part, t0, done) for each in self.disturbed):
             found |= Sign.DISTURBED
+        untold = tries < 0 and found & Sign.DISTURBED
+        if tries > 1 or untold or any(each.meets(part, t0, done) for each in self.tampered):
+            found |= Sign.RESENT
         if 0 <= self.power_lost >= t0:
             found |= Sign.POWER_LOST
         if any(hit in (part, -1) and at >= t0 for hit, at in self.damaged):
@@ -76,6 +88,11 @@ def ground(
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     losses, damaged = [-1], []
+    tampered = tuple(
+        Window(-1, fault.began, fault.ended if fault.ended >= 0 else EVER)
+        for fault in began
+        if fault.params.get("api") == "Produce" and fault.params.get("act") in _NOT_BY_TCP
+    )
     windows = [
         Window(-1, fault.began - BEFORE_NS, fault.ended + AFTER_NS if fault.ended >= 0 else EVER) for fault in began
     ]
@@ -97,7 +114,7 @@ def ground(
     everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
     if rebalanced:
         everywhere |= Sign.REBALANCED
-    return Ground(leaderships, tuple(windows), max(losses), tuple(damaged), everywhere)
+    return Ground(leaderships, tuple(windows), tampered, max(losses), tuple(damaged), everywhere)
 
 
 def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
@@ -109,15 +126,17 @@ def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
 
 def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterator[Witness]:
     """The witnesses with their signs."""
-    sent: dict[tuple[int, int], tuple[int, int]] = {}
+    sent: dict[tuple[int, int], Row] = {}
     failed: set[tuple[int, int]] = set()
     if witnesses:
         for row in history.records.rows():
             if row.kind == SEND:
-                sent[row.part, row.val] = row.t0, row.t1
+                sent[row.part, row.val] = row
                 if row.st != OK:
                     failed.add((row.part, producer_of(row.val)))
     for each in witnesses:
-        t0, t1 = sent.get((each.part, each.val), (-1, -1))
-        signs = of.signs(each.part, each.off, t0, t1, failed=(each.part, producer_of(each.val)) in failed)
+        send = sent.get((each.part, each.val))
+        t0, t1, tries = (send.t0, send.t1, send.tries) if send else (-1, -1, -1)
+        its_failed = (each.part, producer_of(each.val)) in failed
+        signs = of.signs(each.part, each.off, t0, t1, failed=its_failed, tries=tries)
         yield each._replace(signs=int(signs))

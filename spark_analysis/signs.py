@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from checkers.leaderships import ANYWHERE, EVER
 from checkers.mechanisms import Sign
-from checkers.signs import Ground
+from checkers.signs import Ground, Window
 from spark_analysis.query import FOUND
 
 VIEWS = ("standing",)
@@ -20,15 +20,17 @@ _BEGUN = "coalesce(s.t0, -1L)"
 def signed(found: str, ground: Ground) -> str:
     """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
+    disturbed = f"(f.failed is not null or {_meets(ground.disturbed)})"
     return f"""
 select {columns}, bigint({int(ground.everywhere)}
   + {Sign.LATER_EPOCH:d} * int({_later_epoch(ground)})
   + {Sign.LED_ANEW:d} * int({_led_anew(ground)})
-  + {Sign.DISTURBED:d} * int(f.failed is not null or {_disturbed(ground)})
+  + {Sign.DISTURBED:d} * int({disturbed})
+  + {Sign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {_meets(ground.tampered)})
   + {Sign.POWER_LOST:d} * int({_BEGUN} <= {ground.power_lost}L and {ground.power_lost}L >= 0)
   + {Sign.DAMAGED:d} * int({_damaged(ground)})) signs
 from {found} w
-left join (select part, val, t0, t1 from standing where sent = 1) s on s.part = w.part and s.val = w.val
+left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
 left join (select part, producer, true failed from standing where sent = 1 and st <> 0 group by part, producer) f
   on f.part = w.part and f.producer = shiftright(w.val, 40)
 """
@@ -48,9 +50,9 @@ def _led_anew(ground: Ground) -> str:
     return f"w.part in ({', '.join(map(str, parts))})" if parts else "false"
 
 
-def _disturbed(ground: Ground) -> str:
+def _meets(windows: Iterable[Window]) -> str:
     when = f"x.part in (w.part, -1) and x.since <= {_DONE} and {_BEGUN} <= x.until"
-    return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in ground.disturbed), when)
+    return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in windows), when)
 
 
 def _damaged(ground: Ground) -> str:

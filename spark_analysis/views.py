@@ -28,7 +28,7 @@ PLACES = """
 select part, off, val,
        max(if(kind = 0, 1, 0)) sent, max(if(kind = 0, st, null)) st, max(if(kind = 0, op, null)) send_op,
        max(if(kind = 0, t0, null)) t0, max(if(kind = 0, t1, null)) t1, max(key) key,
-       max(if(kind = 1, 1, 0)) is_read, max(if(final > 0, 1, 0)) is_final,
+       max(tries) tries, max(if(kind = 1, 1, 0)) is_read, max(if(final > 0, 1, 0)) is_final,
        max(if(iso = 0, final, 0)) final_round, max(if(iso = 1, final, 0)) committed_round,
        min(if(kind = 1, op, null)) read_op, min(if(kind = 1, t1, null)) read_t1
 from records where kind < 2 group by part, off, val
@@ -38,7 +38,8 @@ folded here, by the only aggregation that sees every record."""
 
 STANDING = """
 select part, val, shiftright(val, 40) producer, max(sent) sent, max(st) st, coalesce(max(send_op), min(read_op)) op,
-       max(t0) t0, max(t1) t1, max(key) key, max(if(sent = 1, off, -1)) acked_at, min(read_t1) first_read,
+       max(t0) t0, max(t1) t1, max(key) key, max(tries) tries,
+       max(if(sent = 1, off, -1)) acked_at, min(read_t1) first_read,
        min(if(is_read = 1, off, null)) read_min, max(if(is_read = 1, off, null)) read_max,
        min(if(is_final = 1, off, null)) final_min, max(if(is_final = 1, off, null)) final_max,
        max(if(sent = 1 and off >= 0, is_read, 0)) acked_read, max(if(sent = 1 and off >= 0, is_final, 0)) acked_final,

@@ -77,7 +77,7 @@ class _Writing:
 
     def _ended(self, op: int, place: Place, outcome: Outcome) -> None:
         if outcome.status is Status.OK:
-            self.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self.lacking.pop(place, None)
             if outcome.offset >= 0:
                 self.offsets[place] = outcome.offset

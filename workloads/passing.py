@@ -97,5 +97,5 @@ class _Written:
         elif client.view.topic_id(place[0]) != self.topic_id:
             self._recorder.send_not_ok(op, Status.INFO, NAMESAKE)
         else:
-            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self.acknowledged += 1

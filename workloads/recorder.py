@@ -36,6 +36,7 @@ _json = msgspec.json.Encoder()
 _SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d}\n'
 _SEND_INSIDE = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d,"x":%d}\n'
 _SENT = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d}\n'
+_SENT_SO_OFTEN = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d,"n":%d}\n'
 _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
 
@@ -182,9 +183,12 @@ class Recorder:
         self._add(_SEND % line if txn < 0 else _SEND_INSIDE % (*line, txn))
         return op
 
-    def send_ok(self, op: int, offset: int, timestamp_ms: int) -> None:
-        """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does)."""
-        self._add(_SENT % (op, self.now_ns(), offset, timestamp_ms))
+    def send_ok(self, op: int, offset: int, timestamp_ms: int, tries: int = -1) -> None:
+        """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does). `tries`: how often
+        it was sent; -1: its client does not tell.
+        """
+        line = (op, self.now_ns(), offset, timestamp_ms)
+        self._add(_SENT % line if tries < 0 else _SENT_SO_OFTEN % (*line, tries))
 
     def send_not_ok(self, op: int, status: Status, error: str) -> None:
         """The record definitely was not (FAIL), or may or may not have been (INFO), appended."""

@@ -181,7 +181,7 @@ class Sender:
         life.open -= 1
         counters = self._counters
         if outcome.status is Status.OK:
-            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             counters.acknowledge(part, handed_over, self._env.mono())
             if self._acknowledged is not None:
                 self._acknowledged(*self._recorder.place(part), outcome.offset, value)

@@ -19,7 +19,7 @@ from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
-LAYOUT = 2
+LAYOUT = 3
 """Goes up with each column that a table of a history gets."""
 
 

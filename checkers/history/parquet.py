@@ -56,7 +56,7 @@ _NARROW = {
 }
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}
 _CODES = {pa.int8(): "b", pa.int32(): "i", pa.int64(): "q"}
-_DICTIONARY = ["kind", "st", "proc", "part", "iso", "final", "seg", "inside", "f", "err"]
+_DICTIONARY = ["kind", "st", "proc", "part", "iso", "final", "seg", "inside", "f", "err", "tries"]
 _FAULT_JSON = ("traits", "resolved", "params", "evidence")
 _TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 

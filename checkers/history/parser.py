@@ -142,7 +142,7 @@ class Parser:
             self._count(f, INFO, "")
             history.ops.append((op, self._name(f), proc, part, INFO, t0, -1, self._name("")))
             if f == "send":
-                self._sent(op, INFO, -1, t0, -1, line)
+                self._sent(op, {"st": INFO, "t": -1}, t0, line)
             elif f == "txn":
                 self._transacted(op, {"st": INFO, "t": -1}, line)
             elif f in groups.ANSWERED:
@@ -264,7 +264,7 @@ class Parser:
             raise Malformed(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
         self._completed_at = t1
         if f == "send":
-            self._sent(op, st, line.get("off", -1), t0, t1, invoked)
+            self._sent(op, line, t0, invoked)
         else:
             self._active(proc, whole(t1))
         if f in ("poll", "final_read"):
@@ -280,14 +280,14 @@ class Parser:
         self._count(f, st, error)
         del self._open[op]
 
-    def _sent(self, op: int, st: int, off: int, t0: int, t1: int, line: dict[str, Any]) -> None:
-        part, key, key_id = line["part"], line.get("k"), -1
+    def _sent(self, op: int, line: dict[str, Any], t0: int, invoked: dict[str, Any]) -> None:
+        part, key, key_id, st = invoked["part"], invoked.get("k"), -1, line["st"]
         if key is not None and self._partitions[part].compacted:
             key_id = self._keys.setdefault((part, key), len(self._keys))
-        # An offset that came with anything but an acknowledgement says nothing.
-        off = whole(off) if st == OK else -1
-        row = (SEND, st, line["p"], part, op, 0, off, line["v"], NOT_A_READER, t0, t1, 0, 0, -1, 0, key_id)
-        self.history.records.append(row)
+        # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
+        off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
+        head = (SEND, st, invoked["p"], part, op, 0, off, invoked["v"], NOT_A_READER, t0, line["t"])
+        self.history.records.append((*head, 0, 0, -1, 0, key_id, tries))
 
     def _polled(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
         proc, f, st, t1 = invoked["p"], invoked["f"], line["st"], line["t"]
@@ -312,7 +312,7 @@ class Parser:
                 stood = -1
             for before, after in () if pairs and final else passages(stood, pairs, partition, position, log_start):
                 self.history.holes += before >= 0
-                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, after, -1, *tail, before, 0, -1))
+                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, after, -1, *tail, before, 0, -1, -1))
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
             told_before = self._watermarks.fetched((proc, part, epoch), hw, lso)
@@ -346,7 +346,7 @@ class Parser:
         for off, val in pairs:
             if type(off) is not int or type(val) is not int:
                 raise Malformed(f"value {val!r} at offset {off!r}: no whole numbers")
-            add((*head, idx, off, val, *tail, before, inside, -1))
+            add((*head, idx, off, val, *tail, before, inside, -1, -1))
             idx += 1
             if off != before + 1 and before >= 0:
                 self.history.holes += 1

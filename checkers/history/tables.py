@@ -70,6 +70,8 @@ class Row(NamedTuple):
     """1 where it got that one from the same poll."""
     key: int
     """Dense id of the key of a send to a compacted partition, else -1."""
+    tries: int
+    """How often an acknowledged send was handed to a connection; -1 where its client does not tell, and of reads."""
 
 
 class Told(NamedTuple):

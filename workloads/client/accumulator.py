@@ -115,7 +115,7 @@ class Settled(NamedTuple):
             if self.status is Status.OK:
                 offset = self.base_offset + delta if self.base_offset >= 0 else -1
                 stamp = self.log_append_ms if self.log_append_ms >= 0 else record.timestamp_ms
-                yield record, Outcome(Status.OK, offset, stamp, "")
+                yield record, Outcome(Status.OK, offset, stamp, "", self.batch.attempts)
             else:
                 yield record, Outcome(self.status, -1, -1, self.error)
 

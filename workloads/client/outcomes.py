@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
     """What the log holds as its timestamp; -1 unless OK."""
     error: str
     """Empty when OK, else the name of the last error: Kafka's, or one of the client's own below."""
+    tries: int = -1
+    """How often an OK record was handed to a connection; -1 of a client that does not tell."""
 
 
 TIMED_OUT = "TIMED_OUT"

@@ -181,7 +181,7 @@ class Life(ABC):
         outcomes.append(outcome.status)
         self.open -= 1
         if outcome.status is Status.OK:
-            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self._counters.acknowledge(part, handed_over, self._env.mono())
             if self._acknowledged is not None:
                 self._acknowledged(*self._recorder.place(part), outcome.offset, value)

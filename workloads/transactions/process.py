@@ -181,7 +181,7 @@ class Process:
         notes.open -= 1
         counters = notes.counters
         if outcome.status is Status.OK:
-            notes.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            notes.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             counters.acknowledge(part, handed_over, self._env.mono())
             if notes.acknowledged is not None:
                 notes.acknowledged(*notes.recorder.place(part), outcome.offset, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from checkers.history.tables import SEND, History
 from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
+from checkers.mechanisms import Sign
 from checkers.metrics import ACKED, AFTERWARDS, FRESH_GAP, GAP, LOAD, READER_GAP, Measure, context_of
 from checkers.signs import ground as ground_of
 from checkers.signs import signed
@@ -32,6 +34,7 @@ from tests.support.histories.reference import read_run
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
+from tests.unit.checkers.test_sent_again import KILLED, doubled, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +155,16 @@ def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
     found = compared(spark, tmp_path, merged(histories), NEMESIS)
     assert {(witness.anomaly, witness.evidence) for witness in found} == {("duplicate", "reads")}
     assert len(found) == len(histories)
+
+
+@NIGHT
+def test_both_know_what_was_sent_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A fault is on all the time: it says something only of a client that does not tell how often it sent."""
+    histories = [history(tries) for history in (doubled, overtaken) for tries in (-1, 1, 2)]
+    found = compared(spark, tmp_path, merged(histories), KILLED)
+    assert [bool(each.signs & Sign.RESENT) for each in sorted(found, key=attrgetter("part"))] == [True, False, True] * 2
+    tampered = fault_line(action="protocol", began_ms=0, ended_ms=9, params={"api": "Produce", "act": "duplicate"})
+    assert all(each.signs & Sign.RESENT for each in compared(spark, tmp_path, merged(histories), tampered))
 
 
 @NIGHT

@@ -27,6 +27,7 @@ def hold(lines: Sequence[bytes]) -> None:
     assert history.problem is None
     reads = [Read(r.op, r.idx, r.part, r.off, r.before, r.inside) for r in history.records.rows() if r.kind == POLL]
     assert sorted(reads) == sorted(derived.reads)
+    assert {row.val: row.tries for row in history.records.rows() if row.tries >= 0} == derived.tries
     marks = [Marks(told.op, told.idx, told.hw_before, told.lso_before) for told in history.told.rows()]
     assert sorted(marks) == sorted(derived.marks)
     late = {

@@ -37,6 +37,8 @@ class Send:
     txn: Other | None = None
     src: int = -1
     """Of an output: the input's value."""
+    tries: int = -1
+    """How often it was sent; -1: its client does not tell."""
 
 
 @dataclass(slots=True)
@@ -126,8 +128,8 @@ class HistoryBuilder:
         self.sends.append(send)
         return send
 
-    def ok(self, send: Send, off: int) -> Send:
-        send.st, send.off, send.t1 = OK, off, self.tick()
+    def ok(self, send: Send, off: int, tries: int = -1) -> Send:
+        send.st, send.off, send.t1, send.tries = OK, off, self.tick(), tries
         return send
 
     def fail(self, send: Send) -> Send:
@@ -290,6 +292,7 @@ class HistoryBuilder:
             events.append((send.t0, 1, id(send), {**invoked, "d": 0, **inside}))
             if send.st >= 0:
                 done = {"e": "c", "st": send.st, "t": send.t1, "off": send.off, "ts": 0}
+                done |= {"n": send.tries} if send.tries >= 0 else {}
                 events.append((send.t1, 0, id(send), {**done, **({"err": send.err} if send.err else {})}))
         for poll in self.polls:
             at = {str(entry.part): entry.at for entry in poll.entries}
@@ -404,6 +407,8 @@ class GeneratedHistory(HistoryBuilder):
                 send.st, send.err = FAIL, "MESSAGE_TOO_LARGE"
                 continue
             send.st, send.err = (INFO, "REQUEST_TIMED_OUT") if fate < 0.1 else (OK, "")
+            # Of three producers one does not tell how often it sent.
+            send.tries = 1 + (send.val & 1) if send.proc != producers[0] else -1
             if fate >= 0.07:
                 last[send.proc, send.part] = at
                 appended[send.part].append(_Appended(send, at))

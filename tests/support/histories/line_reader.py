@@ -58,6 +58,8 @@ class Call:
 class Derived:
     """All of it."""
 
+    tries: dict[int, int] = field(default_factory=dict)
+    """Value -> how often it was sent, as its acknowledgement says."""
     reads: list[Read] = field(default_factory=list)
     marks: list[Marks] = field(default_factory=list)
     covers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -132,6 +134,8 @@ class _Walk:
         if invoked["f"] == "list_offsets" and line["st"] == 0 and invoked["which"] in ("latest", "lso"):
             hw, lso = (-1, line["off"]) if invoked["which"] == "lso" else (line["off"], -1)
             self._mark(line["op"], 0, Answer((invoked["p"], invoked["part"]), True, line["epoch"], hw, lso))
+        if invoked["f"] == "send" and line["st"] == 0 and "n" in line:
+            self.found.tries[invoked["v"]] = line["n"]
         if invoked["f"] not in ("poll", "final_read"):
             return
         idx = 0

@@ -260,4 +260,4 @@ def test_witnesses_have_the_signs_of_their_send() -> None:
     history: History = run.h.history()
     ground = signs.ground(leaderships.of_events(run.events, history.partitions), [], history.partitions)
     found = {each.off: Sign(each.signs) for each in signs.signed(history, ground, find_all(history)) if each.off == 5}
-    assert found == {5: Sign.MOVED | Sign.LED_ANEW | Sign.DISTURBED}, "the leader changed soon after"
+    assert found == {5: Sign.MOVED | Sign.LED_ANEW | Sign.DISTURBED | Sign.RESENT}, "the leader changed soon after"

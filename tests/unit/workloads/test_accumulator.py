@@ -177,7 +177,7 @@ def test_nothing_goes_to_another_broker_while_something_is_under_way_to_one() ->
     assert len(rig.take(route=2)) == 1
 
 
-def test_an_answered_duplicate_settles_with_the_original_offset() -> None:
+def test_an_answered_duplicate_settles_with_the_original_offset_and_says_that_it_was_sent_twice() -> None:
     rig = Rig()
     rig.full_batches(1)
     (batch,) = rig.take()
@@ -186,7 +186,7 @@ def test_an_answered_duplicate_settles_with_the_original_offset() -> None:
     assert rig.take() == [batch]
     (settled,) = rig.accumulator.acked(batch, 777, -1)
     (outcome,) = [outcome for _, outcome in settled.outcomes()]
-    assert outcome == (Status.OK, 777, 42, "")
+    assert outcome == (Status.OK, 777, 42, "", 2)
 
 
 def test_each_record_of_a_batch_gets_its_own_offset_and_the_log_append_time() -> None:
@@ -195,7 +195,7 @@ def test_each_record_of_a_batch_gets_its_own_offset_and_the_log_append_time() ->
     rig.now_ms += 5
     (batch,) = rig.take()
     (settled,) = rig.accumulator.acked(batch, 10, 99)
-    assert [outcome for _, outcome in settled.outcomes()] == [(Status.OK, 10 + n, 99, "") for n in range(3)]
+    assert [outcome for _, outcome in settled.outcomes()] == [(Status.OK, 10 + n, 99, "", 1) for n in range(3)]
 
 
 @pytest.mark.parametrize(

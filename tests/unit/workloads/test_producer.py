@@ -104,7 +104,7 @@ async def test_records_go_to_their_leaders_and_come_back_with_offsets(clock: Moc
         for index in (0, 1, 2, 0):
             rig.send(index)
         outcomes = await rig.settled()
-        assert [outcomes[n] for n in range(4)] == [(Status.OK, offset, 7, "") for offset in (0, 0, 0, 1)]
+        assert [outcomes[n] for n in range(4)] == [(Status.OK, offset, 7, "", 1) for offset in (0, 0, 0, 1)]
         assert {seen.node for seen in cluster.requests(ApiKey.PRODUCE)} == {1, 2, 3}
         assert all(seen.version == 13 for seen in cluster.requests(ApiKey.PRODUCE))
 
@@ -123,7 +123,7 @@ async def test_a_lost_connection_means_the_same_batch_again_and_the_original_off
     cluster.script.append(only_once(ApiKey.PRODUCE, Break(apply=True)))  # type: ignore[arg-type]
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, 0, 7, "")
+        assert (await rig.settled())[0] == (Status.OK, 0, 7, "", 2)
         first, second = produced_batches(cluster)
         assert first == second and first[1] == 0
         assert log_values(cluster) == [0]
@@ -152,7 +152,7 @@ async def test_not_leader_with_a_hint_goes_to_the_new_leader_without_asking_for_
         cluster.move("t", 0, 2)
         rig.send()
         before = trio.current_time()
-        assert (await rig.settled())[1] == (Status.OK, 1, 7, "")
+        assert (await rig.settled())[1] == (Status.OK, 1, 7, "", 2)
         assert trio.current_time() - before < 0.05
         assert len(cluster.requests(ApiKey.METADATA)) == asked
         assert [node for node, _, _ in produced_batches(cluster)] == [1, 1, 2]
@@ -206,7 +206,7 @@ async def test_no_answer_is_info_after_the_delivery_time_out(clock: MockClock) -
     cluster.script.append(lambda seen: Withhold() if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.INFO, -1, -1, "TIMED_OUT")
+        assert (await rig.settled())[0] == Outcome(Status.INFO, -1, -1, "TIMED_OUT")
         # At most the delivery time-out and one request's more.
         assert trio.current_time() < 20 + 5 + 1
         with pytest.raises(ProducerRetired):
@@ -219,7 +219,7 @@ async def test_what_never_left_fails(clock: MockClock) -> None:
         for node in (1, 2, 3):
             cluster.stop(node)
         rig.send()
-        assert (await rig.settled())[0] == (Status.FAIL, -1, -1, "DELIVERY_TIMED_OUT")
+        assert (await rig.settled())[0] == Outcome(Status.FAIL, -1, -1, "DELIVERY_TIMED_OUT")
 
 
 async def test_an_answer_cut_short_leaves_a_record_in_doubt_until_the_retry_is_answered(clock: MockClock) -> None:
@@ -227,7 +227,7 @@ async def test_an_answer_cut_short_leaves_a_record_in_doubt_until_the_retry_is_a
     cluster.script.append(only_once(ApiKey.PRODUCE, Break(b"\0\0\0\x40\0\0", apply=True)))  # type: ignore[arg-type]
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, 0, 7, "")
+        assert (await rig.settled())[0] == (Status.OK, 0, 7, "", 2)
 
 
 async def test_garbage_for_an_answer_is_doubt_not_success(clock: MockClock) -> None:
@@ -235,7 +235,7 @@ async def test_garbage_for_an_answer_is_doubt_not_success(clock: MockClock) -> N
     cluster.script.append(lambda seen: Raw(b"\0\0\0\x05\0\0\0\x01\xff") if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster, ProducerSettings(delivery_timeout_ms=3000)) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.INFO, -1, -1, "BAD_ANSWER")
+        assert (await rig.settled())[0] == Outcome(Status.INFO, -1, -1, "BAD_ANSWER")
 
 
 def answer_of(seen: Seen, code: int) -> ProduceResponse:
@@ -268,7 +268,7 @@ async def test_an_error_that_stays_ends_with_its_name_and_what_it_proves(
     cluster.script.append(lambda seen: answer_of(seen, code) if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster, ProducerSettings(delivery_timeout_ms=3000)) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (status, -1, -1, code.name)
+        assert (await rig.settled())[0] == Outcome(status, -1, -1, code.name)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ async def test_acks_0_is_ok_without_an_offset_once_the_link_has_it(clock: MockCl
     cluster = FakeCluster()
     async with producing(cluster, ProducerSettings(idempotence=False, acks=0)) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, -1, 7, "")
+        assert (await rig.settled())[0] == (Status.OK, -1, 7, "", 1)
         rig.send(1)
         await rig.settled()
         await trio.sleep(0.1)

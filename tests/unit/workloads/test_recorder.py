@@ -41,11 +41,12 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     second = recorder.invoke_send(process, part, 78, None, 98, 200)
     recorder.send_ok(first, 1234, 5678)
     recorder.send_not_ok(second, Status.INFO, "TIMED_OUT")
+    recorder.send_ok(recorder.invoke_send(process, part, 79, None, 97, 1), 1235, 5679, 2)
     recorder.close()
-    header, t, p, i0, i1, c0, c1, end = lines(path)
+    header, t, p, i0, i1, c0, c1, _, c2, end = lines(path)
     assert header["ends"] is True
     before = path.read_bytes().splitlines(keepends=True)[:-1]
-    sealed = {"lines": 7, header["seal"]: crc32(b"".join(before))}
+    sealed = {"lines": 9, header["seal"]: crc32(b"".join(before))}
     assert {**end, "t": 0} == {"e": "x", "t": 0, "kind": "end", **sealed}
     assert t == {"e": "t", "part": 0, "topic": "t", "index": 3, "cleanup": "delete", "retention_ms": 1000}
     process_line = {"e": "p", "p": 0, "role": "producer", "client": "squall", "version": "1.0", "zone": "a"}
@@ -56,6 +57,7 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     assert i1 == {"e": "i", "op": 1, "p": 0, "f": "send", "part": 0, "v": 78, "k": None, "d": 98, "b": 200}
     assert c0 == {"e": "c", "op": 0, "st": 0, "off": 1234, "ts": 5678}
     assert c1 == {"e": "c", "op": 1, "st": 2, "off": -1, "ts": -1, "err": "TIMED_OUT"}
+    assert {**c2, "t": 0} == {"e": "c", "op": 2, "st": 0, "t": 0, "off": 1235, "ts": 5679, "n": 2}
 
 
 def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:

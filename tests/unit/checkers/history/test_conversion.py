@@ -69,6 +69,12 @@ def test_a_send_is_joined_with_its_completion() -> None:
     assert kept.outcomes == {"send": {"ok": 1}}
 
 
+@pytest.mark.parametrize(("told", "tries"), [({}, -1), ({"n": 3}, 3), ({"n": 3, "st": INFO, "err": "CLOSED"}, -1)])
+def test_an_acknowledgement_may_say_how_often_its_record_was_sent(told: dict[str, Any], tries: int) -> None:
+    (record,) = records(parse(lines_of(*DECLARED, send(), done(off=4, ts=9, **told))))
+    assert record.tries == tries
+
+
 def test_a_send_without_completion_may_have_been_done() -> None:
     (record,) = records(parse(lines_of(*DECLARED, send())))
     assert (record.st, record.off, record.t1) == (INFO, -1, -1)

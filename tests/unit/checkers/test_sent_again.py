@@ -1,0 +1,97 @@
+"""Without idempotence a record may stand twice, or late, where its producer sent it again, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checkers.history.tables import OK
+from checkers.in_memory import judge_bytes
+from checkers.verdict import INVALID, VALID, Verdict
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import fault_line
+from tests.unit.checkers.test_signs import led
+
+SETTINGS = {"acks": 1, "idempotence": False, "max_in_flight": 5}
+PLAN: dict[str, Any] = {
+    "workload": {"min_isr": 1, "replication_factor": 3, **SETTINGS},
+    "limits": {"stuck_s": 15},
+}
+KILLED = fault_line(began_ms=0, ended_ms=99)
+"""A fault that is on all the time."""
+
+
+def doubled(tries: int, *, unanswered: bool = False) -> HistoryBuilder:
+    """A record stands at two offsets; another one of its producer was sent once."""
+    h = HistoryBuilder()
+    p = h.producer(**SETTINGS)
+    send = h.send(p)
+    if not unanswered:
+        h.ok(send, 0, tries)
+    other = h.ok(h.send(p), 2, 1)
+    h.final([(0, send.val), (1, send.val), (2, other.val)])
+    return h
+
+
+def overtaken(tries: int, tries_of_later: int = 1) -> HistoryBuilder:
+    """A record stands behind one that was sent later."""
+    h = HistoryBuilder()
+    p = h.producer(**SETTINGS)
+    first, later = h.send(p), h.send(p)
+    h.ok(later, 0, tries_of_later)
+    h.ok(first, 1, tries)
+    h.final([(0, later.val), (1, first.val)])
+    return h
+
+
+def judged(h: HistoryBuilder, nemesis: bytes = KILLED) -> Verdict:
+    plan = {**PLAN, "faults": [{"action": json.loads(line)["action"]} for line in nemesis.splitlines()]}
+    events = {"1": [led(1, 0, 0, 1)]}
+    return judge_bytes("r", b"".join(h.lines()), nemesis, plan, traces=events).verdict
+
+
+@pytest.mark.parametrize("history", [doubled, overtaken])
+@pytest.mark.parametrize(("tries", "verdict"), [(1, INVALID), (2, VALID), (-1, VALID)])
+def test_a_fault_that_is_on_explains_it_only_of_a_client_that_does_not_tell_how_often_it_sent(
+    history: Any, tries: int, verdict: str
+) -> None:
+    found = judged(history(tries))
+    assert found.verdict == verdict, found.reasons
+    assert {each.permitted for each in found.anomalies} == {verdict == VALID}
+
+
+def test_a_send_without_an_answer_may_have_been_sent_again() -> None:
+    assert judged(doubled(-1, unanswered=True), b"").verdict == VALID
+
+
+def test_where_nothing_happened_a_client_that_does_not_tell_sent_nothing_again() -> None:
+    assert judged(doubled(-1), b"").verdict == INVALID
+
+
+def test_a_record_is_not_late_because_a_later_one_was_sent_again() -> None:
+    assert judged(overtaken(1, tries_of_later=2)).verdict == INVALID
+
+
+def test_a_record_does_not_stand_twice_because_another_one_had_no_answer() -> None:
+    h = doubled(1)
+    unanswered = h.send(0)
+    assert unanswered.st != OK and judged(h).verdict == INVALID
+
+
+@pytest.mark.parametrize(
+    ("api", "act", "began_ms", "verdict"),
+    [
+        ("Produce", "duplicate", 0, VALID),
+        ("Produce", "reorder", 0, VALID),
+        ("Produce", "drop", 0, INVALID),
+        ("Fetch", "duplicate", 0, INVALID),
+        ("Produce", "duplicate", 4, INVALID),
+    ],
+)
+def test_a_link_that_sends_requests_again_explains_what_was_on_its_way_meanwhile(
+    api: str, act: str, began_ms: int, verdict: str
+) -> None:
+    nemesis = fault_line(action="protocol", began_ms=began_ms, ended_ms=9, params={"api": api, "act": act})
+    assert judged(doubled(1), nemesis).verdict == verdict
