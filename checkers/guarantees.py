@@ -157,7 +157,7 @@ class Guarantee:
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
         """Every reason that permits a finding where its mechanism happened, with its cell."""
-        return self.ways.get(anomaly) or self.ways.get(f"{anomaly}/{evidence}") or ()
+        return (*self.ways.get(anomaly, ()), *self.ways.get(f"{anomaly}/{evidence}", ()))
 
 
 def _shadow(*names: str) -> dict[str, str]:

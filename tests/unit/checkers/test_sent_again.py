@@ -46,9 +46,10 @@ def overtaken(tries: int, tries_of_later: int = 1) -> HistoryBuilder:
     return h
 
 
-def judged(h: HistoryBuilder, nemesis: bytes = KILLED) -> Verdict:
+def judged(h: HistoryBuilder, nemesis: bytes = KILLED, successors: int = 0) -> Verdict:
+    """successors: leaders after the first one, each of whom had the first record only."""
     plan = {**PLAN, "faults": [{"action": json.loads(line)["action"]} for line in nemesis.splitlines()]}
-    events = {"1": [led(1, 0, 0, 1)]}
+    events = {f"{node}": [led(node, node - 1, min(node - 1, 1), node)] for node in range(1, successors + 2)}
     return judge_bytes("r", b"".join(h.lines()), nemesis, plan, traces=events).verdict
 
 
@@ -78,6 +79,18 @@ def test_a_record_does_not_stand_twice_because_another_one_had_no_answer() -> No
     h = doubled(1)
     unanswered = h.send(0)
     assert unanswered.st != OK and judged(h).verdict == INVALID
+
+
+def test_a_record_that_was_lost_stands_behind_later_ones_by_its_acknowledgement_alone() -> None:
+    """What follows from a loss is permitted where a retry explains nothing, too."""
+    h = HistoryBuilder()
+    p = h.producer(**SETTINGS)
+    first, second, third = (h.ok(h.send(p), off, 1) for off in range(3))
+    later = h.ok(h.send(p), 1, 1)
+    h.final([(0, first.val), (1, later.val)])
+    found = judged(h, successors=1)
+    assert "send-reorder" in {each.name for each in found.anomalies} and found.verdict == VALID
+    assert judged(h).verdict == INVALID
 
 
 @pytest.mark.parametrize(
