@@ -31,6 +31,8 @@ class Sign(IntFlag):
     RESENT = 128
     """Its producer sent it more than once; or nobody tells how often, because the producer's client does not or because
     the send was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
+    SEVERAL_LED = 256
+    """More than one leader may have led its partition while it was on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Mechanism:
     @property
     def by_epochs(self) -> bool:
         """Whether leader epochs must be known to exclude it."""
-        return any(need & (Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED) for need in self.needs)
+        return any(need & (Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED) for need in self.needs)
 
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
@@ -90,6 +92,12 @@ RETRY = Mechanism(
     f"{_HISTORY}; {_FAULTS}; {_EPOCHS}",
     (Sign.RESENT,),
 )
+OVERTAKEN = Mechanism(
+    "overtaken",
+    f"{RETRY.what}; or more than one leader may have led the partition meanwhile",
+    RETRY.seen,
+    (Sign.RESENT | Sign.SEVERAL_LED,),
+)
 SECOND_HAND = Mechanism(
     "second record",
     "the partition had more than one leader epoch, or its disk was damaged",
@@ -110,5 +118,5 @@ REBALANCE = Mechanism(
 )
 ITSELF = Mechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
 
-ALL = (LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF)
+ALL = (LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF)
 """Each one, in the order of docs/permissions.md."""

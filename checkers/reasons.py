@@ -21,7 +21,7 @@ SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on b
 
 UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
 SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
-REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
+REORDERED = "a batch that failed is sent again after the ones in flight with it, or they went to another leader"
 BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
 SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
 REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
@@ -85,7 +85,8 @@ MECHANISMS: Mapping[str, Mechanism] = {
     **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
     **dict.fromkeys((DAMAGED_LOST, DAMAGED_ALONE, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
     FOLLOWS: mechanisms.SECOND_HAND,
-    **dict.fromkeys((SENT_AGAIN, REORDERED, HALF_LOST), mechanisms.RETRY),
+    **dict.fromkeys((SENT_AGAIN, HALF_LOST), mechanisms.RETRY),
+    REORDERED: mechanisms.OVERTAKEN,
     **dict.fromkeys(
         (
             WAITS_FOR_A_MARKER,

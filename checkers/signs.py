@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from checkers.fault_classes import UnknownFault, class_of
 from checkers.findings import Witness
@@ -49,6 +50,9 @@ class Ground:
     """When answers may have failed to come."""
     tampered: tuple[Window, ...] = ()
     """When a fault delivered requests as TCP never does: how often a client sent does not say how often it arrived."""
+    contested: tuple[Window, ...] = ()
+    """Two leaders of a partition may have led in what meets this: from the begin of the second to the end of the first,
+    which may come before it."""
     power_lost: int = -1
     """When the last node that lost power did so, ns; -1: none did."""
     damaged: tuple[tuple[int, int], ...] = ()
@@ -65,6 +69,8 @@ class Ground:
             found |= Sign.LATER_EPOCH
         if self.leaderships.changed(part):
             found |= Sign.LED_ANEW
+        if any(each.meets(part, t0, done) for each in self.contested):
+            found |= Sign.SEVERAL_LED
         if failed or any(each.meets(part, t0, done) for each in self.disturbed):
             found |= Sign.DISTURBED
         untold = tries < 0 and found & Sign.DISTURBED
@@ -114,7 +120,16 @@ def ground(
     everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
     if rebalanced:
         everywhere |= Sign.REBALANCED
-    return Ground(leaderships, tuple(windows), tampered, max(losses), tuple(damaged), everywhere)
+    contested = tuple(_contested(leaderships))
+    return Ground(leaderships, tuple(windows), tampered, contested, max(losses), tuple(damaged), everywhere)
+
+
+def _contested(leaderships: Leaderships) -> Iterator[Window]:
+    last_until: dict[int, int] = {}
+    for each in sorted(leaderships.rows, key=attrgetter("since")):
+        if each.part in last_until:
+            yield Window(each.part, each.since, min(each.until, last_until[each.part]))
+        last_until[each.part] = max(each.until, last_until.get(each.part, -1))
 
 
 def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:

@@ -25,6 +25,7 @@ def signed(found: str, ground: Ground) -> str:
 select {columns}, bigint({int(ground.everywhere)}
   + {Sign.LATER_EPOCH:d} * int({_later_epoch(ground)})
   + {Sign.LED_ANEW:d} * int({_led_anew(ground)})
+  + {Sign.SEVERAL_LED:d} * int({_meets(ground.contested)})
   + {Sign.DISTURBED:d} * int({disturbed})
   + {Sign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {_meets(ground.tampered)})
   + {Sign.POWER_LOST:d} * int({_BEGUN} <= {ground.power_lost}L and {ground.power_lost}L >= 0)

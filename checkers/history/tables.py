@@ -99,8 +99,7 @@ class Told(NamedTuple):
     hw_before: int
     lso_before: int
     """As told to this client before, of this partition, by the same leader epoch, and for a latest offset by earlier
-    ones, too (KIP-207); -1 where that says nothing.
-    """
+    ones, too (KIP-207); -1 where that says nothing."""
     t0: int
     t1: int
 

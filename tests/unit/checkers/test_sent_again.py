@@ -10,15 +10,17 @@ import pytest
 from checkers.history.tables import OK
 from checkers.in_memory import judge_bytes
 from checkers.verdict import INVALID, VALID, Verdict
-from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
-from tests.unit.checkers.test_signs import led
+from tests.unit.checkers.test_signs import Events, led
 
 SETTINGS = {"acks": 1, "idempotence": False, "max_in_flight": 5}
 PLAN: dict[str, Any] = {
     "workload": {"min_isr": 1, "replication_factor": 3, **SETTINGS},
     "limits": {"stuck_s": 15},
 }
+ALONE: Events = {"1": [led(1, 0, 0, 1)]}
+"""One leader all the time."""
 KILLED = fault_line(began_ms=0, ended_ms=99)
 """A fault that is on all the time."""
 
@@ -46,10 +48,8 @@ def overtaken(tries: int, tries_of_later: int = 1) -> HistoryBuilder:
     return h
 
 
-def judged(h: HistoryBuilder, nemesis: bytes = KILLED, successors: int = 0) -> Verdict:
-    """successors: leaders after the first one, each of whom had the first record only."""
+def judged(h: HistoryBuilder, nemesis: bytes = KILLED, events: Events = ALONE) -> Verdict:
     plan = {**PLAN, "faults": [{"action": json.loads(line)["action"]} for line in nemesis.splitlines()]}
-    events = {f"{node}": [led(node, node - 1, min(node - 1, 1), node)] for node in range(1, successors + 2)}
     return judge_bytes("r", b"".join(h.lines()), nemesis, plan, traces=events).verdict
 
 
@@ -88,9 +88,17 @@ def test_a_record_that_was_lost_stands_behind_later_ones_by_its_acknowledgement_
     first, second, third = (h.ok(h.send(p), off, 1) for off in range(3))
     later = h.ok(h.send(p), 1, 1)
     h.final([(0, first.val), (1, later.val)])
-    found = judged(h, successors=1)
+    found = judged(h, events={**ALONE, "2": [led(2, 1, 1, 2)]})
     assert "send-reorder" in {each.name for each in found.anomalies} and found.verdict == VALID
     assert judged(h).verdict == INVALID
+
+
+@pytest.mark.parametrize(("at_ms", "verdict"), [(3, VALID), (5, INVALID)])
+def test_requests_to_two_leaders_have_no_order(at_ms: int, verdict: str) -> None:
+    events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at_ms * MS), "e": "became_follower", "leader": 2}]}
+    events["2"] = [led(2, 1, 2, at_ms * MS)]
+    assert judged(overtaken(1), events=events).verdict == verdict
+    assert judged(doubled(1), events=events).verdict == INVALID
 
 
 @pytest.mark.parametrize(
