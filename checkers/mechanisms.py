@@ -21,7 +21,7 @@ class Sign(IntFlag):
     """While it was on its way a fault was on, or its partition's leader changed, or sends of its producer to this
     partition failed, or had no answer."""
     POWER_LOST = 8
-    """A node lost power after it was handed over."""
+    """A node lost power after it was handed over, and what is lost of that node's log includes its offset."""
     DAMAGED = 16
     """A disk with its partition was damaged, after it was handed over."""
     MOVED = 32
@@ -33,6 +33,8 @@ class Sign(IntFlag):
     the send was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
     SEVERAL_LED = 256
     """More than one leader may have led its partition while it was on its way."""
+    SYNC_FAILED = 512
+    """As POWER_LOST, and an fsync had failed on that node before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,11 @@ class Mechanism:
         """Whether these signs speak for it."""
         return all(need & signs for need in self.needs)
 
-    @property
-    def by_epochs(self) -> bool:
-        """Whether leader epochs must be known to exclude it."""
-        return any(need & (Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED) for need in self.needs)
 
+BY_EPOCHS = Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED
+"""What cannot be excluded unless the leader epochs are known."""
+BY_LOST_RECORDS = Sign.POWER_LOST | Sign.SYNC_FAILED
+"""What cannot be excluded unless every power loss says which records it took."""
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
 _FAULTS = "nemesis.jsonl"
@@ -68,15 +70,17 @@ LATER_EPOCH = Mechanism(
 )
 POWER_LOSS = Mechanism(
     "power loss",
-    "a node lost power after the record was handed over, and a later leader epoch starts at or below its offset",
+    "a node lost power before it had synced its copy of the record, and a later leader epoch starts at or below the "
+    "record's offset",
     f"{_FAULTS}; {_EPOCHS}",
     (Sign.POWER_LOST, Sign.LATER_EPOCH),
 )
 DAMAGE = Mechanism(
     "disk damage",
-    "a disk with this partition was damaged after the record was handed over, or lost power after an fsync had failed",
+    "a disk with this partition was damaged after the record was handed over, or a node on which an fsync had failed "
+    "lost its copy of the record with its power",
     _FAULTS,
-    (Sign.DAMAGED | Sign.POWER_LOST,),
+    (Sign.DAMAGED | Sign.SYNC_FAILED,),
 )
 ARRIVAL = Mechanism(
     "lost on the way",

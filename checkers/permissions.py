@@ -36,10 +36,11 @@ class Grounds(NamedTuple):
         found = [self.ground.signs(part, -1, -1, -1, failed=False) for part in parts]
         return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
 
-    def not_looked_at(self, mechanism: Mechanism) -> str:
-        """Why it may have happened all the same; empty where it did not."""
-        if mechanism.by_epochs and self.ground.leaderships.unknown:
-            return self.ground.leaderships.unknown
+    def not_looked_at(self, mechanism: Mechanism, signs: Sign) -> str:
+        """Why it may have happened all the same: nobody could look at any of what lacks. Empty if it did not."""
+        whys = [self.ground.unseen(need) for need in mechanism.needs if not need & signs]
+        if all(whys):
+            return "; ".join(dict.fromkeys(whys))
         return "" if self.nemesis_read else "what faults there were"
 
 
@@ -61,9 +62,10 @@ def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple
         mechanism = reasons.mechanism_of(reason)
         if _does_not_apply(reason, finding, grounds):
             continue
-        if mechanism.explains(grounds.signs_of(finding)):
+        signs = grounds.signs_of(finding)
+        if mechanism.explains(signs):
             return True, reason, cell
-        if why := grounds.not_looked_at(mechanism):
+        if why := grounds.not_looked_at(mechanism, signs):
             unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
         lacking.setdefault(mechanism.what, cell)
     if unknown is not None:

@@ -5,17 +5,20 @@ Both engines read them from the same ground: here for a history in memory, in `s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any, NamedTuple
 
+from checkers import nemesis_log
 from checkers.fault_classes import UnknownFault, class_of
+from checkers.fault_traits import FORGETS_SYNCS
 from checkers.findings import Witness
 from checkers.guarantees import FaultClass
 from checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
 from checkers.history.values import producer_of
 from checkers.leaderships import EVER, Leaderships
-from checkers.mechanisms import Sign
+from checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
 
 BEFORE_NS = 5_000_000_000
 """What was handed over so long before a disturbance may still have been on its way."""
@@ -41,6 +44,17 @@ class Window:
         return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
+class LostRange(NamedTuple):
+    """The records of a partition that a node lost with its power at `at`, ns: from `low` to before `high`."""
+
+    part: int
+    low: int
+    high: int
+    at: int
+    sync_failed: bool
+    """An fsync had failed on the node before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What signs are read from."""
@@ -53,8 +67,9 @@ class Ground:
     contested: tuple[Window, ...] = ()
     """Two leaders of a partition may have led in what meets this: from the begin of the second to the end of the first,
     which may come before it."""
-    power_lost: int = -1
-    """When the last node that lost power did so, ns; -1: none did."""
+    power_lost: tuple[LostRange, ...] = ()
+    power_unknown: str = ""
+    """Why some may be missing from `power_lost`; empty if all are there."""
     damaged: tuple[tuple[int, int], ...] = ()
     """(partition, when its disk was damaged last), -1 for any partition."""
     everywhere: Sign = Sign(0)
@@ -76,11 +91,18 @@ class Ground:
         untold = tries < 0 and found & Sign.DISTURBED
         if tries > 1 or untold or any(each.meets(part, t0, done) for each in self.tampered):
             found |= Sign.RESENT
-        if 0 <= self.power_lost >= t0:
-            found |= Sign.POWER_LOST
+        for each in self.power_lost:
+            if each.part == part and each.at >= t0 and (off < 0 or each.low <= off < each.high):
+                found |= BY_LOST_RECORDS if each.sync_failed else Sign.POWER_LOST
         if any(hit in (part, -1) and at >= t0 for hit, at in self.damaged):
             found |= Sign.DAMAGED
         return found
+
+    def unseen(self, need: Sign) -> str:
+        """Why nobody could look at some of these signs; empty if they were looked at."""
+        if need & BY_EPOCHS and self.leaderships.unknown:
+            return self.leaderships.unknown
+        return self.power_unknown if need & BY_LOST_RECORDS else ""
 
 
 def ground(
@@ -93,7 +115,9 @@ def ground(
     """Of one run. `rebalanced`: members of groups owned partitions more often than there are such partitions."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
-    losses, damaged = [-1], []
+    lost: list[LostRange] = []
+    silent: list[int] = []
+    damaged = []
     tampered = tuple(
         Window(-1, fault.began, fault.ended if fault.ended >= 0 else EVER)
         for fault in began
@@ -108,7 +132,10 @@ def ground(
         except UnknownFault:  # the verdict says so
             continue
         if its_class in (FaultClass.W1, FaultClass.WM):
-            losses.append(fault.began)
+            for node in fault.resolved:
+                found = _lost_by(fault, node, parts, sync_failed=_sync_failed(node, fault.began, began))
+                lost += found or ()
+                silent += [node] if found is None else []
         elif its_class in (FaultClass.D, FaultClass.DM):
             damaged.append((_damaged_part(fault, parts), fault.began))
     first = {each.part: each.epoch for each in reversed(leaderships.rows)}
@@ -120,8 +147,12 @@ def ground(
     everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
     if rebalanced:
         everywhere |= Sign.REBALANCED
+    nodes = ", ".join(map(str, dict.fromkeys(silent)))
+    unknown = f"{nemesis_log.FILE} does not say which records broker {nodes} lost with its power" if nodes else ""
     contested = tuple(_contested(leaderships))
-    return Ground(leaderships, tuple(windows), tampered, contested, max(losses), tuple(damaged), everywhere)
+    return Ground(
+        leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere
+    )
 
 
 def _contested(leaderships: Leaderships) -> Iterator[Window]:
@@ -130,6 +161,23 @@ def _contested(leaderships: Leaderships) -> Iterator[Window]:
         if each.part in last_until:
             yield Window(each.part, each.since, min(each.until, last_until[each.part]))
         last_until[each.part] = max(each.until, last_until.get(each.part, -1))
+
+
+def _sync_failed(node: Any, before: int, faults: Iterable[PlayedFault]) -> bool:
+    return any(FORGETS_SYNCS in each.traits and each.began < before and node in each.resolved for each in faults)
+
+
+def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool) -> list[LostRange] | None:
+    """What one node lost with its power; None if its evidence does not say."""
+    try:
+        told: Any = (fault.evidence or {})["lost"]
+        # A process takes records until it has ended.
+        at = max(fault.began, int(told.get("ended_ns", -1)))
+        logs = told["nodes"][str(node)]["logs"].items()
+        ranges = [(name, int(low), int(high)) for name, (low, high) in logs if name in parts]
+        return [LostRange(parts[name], low, high, at, sync_failed) for name, low, high in ranges]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from checkers.leaderships import ANYWHERE, EVER
 from checkers.mechanisms import Sign
-from checkers.signs import Ground, Window
+from checkers.signs import Ground, LostRange, Window
 from spark_analysis.query import FOUND
 
 VIEWS = ("standing",)
@@ -28,7 +28,8 @@ select {columns}, bigint({int(ground.everywhere)}
   + {Sign.SEVERAL_LED:d} * int({_meets(ground.contested)})
   + {Sign.DISTURBED:d} * int({disturbed})
   + {Sign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {_meets(ground.tampered)})
-  + {Sign.POWER_LOST:d} * int({_BEGUN} <= {ground.power_lost}L and {ground.power_lost}L >= 0)
+  + {Sign.POWER_LOST:d} * int({_lost(ground.power_lost)})
+  + {Sign.SYNC_FAILED:d} * int({_lost(each for each in ground.power_lost if each.sync_failed)})
   + {Sign.DAMAGED:d} * int({_damaged(ground)})) signs
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
@@ -54,6 +55,11 @@ def _led_anew(ground: Ground) -> str:
 def _meets(windows: Iterable[Window]) -> str:
     when = f"x.part in (w.part, -1) and x.since <= {_DONE} and {_BEGUN} <= x.until"
     return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in windows), when)
+
+
+def _lost(ranges: Iterable[LostRange]) -> str:
+    when = f"x.part = w.part and x.at >= {_BEGUN} and (w.off < 0 or x.low <= w.off and w.off < x.high)"
+    return _exists(("part", "low", "high", "at"), (each[:4] for each in ranges), when)
 
 
 def _damaged(ground: Ground) -> str:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from broker.faulted.journal import CUT, Change, parse
 from broker.faulted.names import NameChange, read_names
+
+Changed = Callable[[str, bytes, bytes], None]
+"""Path of a file, its content before the loss (empty if it had been removed) and after it (empty if it is gone)."""
 
 SURVIVES = 0.4
 TEARS = 0.25
@@ -34,9 +37,15 @@ class Loss:
     torn: int = 0
 
 
-def lose_power(folder: str, roots: Sequence[str], rng: random.Random) -> dict[str, int]:
-    """Do it to the files of a broker that has ended. Returns `Loss` as a dict. All that is left is durable."""
+def lose_power(
+    folder: str, roots: Sequence[str], rng: random.Random, changed: Changed = lambda path, before, after: None
+) -> dict[str, int]:
+    """Do it to the files of a broker that has ended. Returns `Loss` as a dict. All that is left is durable.
+
+    `changed` is called for each file that had unsynced bytes, is gone with its name, or is there again.
+    """
     loss = Loss()
+    seen = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
     _lose_names(folder, roots, rng, loss)
     files = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
     pending = {}
@@ -45,12 +54,20 @@ def lose_power(folder: str, roots: Sequence[str], rng: random.Random) -> dict[st
             with open(f"{folder}/files/{name}", "rb") as journal:
                 pending[int(name)] = parse(journal.read())[0]
     for number, path in sorted(files.items(), key=lambda item: item[1]):
-        if changes := pending.pop(number, None):
-            _lose_bytes(path, changes, rng, loss)
+        changes = pending.pop(number, None)
+        before, after = _lose_bytes(path, changes, rng, loss) if changes else (b"", b"")
+        if number not in seen:
+            changed(path, b"", after)
+        elif changes:
+            changed(seen[number], before, after)
     for path in _files(f"{folder}/kept"):
         if "/kept/lost-" not in path:
             continue  # removed for good, or given up: nobody misses its bytes
-        gone = sum(change.length for change in pending.get(os.stat(path).st_ino, ()) if not change.sure)
+        number = os.stat(path).st_ino
+        if number in seen:
+            with open(path, "rb") as file:
+                changed(seen[number], file.read(), b"")
+        gone = sum(change.length for change in pending.get(number, ()) if not change.sure)
         loss.bytes_pending += gone
         loss.bytes_lost += gone
     for part in ("files", "names", "kept"):
@@ -120,9 +137,11 @@ def _free(keep: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- bytes
 
 
-def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: Loss) -> None:
+def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: Loss) -> tuple[bytes, bytes]:
+    """The file's content before and after."""
     with open(path, "r+b") as file:
-        content = bytearray(file.read())
+        before = file.read()
+        content = bytearray(before)
         written: list[bytes] = []
         for change in reversed(changes):
             end = change.offset + change.length
@@ -140,6 +159,7 @@ def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: 
         file.seek(first)
         file.write(content[first:])
         file.truncate(len(content))
+    return before, bytes(content)
 
 
 def _draw(content: bytearray, change: Change, data: bytes, fate: float, rng: random.Random, loss: Loss) -> None:

@@ -382,7 +382,8 @@ class Runtime(Protocol):
         """Running or paused nodes lose power at the same moment. They end; what each had not synced may be lost or
         torn.
 
-        Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn}}.
+        Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn, logs}}.
+        logs: {partition: [first lost offset, end of its log before]} of each log that lost records.
         """
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:

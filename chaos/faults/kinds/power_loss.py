@@ -70,7 +70,8 @@ KIND = Kind(
     draw=Draw(swarm="first"),
     play=play,
     proves=proofs.lost_power,
-    evidence="what was pending on the disk and what was lost of it; a new incarnation registers after the restart",
+    evidence="what was pending on the disk, which bytes and records were lost; a new incarnation registers after the "
+    "restart",
     tell=tell,
     done=lambda params, node, links: "without power",
 )

@@ -18,6 +18,7 @@ from broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, Orders
 from broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from chaos.runtimes.lost_records import LostRecords
 
 
 class NodeFaults:
@@ -121,9 +122,13 @@ class NodeFaults:
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
-        """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, through_bytes."""
-        lost = lose_power(str(self.folder), [str(root) for root in roots], rng)
-        return {**lost, "through_bytes": self.through_bytes()}
+        """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, logs, through_bytes."""
+        records = LostRecords()
+        lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
+        for name in records.partitions:
+            for path in sorted(path for root in roots for path in root.glob(f"{name}/*.log")):
+                records.left(str(path), path.read_bytes())
+        return {**lost, "logs": records.evidence(), "through_bytes": self.through_bytes()}
 
     def _tally(self) -> bytes:
         return read_tally(str(self.folder / "tally"))

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from broker.env import Fs
 from chaos.runtimes.contract import DiskFault, Evidence
 from chaos.runtimes.damage import How, Where, drawn, evidence
+from chaos.runtimes.lost_records import LostRecords
 from chaos.runtimes.sim.disk_content import Content, Loss
 from chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
@@ -71,10 +72,12 @@ class Disk:
         """The machine is gone, and the page cache with it. What is left is durable.
 
         Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
-        names_pending (creations, renamings and removals not synced), names_lost (of these).
+        names_pending (creations, renamings and removals not synced), names_lost (of these), logs (the records that are
+        lost: `chaos.runtimes.lost_records`).
         """
         self.kill()
         seen = dict(self.names.files())
+        before = {path: bytes(node.content.cached) for path, node in seen.items() if path.endswith(".log")}
         names_pending, names_lost = self.names.lose_power(self._rng)
         found = dict(self.names.files())
         left = dict.fromkeys(found.values())
@@ -84,12 +87,23 @@ class Disk:
         for node in seen.values():
             if node not in left:
                 loss.add(node.content.lost())
+        after = {path: bytes(seen[path].content.cached) if seen[path] in left else b"" for path in before}
+        records = LostRecords()
+        for path, content in before.items():
+            records.changed(path, content, after[path])
+        known = dict.fromkeys(seen.values())
+        for path, node in found.items():
+            if node not in known:
+                records.changed(path, b"", node.content.cached)
+        for path, node in found.items():
+            records.left(path, node.content.cached)
         return {
             "bytes_pending": loss.bytes_pending,
             "bytes_lost": loss.bytes_lost,
             "torn": loss.torn,
             "names_pending": names_pending,
             "names_lost": names_lost,
+            "logs": records.evidence(),
         }
 
     # -------------------------------------------------------------------------------------------------------- faults

@@ -47,6 +47,8 @@ def test_a_power_loss_takes_what_was_not_synced_and_nothing_else(on_broker: OnCl
         await runtime.start_node(1)
         assert await client.end("synced") == RECORDS
         assert await client.end("cached") <= RECORDS
+        assert "synced-0" not in told["logs"]
+        assert told["logs"]["cached-0"][0] == await client.end("cached"), "recovery finds all that is not lost"
         assert runtime.exits() == ()
 
     on_broker(body)

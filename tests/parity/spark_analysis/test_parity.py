@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
 from checkers.mechanisms import Sign
 from checkers.metrics import ACKED, AFTERWARDS, FRESH_GAP, GAP, LOAD, READER_GAP, Measure, context_of
+from checkers.signs import LostRange, signed
 from checkers.signs import ground as ground_of
-from checkers.signs import signed
 from spark_analysis import witnesses
 from spark_analysis.jobs import run_queries
 from spark_analysis.query import TooMany
@@ -53,6 +54,7 @@ def compared(
     converted = conversion.convert(run_dir)
     history, faults = read_run(run_dir)
     ground = ground_of(led_by_three(history), faults, history.partitions, rebalanced=bool(history.holds))
+    ground = replace(ground, power_lost=lost_by_two(history))
     context, expected = context_of(history, faults), sorted(signed(history, ground, find_all(history)))
     # Spark gets what it gets of a run: no more than the tables hold.
     kept, kept_faults = conversion.load(run_dir, large=False)
@@ -78,6 +80,18 @@ def led_by_three(history: History) -> Leaderships:
             cut = min(starts[epoch + 1 :], default=EVER)
             rows.append(Leadership(each.part, epoch, start, since, until, cut))
     return Leaderships(tuple(rows), unknown="", moved=True)
+
+
+def lost_by_two(history: History) -> tuple[LostRange, ...]:
+    """As if two brokers had lost power while records were sent, the second one after an fsync had failed there."""
+    times = [row.t0 for row in history.records.rows() if row.kind == SEND]
+    middle = (min(times, default=0) + max(times, default=0)) // 2
+    ranges = []
+    for each in history.partitions:
+        end = max(each.seen, 0)
+        ranges += [LostRange(each.part, end // 4, end * 3 // 4, middle, False)]
+        ranges += [LostRange(each.part, end // 2, end, middle * 3 // 2, True)]
+    return tuple(ranges)
 
 
 def stored(folder: Path) -> list[Witness]:

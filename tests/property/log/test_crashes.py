@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.log.config import LONG_MAX
 from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.protocol.records import check_crc
@@ -53,6 +54,8 @@ class Expected:
     """A truncation to this offset is under way."""
     restarts: list[int] = field(default_factory=list)
     """Offsets at which the log may begin anew, empty: a full truncation is under way."""
+    lost_from: int | None = None
+    """The disk says that a power loss took the batches from this offset on."""
 
     @property
     def end(self) -> int:
@@ -96,7 +99,15 @@ class World:
         kill = self.rng.random() < 0.3
         self.exact = self.exact and kill
         self.fs = self.fs.after_crash(None if kill else self.rng)
+        self.note_lost(self.fs.lost)
         self.fs.crash_at = self.rng.randrange(1, 30) if self.rng.random() < 0.3 else None
+
+    def note_lost(self, lost: dict[str, list[int]] | None) -> None:
+        """What a disk says that it took is all that it took: whatever else was there must be found."""
+        for (topic, partition), expected in self.expected.items():
+            if lost is not None:
+                low, _ = lost.get(f"{topic}-{partition}", (LONG_MAX, 0))
+                expected.lost_from = low if expected.lost_from is None else min(low, expected.lost_from)
 
     def round(self) -> None:
         """Work until a crash, then start again."""
@@ -129,8 +140,13 @@ class World:
             assert log.log_end_offset in allowed or deleted or expected.restarts
         if log.log_end_offset not in expected.restarts:
             assert log.log_end_offset >= expected.durable
+            whole = expected.end if expected.kept is None else expected.kept
             if self.exact and not expected.restarts:
-                assert log.log_end_offset >= (expected.end if expected.kept is None else expected.kept)
+                assert log.log_end_offset >= whole
+            if expected.lost_from is not None and not expected.restarts:
+                left = min(whole, expected.lost_from)
+                assert log.log_end_offset >= left or left <= expected.front
+                assert log.log_end_offset <= max(expected.lost_from, expected.front)
         assert log.log_start_offset <= max(expected.front, log.segments[0].base_offset)
         end = log.log_end_offset
         known = [entry for entry in log.epochs.entries if entry[1] < end]
@@ -149,7 +165,7 @@ class World:
     def settle(self, expected: Expected, log: Log, found: list[Stored], history: list[Stored]) -> None:
         """From here on this is what the log holds."""
         expected.held = history if found else []
-        expected.adding, expected.restarts, expected.kept = [], [], None
+        expected.adding, expected.restarts, expected.kept, expected.lost_from = [], [], None, None
         expected.start = log.log_end_offset if not found else expected.start
         expected.durable = min(expected.durable, log.log_end_offset)
         expected.front = max(log.log_start_offset, log.segments[0].base_offset)

@@ -20,8 +20,8 @@ READS = ("pread", "list")
 class CrashingDisk:
     """A disk behind the face that `MemoryFs` shows to those who crash it."""
 
-    def __init__(self, disk: Disk | None = None) -> None:
-        self.disk = disk or Disk(Random(1))
+    def __init__(self, disk: Disk | None = None, lost: dict[str, list[int]] | None = None) -> None:
+        self.disk, self.lost = disk or Disk(Random(1)), lost
         self.crash_at: int | None = None
         self.calls = 0
         self._fs = self.disk.mount(self._gate)
@@ -37,9 +37,7 @@ class CrashingDisk:
         after = Disk(rng or Random(1))
         after.names = self.disk.names
         self.disk.kill()
-        if rng is not None:
-            after.power_loss()
-        return CrashingDisk(after)
+        return CrashingDisk(after, after.power_loss()["logs"] if rng is not None else None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fs, name)

@@ -17,7 +17,7 @@ from broker import real_env
 from broker.env import File
 from broker.faulted import files, journal, names
 from broker.faulted.files import FaultedFs
-from broker.faulted.losses import lose_power
+from chaos.runtimes.real.orders import NodeFaults
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples
@@ -50,8 +50,10 @@ class Dying:
 class RealDisk:
     """Files in a folder behind the face that `MemoryFs` shows to those who crash it."""
 
-    def __init__(self, top: Path, system: Dying, disks: list[RealDisk]) -> None:
-        self._top, self._system, self._disks = top, system, disks
+    def __init__(
+        self, top: Path, system: Dying, disks: list[RealDisk], lost: dict[str, list[int]] | None = None
+    ) -> None:
+        self._top, self._system, self._disks, self.lost = top, system, disks, lost
         (top / "data").mkdir(parents=True, exist_ok=True)
         self._fs = FaultedFs(str(top / "faults"), [str(top / "data")], 1)
         self._handles: list[Any] = []
@@ -71,9 +73,10 @@ class RealDisk:
     def after_crash(self, rng: Random | None = None) -> RealDisk:
         self._system.crash_at = None
         self.die()
+        lost = None
         if rng is not None:
-            lose_power(str(self._top / "faults"), [str(self._top / "data")], rng)
-        self._disks.append(RealDisk(self._top, self._system, self._disks))
+            lost = NodeFaults(self._top / "faults").lose_power([self._top / "data"], rng)["logs"]
+        self._disks.append(RealDisk(self._top, self._system, self._disks, lost))
         return self._disks[-1]
 
     def die(self) -> None:

@@ -146,6 +146,8 @@ class MemoryFs:
         """The kinds of the changing calls so far."""
         self.fail: Callable[[str], OSError | None] | None = None
         """Asked at each changing call: an error to raise instead."""
+        self.lost: dict[str, list[int]] | None = None
+        """As a disk's evidence of the power loss before says it, by partition. This disk does not."""
 
     # ------------------------------------------------------------------------------------------------------ fate
 

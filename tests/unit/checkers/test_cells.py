@@ -304,7 +304,7 @@ def test_a_cell_permits_nothing_whose_mechanism_did_not_happen(row: str, column:
 
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column: str) -> None:
-    unlooked = Ground(Leaderships(unknown="nodes/2/trace.jsonl is gone"))
+    unlooked = Ground(Leaderships(unknown="nodes/2/trace.jsonl is gone"), power_unknown="node 2 was not looked at")
     for each in judged(plan_of(row), column, ground=unlooked):
         ways = guarantee_for(facts_of(plan_of(row)).configuration, [FAULTS[column][0]]).ways_of(
             each.name, each.evidence
@@ -312,8 +312,8 @@ def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column
         needed = [mechanism_of(reason) for reason, _ in ways]
         if mechanisms.ITSELF in needed:
             assert each.permitted is True
-        elif any(mechanism.by_epochs for mechanism in needed):
-            assert (each.permitted, "nodes/2/trace.jsonl is gone" in each.why) == (None, True), each.name
+        elif whys := [why for mechanism in needed for need in mechanism.needs if (why := unlooked.unseen(need))]:
+            assert (each.permitted, any(why in each.why for why in whys)) == (None, True), each.name
         else:
             assert each.permitted is False
 

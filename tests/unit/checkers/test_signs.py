@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkers import leaderships, signs
+from checkers import leaderships, mechanisms, signs
 from checkers.anomalies.registry import find_all
+from checkers.fault_traits import FORGETS_SYNCS
 from checkers.findings import findings_of
 from checkers.history import conversion
 from checkers.history.tables import History, Partition, PlayedFault
@@ -19,8 +21,9 @@ from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
 from checkers.mechanisms import Sign
 from checkers.metrics import context_of, shape
-from checkers.verdict import INVALID, UNKNOWN, Verdict, judge
+from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, judge
 from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import MS, fault_line
 
 PLAN_TOML = """
 [workload]
@@ -45,10 +48,16 @@ class Run:
     """Ten records are acknowledged; at `elected` another leader takes over at SECOND, and three more are."""
 
     def __init__(
-        self, missing: Sequence[int] = (), *, elected: bool = True, cut_off: bool = False, unsent: bool = False
+        self,
+        missing: Sequence[int] = (),
+        *,
+        elected: bool = True,
+        cut_off: bool = False,
+        unsent: bool = False,
+        acks: int = 1,
     ) -> None:
-        self.h = HistoryBuilder()
-        producer = self.h.producer(acks=1, idempotence=False, max_in_flight=1)
+        self.h, self._acks = HistoryBuilder(), acks
+        producer = self.h.producer(acks=acks, idempotence=False, max_in_flight=1)
         began = self.h.tick()
         sent, moments = {}, {}
         for off in range(10):
@@ -69,16 +78,18 @@ class Run:
             self.events["2"].append(led(2, 1, SECOND, won))
             self.events["1"].append({**led(1, 1, 0, handed_over), "e": "became_follower", "leader": 2})
 
-    def judged(self, events: Events | None = None) -> Verdict:
+    def judged(self, events: Events | None = None, nemesis: bytes = b"") -> Verdict:
         """From memory."""
-        lines = b"".join(self.h.lines())
-        return judge_bytes("r", lines, b"", PLAN, traces=self.events if events is None else events).verdict
+        lines, plan = b"".join(self.h.lines()), {**PLAN, "workload": {**PLAN["workload"], "acks": self._acks}}
+        plan["faults"] = [{"action": "power_loss"}] if nemesis else []
+        return judge_bytes("r", lines, nemesis, plan, traces=self.events if events is None else events).verdict
 
-    def judged_on_disk(self, path: Path, events: Events | None = None) -> Verdict:
+    def judged_on_disk(self, path: Path, events: Events | None = None, nemesis: bytes = b"") -> Verdict:
         """By way of a run directory, with the brokers' traces."""
         (path / "history.jsonl").write_bytes(b"".join(self.h.lines()))
-        (path / "nemesis.jsonl").write_bytes(b"")
-        (path / "plan.toml").write_text(PLAN_TOML)
+        (path / "nemesis.jsonl").write_bytes(nemesis)
+        planned = '[[faults]]\naction = "power_loss"\n' if nemesis else ""
+        (path / "plan.toml").write_text(PLAN_TOML.replace("acks = 1", f"acks = {self._acks}") + planned)
         for node, lines in (self.events if events is None else events).items():
             (path / "nodes" / node).mkdir(parents=True)
             text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
@@ -173,6 +184,52 @@ def test_where_a_trace_is_missing_nobody_knows(tmp_path: Path) -> None:
     assert any("there is no nodes/3/trace.jsonl" in said for said in on_disk.notes)
 
 
+# ----------------------------------------------------------------------------------------------------------- power loss
+
+
+def brokers_lost(logs: Mapping[int, Any], began_ms: int = 100) -> bytes:
+    """These brokers lose power at one moment. Of a log each says which records it lost."""
+    nodes = {str(node): {"logs": {"t-0": lost}} if lost != UNTOLD else {} for node, lost in logs.items()}
+    said = {"lost": {"nodes": nodes}, "isr": {"t-0": [1, 2, 3]}, "caught_up_ns": (began_ms + 2) * MS}
+    return fault_line(0, "power_loss", began_ms, began_ms + 1, resolved=[*logs], evidence=said)
+
+
+UNTOLD = "untold"
+
+
+@pytest.mark.parametrize(
+    ("logs", "expected", "verdict"),
+    [
+        ({1: [SECOND, 10], 2: [SECOND, 10]}, {5: False, 7: True, 8: True, 9: True}, INVALID),
+        ({1: [10, 12], 2: [9, 10]}, {5: False, 7: False, 8: False, 9: True}, INVALID),
+        ({1: [0, SECOND], 2: [10, 12]}, dict.fromkeys((5, 7, 8, 9), False), INVALID),
+        ({1: [0, SECOND], 2: UNTOLD}, {5: False, 7: None, 8: None, 9: None}, INVALID),
+    ],
+    ids=["unsynced", "some of them unsynced", "synced", "untold"],
+)
+def test_a_record_may_be_lost_with_the_power_of_a_broker_that_had_it_unsynced(
+    tmp_path: Path, logs: Mapping[int, Any], expected: dict[int, bool | None], verdict: str
+) -> None:
+    """And only if a later leader's log ended before it, which that of record 5 did not, whoever lost what."""
+    run, nemesis = Run(missing=[5], acks=-1), brokers_lost(logs)
+    for each in (run.judged(nemesis=nemesis), run.judged_on_disk(tmp_path, nemesis=nemesis)):
+        assert (losses(each), each.verdict) == (expected, verdict)
+
+
+@pytest.mark.parametrize(
+    ("logs", "verdict", "why"),
+    [
+        ({1: [SECOND, 10]}, VALID, ""),
+        ({1: [0, SECOND]}, INVALID, "a node lost power before it had synced its copy of the record"),
+        ({1: UNTOLD}, UNKNOWN, "not known: nemesis.jsonl does not say which records broker 1 lost with its power"),
+    ],
+)
+def test_the_verdict_of_a_power_loss_is_that_of_its_records(logs: Mapping[int, Any], verdict: str, why: str) -> None:
+    found = Run(acks=-1).judged(nemesis=brokers_lost(logs))
+    assert found.verdict == verdict
+    assert why in "".join(found.reasons)
+
+
 # --------------------------------------------------------------------------------------------------------- leaderships
 
 PARTITION = Partition(0, "t", 0, "delete", -1, False)
@@ -241,10 +298,44 @@ def test_a_producer_whose_sends_failed_may_have_sent_again() -> None:
     assert not signs.Ground().signs(0, 5, 1, 2, failed=False)
 
 
-def test_power_that_was_lost_before_a_record_was_handed_over_took_nothing_of_it() -> None:
-    ground = signs.ground(Leaderships(), [fault("power_loss", "W1", 100, 200)], [PARTITION])
-    assert ground.signs(0, 5, 99, 150, failed=False) & Sign.POWER_LOST
-    assert not ground.signs(0, 5, 101, 150, failed=False) & Sign.POWER_LOST
+def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) -> PlayedFault:
+    """Broker 1 lost power."""
+    said = {"lost": {"nodes": {"1": {"logs": logs}}, "ended_ns": ended_ns}}
+    return replace(fault("power_loss", "W1", 100, 200, said), traits=traits)
+
+
+@pytest.mark.parametrize(
+    ("off", "t0", "lost"),
+    [
+        *((6, 99, False), (7, 99, True), (9, 99, True), (10, 99, False)),
+        *((7, 105, True), (7, 106, False)),
+        *((-1, 99, True), (-1, 106, False)),
+    ],
+)
+def test_a_record_was_lost_with_power_by_a_broker_that_had_it_unsynced(off: int, t0: int, lost: bool) -> None:
+    """It takes records until its process has ended. Where a record without an offset stood, nobody knows."""
+    ground = signs.ground(Leaderships(), [power_loss({"t-0": [7, 10], "other-0": [0, 99]})], [PARTITION])
+    assert bool(ground.signs(0, off, t0, 150, failed=False) & Sign.POWER_LOST) is lost
+    assert not ground.signs(1, off, t0, 150, failed=False) & Sign.POWER_LOST, "another partition"
+    assert not ground.unseen(Sign.POWER_LOST)
+
+
+def test_what_was_lost_after_a_failed_fsync_counts_as_damage() -> None:
+    """Of the broker on which it failed, and before the power was lost."""
+    for node, began, counts in ((1, 50, True), (2, 50, False), (1, 150, False)):
+        failing = replace(fault("disk", "P", began, 60), resolved=(node,), traits=(FORGETS_SYNCS,))
+        ground = signs.ground(Leaderships(), [failing, power_loss({"t-0": [7, 10]})], [PARTITION])
+        for off in (6, 7):
+            found = ground.signs(0, off, 40, 45, failed=False)
+            assert bool(found & Sign.SYNC_FAILED) is (counts and off == 7), (node, began, off)
+            assert mechanisms.DAMAGE.explains(found) is (counts and off == 7)
+
+
+@pytest.mark.parametrize("logs", [None, 7, {"t-0": 7}, {"t-0": [1]}, {"t-0": ["a", "b"]}, [["t-0", 7, 10]]])
+def test_a_power_loss_that_does_not_say_what_it_took_leaves_it_unknown(logs: Any) -> None:
+    ground = signs.ground(Leaderships(unknown=""), [power_loss(logs)], [PARTITION])
+    why = "nemesis.jsonl does not say which records broker 1 lost with its power"
+    assert [ground.unseen(sign) for sign in (Sign.POWER_LOST, Sign.SYNC_FAILED, Sign.LATER_EPOCH)] == [why, why, ""]
 
 
 def test_a_damaged_file_is_one_of_its_partition() -> None:

@@ -340,7 +340,8 @@ def test_restored_files_are_durable_and_all_there_is() -> None:
     files = {"data/t-0/0.log": b"abc", "data/x": b"", "y": b"z"}
     disk.restore(files)
     assert disk.files() == disk.durable_files() == files
-    assert disk.power_loss() == dict.fromkeys(["bytes_pending", "bytes_lost", "torn", "names_pending", "names_lost"], 0)
+    nothing = dict.fromkeys(["bytes_pending", "bytes_lost", "torn", "names_pending", "names_lost"], 0)
+    assert disk.power_loss() == {**nothing, "logs": {}}
     assert disk.files() == files
     assert disk.read("/data/t-0/0.log") == b"abc"
     assert disk.mount(no_gate).list("data") == ["t-0", "x"]
