@@ -19,7 +19,7 @@ from checkers.history.tables import SEND, History
 from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
-from checkers.mechanisms import Sign
+from checkers.mechanisms import BY_LOST_RECORDS, Sign
 from checkers.metrics import ACKED, AFTERWARDS, FRESH_GAP, GAP, LOAD, READER_GAP, Measure, context_of
 from checkers.signs import LostRange, signed
 from checkers.signs import ground as ground_of
@@ -132,6 +132,8 @@ def test_both_find_every_planted_anomaly_and_nothing_in_the_clean_histories_besi
     found = compared(spark, tmp_path, merged([*without, *planted(0)]), NEMESIS)
     assert {witness.anomaly for witness in found} == set(PLANTS)
     assert not [witness for witness in found if 0 <= witness.part < of_clean]
+    lost = {Sign(witness.signs) & BY_LOST_RECORDS for witness in found}
+    assert lost == {Sign(0), Sign.POWER_LOST, BY_LOST_RECORDS}, "of which kinds the ground has some"
 
 
 @NIGHT
