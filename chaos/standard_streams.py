@@ -1,8 +1,9 @@
-"""Lets a program outlive the readers of its output: `squall run | head -1` goes on, and its exit code is the verdict's.
+"""Lets a program outlive its output: `squall run | head -1`, or on a full disk `squall run >log`, goes on, and its exit
+code is the verdict's.
 
 `python -m chaos.standard_streams MODULE WORDS` runs another module so. The raw streams are replaced, because everything
-that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe, mostly the exit code 1, which
-is an anomaly's.
+that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe and a full disk: the exit code
+1, which is an anomaly's, or 120, which is nobody's.
 """
 
 from __future__ import annotations
@@ -13,23 +14,32 @@ import os
 import runpy
 import stat
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+_NO_MORE = "standard output takes nothing more, so what would be printed is discarded from here on"
+
+
 class _OutlivingStream(io.FileIO):
-    """A standard stream that discards what is written once its reader has gone."""
+    """A standard stream that discards what is written once its reader has gone or it takes nothing more."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as `io.FileIO.write` does, and report everything as written if nobody reads it any more."""
+        """Write as `io.FileIO.write` does. What cannot be written is reported as written, and a line on standard error
+        says so if somebody may still read the rest.
+        """
         try:
             return super().write(data)
         except OSError as error:
-            if not self._reader_has_gone(error):
-                raise
-            _discard(self.fileno())
+            descriptor = self.fileno()
+            unread = self._reader_has_gone(error)
+            _discard(descriptor)
+            if not unread and descriptor == 1:
+                with suppress(OSError):
+                    os.write(2, f"squall: {_NO_MORE}: {error.strerror}\n".encode())
             return memoryview(data).nbytes
 
     def _reader_has_gone(self, error: OSError) -> bool:
@@ -48,7 +58,7 @@ def _discard(descriptor: int) -> None:
 
 
 def outlive_readers() -> None:
-    """Replace this process's stdout and stderr by streams that discard what nobody can read any more.
+    """Replace this process's stdout and stderr by streams that discard what nobody can read or store any more.
 
     A stream that was closed before the process started discards everything: else the next file that is opened would
     have its descriptor, and the output of other programs.

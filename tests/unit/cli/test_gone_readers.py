@@ -1,4 +1,4 @@
-"""Nobody reads what a command prints any more: it goes on, and its exit code is its own."""
+"""Nobody reads, or nothing stores, what a command prints any more: it goes on, and its exit code is its own."""
 
 from __future__ import annotations
 
@@ -85,11 +85,22 @@ def test_the_descriptor_of_a_closed_stream_is_given_to_no_file(tmp_path: Path) -
     assert done.returncode == 3
 
 
-def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    words = "import sys; from chaos.standard_streams import outlive_readers; outlive_readers(); print(1, flush=True)"
+@pytest.mark.parametrize("streams", ["stdout", "stderr", "both"])
+def test_a_command_whose_output_is_full_goes_on_and_says_so_once(streams: str, tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full, (tmp_path / "errors").open("wb") as errors:
-        assert code_of(["-c", words], os.dup(full.fileno()), os.dup(errors.fileno()), tmp_path) != 0
-    assert "No space left on device" in (tmp_path / "errors").read_text()
+        out = subprocess.DEVNULL if streams == "stderr" else os.dup(full.fileno())
+        on = os.dup((errors if streams == "stdout" else full).fileno())
+        assert code_of(["-c", PRINTS], out, on, tmp_path) == 7
+    said = [line for line in (tmp_path / "errors").read_text().splitlines() if line not in ("a line", "2")]
+    assert len(said) == (1 if streams == "stdout" else 0)
+    for line in said:
+        assert line.startswith("squall: standard output takes nothing more") and "No space left on device" in line
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["guarantees", "--acks", "1"], 0), (["runs"], 3)])
+def test_on_a_full_disk_the_exit_codes_are_those_of_the_commands(words: list[str], code: int, tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        assert code_of(["-m", "chaos", *words], os.dup(full.fileno()), subprocess.DEVNULL, tmp_path) == code
 
 
 def test_a_pipe_of_the_harness_that_breaks_is_no_anomaly(
