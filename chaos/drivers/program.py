@@ -25,6 +25,8 @@ from workloads.payload import verify
 
 POLL_ANSWER_S = 30.0
 """A program that does not answer a poll for so long has hung."""
+SAID_LETTERS = 80
+"""How much of a command is said of its process."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ACKS = {-1: "all", 0: "0", 1: "1"}
 
@@ -72,15 +74,18 @@ class ProgramRefused(HarnessError):
 class ProgramProcess(Piped):
     """A process of the program. It is up when it has answered `init`.
 
-    understood: roles in which some process of the program has answered more than `init`; this one adds its own.
+    needs: name the command, as it was given. understood: roles in which some process of the program has answered more
+    than `init`; this one adds its own.
     """
 
     FAILED = "does not keep to the protocol: {why}"
 
     def __init__(
-        self, words: Sequence[str], directory: str, about: Mapping[str, Any], log: Path, understood: set[str]
+        self, words: Sequence[str], needs: Needs, about: Mapping[str, Any], log: Path, understood: set[str]
     ) -> None:
-        super().__init__(f"program {words[0]} ({about['role']})", words, log, Lines(), directory or None)
+        said = " ".join(str(needs.program).split())
+        said = said if len(said) <= SAID_LETTERS else f"{said[: SAID_LETTERS - 1]}…"
+        super().__init__(f"program `{said}` ({about['role']})", words, log, Lines(), needs.directory or None)
         self._about, self._understood = about, understood
 
     async def up(self) -> None:
@@ -189,7 +194,7 @@ class ProgramDriver:
 
     def __init__(self, bootstrap: str, needs: Needs, topics: Sequence[str], log: Path) -> None:
         assert needs.program is not None
-        self._words, self._directory = program_of(needs.program, needs.directory), needs.directory
+        self._words = program_of(needs.program, needs.directory)
         self.version = needs.program
         self._needs, self._log = needs, log
         self._understood: set[str] = set()
@@ -201,7 +206,7 @@ class ProgramDriver:
 
     def _process(self, role: str, **about: object) -> ProgramProcess:
         about = {"role": role, **self._about, **about}
-        return ProgramProcess(self._words, self._directory, about, self._log, self._understood)
+        return ProgramProcess(self._words, self._needs, about, self._log, self._understood)
 
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""

@@ -180,6 +180,8 @@ async def test_a_program_that_is_never_ready_is_named_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = await trouble_of(driver(tmp_path, SPEAKS + "sys.exit('no broker')\n"))
+    command = f"{sys.executable} -I -S program.py"
+    assert said.startswith(f"the program `{command[:79]}{'…' if len(command) > 80 else command[79:]}` (producer) ended")
     assert "ended before it was ready; it last said:\nno broker" in said
     monkeypatch.setattr(process, "UP_S", 0.3)
     assert "was not ready within 0.3 s" in await trouble_of(driver(tmp_path, SPEAKS + "next(lines)\n"))
