@@ -88,6 +88,7 @@ FORMS: Mapping[str, Form] = {
         {"ok": _truth, "limit_s": _number, "took_s": _number, "behind": _list(_entry({**_BEHIND, "idle_s": _number}))}
     ),
     "final_reads": _list(_final_read),
+    "refused": _text,
     "harness": _list(_any),
     "node_exits": _list(_entry({"node": _any, "code": _any, "last_words": _text})),
 }

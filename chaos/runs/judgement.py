@@ -70,7 +70,8 @@ def judge(
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
     An earlier verdict stands, with its page and junit.xml, until the new one is written: an interruption leaves it as
-    it was. Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
+    it was. Whatever stops a checker makes the verdict unknown, and is told in it. Nothing is looked for in a run whose
+    program under test was refused. `expect`: None as the plan says.
     `phase`: shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while
     Spark looks for anomalies.
     """
@@ -87,6 +88,12 @@ def judge(
 def _judge(
     directory: RunDirectory, say: Console, expect: str | None, how: _Looking, beside: Callable[[], None] | None
 ) -> None:
+    info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
+    if refused := info.get("refused"):  # whoever tries out a first program waits for no Spark
+        directory.release()
+        _withdraw(directory)
+        give_up(directory.path, refused)
+        return
     troubles: list[str] = []
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
@@ -99,7 +106,6 @@ def _judge(
         with how.phase(f"{JUDGE}: compare the replicas' logs"):
             meanwhile.finish()
         troubles += of_replicas
-    info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
@@ -165,7 +171,8 @@ def _not_compared(
     if not lacking:
         return []
     have = len(compared.get(lacking[0], {}).get("nodes", ()))
-    others = f" (and of {len(lacking) - 1} other partitions)" if len(lacking) > 1 else ""
+    more = len(lacking) - 1
+    others = f" (and of {more} other partition{'s'[: more > 1]})" if more else ""
     said = f"only {have} of {replicas} left files" if have else "fewer than two left files"
     return [f"the replicas of {lacking[0]}{others} were not all compared: {said}"]
 

@@ -72,7 +72,6 @@ def run_and_judge(
     say = progress.console
     refuse("this run", lacks(plan))
     from chaos.runs.judgement import judge  # with pyarrow: what lacks it is told first
-    from checkers.verdict import give_up
 
     writable(root, room(plan))
     # Whatever takes minutes to install is installed before anything is timed.
@@ -99,21 +98,16 @@ def run_and_judge(
         run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
         ahead = start_ahead(directory, say.print)
         with progress.shown():
-            gravest: BaseException | None = None
             try:
                 trio.run(stoppable, run.go, progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
-                gravest = trouble_of(error)
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and ahead is not None:
                 # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
                 ahead.end()
                 ahead = None
-            if isinstance(gravest, ProgramRefused):  # whoever tries out a first program waits for no Spark
-                progress.sight.verdict = give_up(directory.path, str(gravest)).verdict
-            else:
-                verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
-                progress.sight.verdict = verdict["verdict"]
+            verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
+            progress.sight.verdict = verdict["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
@@ -159,6 +153,8 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     if not isinstance(gravest, HarnessError):
         record_traceback(directory, error)
     run.info["trouble"] = run.info["trouble"] or said_by(error)
+    if isinstance(gravest, ProgramRefused):
+        run.info["refused"] = str(gravest)
     directory.write_info(run.info)
     with suppress(Refused):
         directory.reserve()

@@ -59,6 +59,21 @@ def test_a_run_json_that_is_damaged_is_unknown(run: RunDirectory, text: str, why
     assert not (run.path / "harness-traceback.txt").exists()
 
 
+def test_a_run_whose_program_was_refused_is_judged_at_once_and_as_before(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "the program `./p` (producer) ended before it was ready; it last said:\nno broker"
+    run.info.write_text(json.dumps({"run": "r", "trouble": "other words", "refused": why}))
+    monkeypatch.setattr(judgement, "analyse", interrupt)
+    run.report.write_text("an earlier page")
+    written = judged(run)
+    assert (written["verdict"], written["reasons"], written["anomalies"]) == ("unknown", [why], [])
+    assert not run.report.exists()
+    run.info.write_text(json.dumps({"run": "r", "refused": 5}))
+    with pytest.raises(KeyboardInterrupt):
+        judged(run)
+
+
 def test_whatever_stops_judging_the_verdict_is_unknown_and_the_traceback_is_kept(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
