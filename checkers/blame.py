@@ -68,13 +68,13 @@ def of_client(client: str) -> str:
 
 
 def silent(case: Case) -> str:
-    """That the workload's producers, which are not ours, answered none of their sends; empty if one was answered."""
+    """Say that the workload's producers, which are not ours, got no send acknowledged and refused none; else empty."""
     load, told = load_producers(case.processes), case.metrics.get("partitions")
     if not load or not told or any(each.client == OWN for each in load):
         return ""
-    answered = sum(each.get("acked", 0) for each in told.values())
-    answered += case.metrics.get("outcomes", {}).get("send", {}).get("fail", 0)
-    if answered:
+    certain = sum(each.get("acked", 0) for each in told.values())
+    certain += case.metrics.get("outcomes", {}).get("send", {}).get("fail", 0)
+    if certain:
         return ""
     name = of_client(load[0].client)
-    return f"{name} answered no send: nothing shows what it does when the cluster is well"
+    return f"{name} acknowledged no send: nothing shows what it does when the cluster is well"

@@ -112,7 +112,7 @@ def decide(case: Case) -> Verdict:
     )
     if expect == "safe":
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
-    lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
+    lacking += [_say(each) for each in anomalies if promised and each.permitted is None and each.why not in lacking]
     lacking += _too_little(case)
     forbidden = [each for each in anomalies if each.permitted is False]
     blames = {"" if case.seen else each.blames for each in forbidden}

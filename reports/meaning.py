@@ -131,5 +131,6 @@ def _places(what: str, rows: Sequence[tuple[str, int, int | None]], most: int = 
     if len(rows) < 2:
         return f"All in {rows[0][0]}." if rows else ""
     words = [f"{name}: {count:,}" + (f" of {acked:,}" if acked else "") for name, count, acked in rows[:most]]
-    more = f", and {len(rows) - most} more partitions" if len(rows) > most else ""
+    left = len(rows) - most
+    more = f", and {left} more partition{'s'[: left > 1]}" if left > 0 else ""
     return f"{what} by partition: {', '.join(words)}{more}."

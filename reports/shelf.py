@@ -193,14 +193,14 @@ def _configuration(plan: Json) -> str:
 
 
 def _findings(verdict: Json, info: Json) -> Iterable[str]:
-    found = [each for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
-    yield from map(_told, found)
+    found = [_told(each) for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
     # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
-    if verdict.get("verdict") != "invalid" or not found:
-        reasons = texts(verdict.get("reasons"))
-        yield from map(_short, reasons[:REASONS])
-        if len(reasons) > REASONS:
-            yield f"and {len(reasons) - REASONS} more reasons"
+    reasons = texts(verdict.get("reasons")) if verdict.get("verdict") != "invalid" or not found else []
+    told, more = reasons[:REASONS], len(reasons) - REASONS
+    yield from (each for each in found if not any(reason.startswith(f"{each}, ") for reason in told))
+    yield from map(_short, told)
+    if more > 0:
+        yield f"and {more} more reason{'s'[: more > 1]}"
     if not verdict:
         yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
 

@@ -29,7 +29,8 @@ def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -
     here: makes of the command that repeats the run what somebody in this folder types.
     """
     files = read_run(run_dir)
-    console.print()
+    if console.is_terminal:  # below what told of the run
+        console.print()
     _put(console, _load(files))
     console.print()
     rows = fault_rows(files)
@@ -159,7 +160,8 @@ def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> N
     style = _LOSS_STYLE if checks.is_lossy(files) else _WORD_STYLES[word]
     console.print(Text(checks.banner_of(files), style=style) + Text(f"  {files.name}{planted}", style="default"))
     console.print(Text(checks.sentence(files)))
-    for reason in _not_in_the_table(files, reasons) if len(reasons) > 1 else ():
+    listed = reasons if word == checks.UNKNOWN else _not_in_the_table(files, reasons)
+    for reason in listed if len(reasons) > 1 else ():
         console.print(Text(f"  - {reason}"))
     for note in checks.notes_of(files):
         console.print(Text(f"  note: {note}", style="dim"))

@@ -250,7 +250,7 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
 
     told = _forecast(opened, chosen, flags)
     out = {item.item: why for item, why in told.left_out} | opened.lacking
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("configuration", "faults", "seed", "about, s", "left out"):
         table.add_column(name, justify="right" if name in ("seed", "about, s") else "left")
     for item in chosen:

@@ -13,6 +13,7 @@ from chaos.commands import completions
 from chaos.errors import Refused
 from chaos.runs.directory import RUNS, RunDirectory
 from chaos.screen import console
+from chaos.typed import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,8 @@ def command(
 
     if two:
         if len(two) != 2:
-            raise click.UsageError("two runs can be compared, or none is named: squall runs RUN RUN")
+            told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in two if len(two) == 1]
+            raise click.UsageError("; ".join([*told, "two runs can be compared: squall runs RUN RUN"]))
         _show_two(compared(*(one(RunDirectory.open(each).path) for each in two)))
         return 0
     if (older_than is not None or keep_mib is not None or dry_run) and not prune:
@@ -110,8 +112,12 @@ def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> bool:
         gone.append(row)
         click.echo(f"{'would remove' if dry_run else 'removed'} {row.path}, {row.bytes / 2**20:.1f} MiB")
     total = sum(row.bytes for row in gone) / 2**20
-    click.echo(f"{len(gone)} runs, {total:.1f} MiB. Runs that are not valid stay.")
+    click.echo(f"{_many(gone)}, {total:.1f} MiB. Runs that are not valid stay.")
     return len(gone) == len(going)
+
+
+def _many(runs: Sequence[ShelvedRun]) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
 def _show(rows: Sequence[ShelvedRun]) -> None:
@@ -121,8 +127,7 @@ def _show(rows: Sequence[ShelvedRun]) -> None:
             _show_card(row, screen)
     else:
         screen.print(_table(rows))
-    many = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-    screen.print(f"{many}, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
+    screen.print(f"{_many(rows)}, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
 
 
 def _show_card(row: ShelvedRun, screen: Console) -> None:
@@ -150,7 +155,7 @@ def _table(rows: Sequence[ShelvedRun]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("run", "verdict", "workload", "configuration", "where", "faults"):
         table.add_column(name, no_wrap=name in ("run", "verdict"))
     for name in ("landed", "acknowledged", "p99, ms", "unavailable, s"):
@@ -186,7 +191,7 @@ def _show_two(cells: Sequence[tuple[str, str, str]]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table("", "first", "second", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table("", "first", "second", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for what, first, second in cells:
         table.add_row(what, first, second, style="" if first == second else "bold")
     console().print(table)

@@ -85,7 +85,9 @@ def test_of_a_program_that_answers_nothing_at_all_nothing_is_known(evidence: str
     silent = {**ACKED, "partitions": {"t-0": {"part": 0, "acked": 0}}}
     verdict = decide(replace(case(stuck("stuck-producer", evidence)), metrics=silent))
     assert verdict.verdict == UNKNOWN
-    assert f"{PROGRAM} answered no send: nothing shows what it does when the cluster is well" in verdict.reasons
+    why = f"{PROGRAM} acknowledged no send: nothing shows what it does when the cluster is well"
+    assert [each for each in verdict.reasons if why in each] == [why], "it is said once"
+    assert [(each.permitted, each.why) for each in verdict.anomalies] == [(None, why)]
     refusing = {**silent, "outcomes": {"send": {"fail": 3}}}
     assert decide(replace(case(stuck("stuck-producer", evidence)), metrics=refusing)).verdict == INVALID
 

@@ -82,6 +82,7 @@ def test_a_list_says_what_the_budget_leaves_out(
     words = [*SMALL, "--seeds", "3", "--budget", "8s", "--out", str(tmp_path / "night"), "--list"]
     assert cli.run(words) == 0
     out = capsys.readouterr().out
+    assert out.split()[0] == out.split("\n")[0].split()[0] == "configuration", "the first line says something"
     assert "likely to be left out at the end: 1, for want of time or room" in out
     assert "no time: such a run takes about" in out
 

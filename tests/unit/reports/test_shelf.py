@@ -91,6 +91,39 @@ def test_a_simulation_that_broke_an_invariant_only_says_so(tmp_path: Path) -> No
     assert shelf(tmp_path)[0].findings == ("invariant one-leader: 1",)
 
 
+def test_who_names_a_folder_of_runs_as_a_run_is_told_what_to_type(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root.parent)
+    assert cli.run(["runs", "runs"]) == 3
+    assert "squall runs --runs runs; " in capsys.readouterr().err
+    assert cli.run(["runs", "--runs", "runs"]) == 0
+
+
+@pytest.mark.parametrize("words", [["--runs", "runs"], ["runs/a-old", "runs/b-bad"]])
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_the_first_line_says_something(
+    words: list[str], width: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root.parent)
+    monkeypatch.setenv("COLUMNS", width)
+    assert cli.run(["runs", *words]) == 0
+    assert capsys.readouterr().out.split("\n")[0].strip()
+
+
+def test_a_finding_whose_judgement_is_a_reason_is_told_once(tmp_path: Path) -> None:
+    why = ["stuck-producer (client): 1, it may be the harness's doing: x", "a fault did not land", "third", "fourth"]
+    finding = {"name": "stuck-producer", "evidence": "client", "count": 1, "permitted": None}
+    put(tmp_path, "a", 1, "unknown", anomalies=[finding], reasons=why[:3])
+    put(tmp_path, "b", 2, "unknown", anomalies=[finding], reasons=why[1:])
+    put(tmp_path, "c", 3, "unknown", anomalies=[finding], reasons=why)
+    assert [row.findings for row in shelf(tmp_path)] == [
+        (*why[:2], "and 1 more reason"),
+        ("stuck-producer (client): 1", *why[1:3], "and 1 more reason"),
+        (*why[:2], "and 2 more reasons"),
+    ]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 169, 200])
 def test_on_a_terminal_of_any_width_each_run_is_told_whole(root: Path, width: int) -> None:
     done = CliRunner().invoke(command, ["--runs", str(root)], standalone_mode=False, env={"COLUMNS": str(width)})

@@ -268,6 +268,19 @@ def test_sent_is_what_was_acknowledged_failed_or_unknown_after_healing_too(files
     assert (figures.sent, figures.acked) == (100, 90)
 
 
+def test_an_unknown_run_lists_as_many_reasons_as_it_counts_from_the_first_line_on(
+    run_dir: Path, verdicts: dict[str, Any]
+) -> None:
+    finding = {"name": "stuck-producer", "evidence": "load", "count": 1, "permitted": None, "why": "it is not proven"}
+    reasons = ["stuck-producer (load): 1, it is not proven", "a fault did not land"]
+    unknown = {**verdicts["unknown"], "anomalies": [finding], "reasons": reasons}
+    (run_dir / "verdict.json").write_text(json.dumps(unknown))
+    lines = told(run_dir).split("\n")
+    assert lines[0].strip() == "Load"
+    at = next(number for number, line in enumerate(lines) if line.endswith("for 2 reasons:"))
+    assert lines[at + 1 : at + 3] == [f"  - {each}" for each in reasons]
+
+
 def test_in_a_pipe_no_line_of_the_checks_is_longer_than_what_it_says(run_dir: Path, verdicts: dict[str, Any]) -> None:
     (run_dir / "verdict.json").write_text(json.dumps(verdicts["invalid"]))
     out = io.StringIO()
