@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING_UP, INSTALLING = "setting up .venv", "installing"
-INTERPRETER = "chaos/toolchain/interpreter.py"
+NEEDED = ("squall", "chaos/toolchain/interpreter.py", "chaos/standard_streams.py")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def ready(template: Path) -> Path:
 def checkout(folder: Path) -> Path:
     """What of the repository the script needs, with a program that tells its arguments and its path."""
     (folder / "chaos/toolchain").mkdir(parents=True)
-    shutil.copy(ROOT / "squall", folder / "squall")
-    shutil.copy(ROOT / INTERPRETER, folder / INTERPRETER)
+    for name in NEEDED:
+        shutil.copy(ROOT / name, folder / name)
     (folder / "chaos/__init__.py").touch()
     (folder / "chaos/__main__.py").write_text("import chaos, sys; print(chaos.__file__, *sys.argv[1:])")
     for name in ("requirements.txt", "requirements-dev.txt"):
@@ -60,6 +60,22 @@ def test_the_first_call_sets_up_and_the_next_only_runs(tmp_path: Path) -> None:
     assert first.stdout == f"{folder}/chaos/__init__.py run a b\n"
     again = run(folder, "run")
     assert again.stderr == ""
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("full", [False, True], ids=["unread", "full"])
+def test_a_set_up_whose_words_nobody_reads_or_stores_goes_on(full: bool, tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "unread")
+    if full:
+        end = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read, end = os.pipe()
+        os.close(read)
+    environment = {**os.environ, "SQUALL_PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
+    done = subprocess.run([folder / "squall", "x"], env=environment, stdout=subprocess.PIPE, stderr=end, text=True)
+    os.close(end)
+    assert (done.returncode, done.stdout) == (0, f"{folder}/chaos/__init__.py x\n")
+    assert run(folder).stderr == ""
 
 
 def test_what_stands_in_the_current_folder_does_not_shadow_the_program(ready: Path, tmp_path: Path) -> None:
