@@ -32,7 +32,7 @@ _FRESH = ".collecting-"
 ABANDONED = timedelta(days=1)
 """A folder that nobody finished for so long belongs to a session that was killed."""
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 """The exceptions that reading a damaged collection raises."""
 
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -156,9 +156,9 @@ def fresh(store: Path, tag: str, now: datetime) -> Path:
 
 def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """One table of a collection. Columns that a row does not name are null."""
-    pq.write_table(
-        pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table]), folder / f"{table}.parquet", compression="zstd"
-    )
+    content = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table])
+    # Each page says what its bytes must be: without that, some damage reads as other values.
+    pq.write_table(content, folder / f"{table}.parquet", compression="zstd", write_page_checksum=True)
 
 
 def commit(folder: Path, night: str, began: str, digest: str, now: datetime, series: TableSeries = RUNS) -> Collection:
@@ -188,16 +188,17 @@ def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collectio
                 if told["schema"] != SCHEMA:
                     problems.append(_of_another_schema(str(told["night"]), told["schema"], series))
                     break
+                one = Collection(str(told["night"]), str(told["began"]), path, str(told["digest"]))
                 for table in series.tables:
-                    pq.read_schema(path / f"{table}.parquet")
-                found.append(Collection(str(told["night"]), str(told["began"]), path, str(told["digest"])))
+                    _read(one, table).validate(full=True)
+                found.append(one)
                 break
-            except UNREADABLE as error:
-                problems.append(damaged(path, error, series))
+            except _UNREADABLE as error:
+                problems.append(_damaged(path, error, series))
     return sorted(found, key=lambda each: (each.began, each.night)), problems
 
 
-def damaged(path: Path, error: Exception, series: TableSeries) -> str:
+def _damaged(path: Path, error: Exception, series: TableSeries) -> str:
     """The sentence about a collection that is left out."""
     why = " ".join(str(error).split()) or type(error).__name__
     return (
@@ -215,9 +216,13 @@ def _of_another_schema(night: str, schema: Any, series: TableSeries) -> str:
 
 def rows(collected: Iterable[Collection], table: str) -> list[dict[str, Any]]:
     """The rows of a table, of these collections. A map becomes a dict."""
-    found: list[dict[str, Any]] = []
-    for each in collected:
-        found += pq.read_table(each.file(table), schema=_SCHEMAS[table], partitioning=None).to_pylist(
-            maps_as_pydicts="strict"
-        )
-    return found
+    return [row for each in collected for row in _read(each, table).to_pylist(maps_as_pydicts="strict")]
+
+
+def _read(collected: Collection, table: str) -> pa.Table:
+    """A table of a collection. One of `_UNREADABLE` if it is damaged."""
+    file, schema = collected.file(table), _SCHEMAS[table]
+    # A column that is not in the file is null, so a damaged name would take a column away.
+    if odd := set(pq.read_schema(file).names) - set(schema.names):
+        raise ValueError(f"{file.name} has columns that are not this table's: {', '.join(sorted(odd))}")
+    return pq.read_table(file, schema=schema, partitioning=None, page_checksum_verification=True)

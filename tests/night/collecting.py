@@ -36,27 +36,15 @@ def first_seed(tables: Tables) -> int:
 
 def read_tables(place: Path) -> tuple[Tables, list[str]]:
     """Rows of all nights of tests in a store, the earliest night first; and why some are left out, a sentence each."""
-    nights, problems = _whole(place)
-    return {name: [row for _, tables in nights for row in tables[name]] for name in store.TESTS.tables}, problems
-
-
-def _whole(place: Path) -> tuple[list[tuple[store.Collection, Tables]], list[str]]:
-    """The nights in a store that can be read to their last row."""
-    found = []
     collected, problems = store.collections(place, store.TESTS)
-    for each in collected:
-        try:
-            found.append((each, {name: store.rows([each], name) for name in store.TESTS.tables}))
-        except store.UNREADABLE as error:
-            problems.append(store.damaged(each.path, error, store.TESTS))
-    return found, problems
+    return {name: store.rows(collected, name) for name in store.TESTS.tables}, problems
 
 
 def collect(folder: Folder, rows: Tables, now: datetime) -> None:
     """Add a night that has ended to the store, unless it is there already. Refused where it cannot be written."""
     place = place_of(folder)
     digest = _digest(folder)
-    if digest in [each.digest for each, _ in _whole(place)[0]]:
+    if digest in [each.digest for each in store.collections(place, store.TESTS)[0]]:
         return
     try:
         _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)

@@ -96,6 +96,21 @@ def test_a_damaged_collection_is_left_out_and_told_and_an_older_one_of_its_night
     assert "`squall report --nightly`" in problem
 
 
+def test_a_table_that_is_damaged_in_its_middle_is_left_out_or_read_as_it_was(tmp_path: Path) -> None:
+    collect(tmp_path, "n1", lost=1)
+    newest = collect(tmp_path, "n2", lost=2)
+    rows = store.rows(store.collections(tmp_path)[0], "runs")
+    content = newest.file("runs").read_bytes()
+    told = 0
+    for at in (*range(0, len(content), 101), content.rindex(b"lost", 0, content.rindex(b"ARROW:schema"))):
+        newest.file("runs").write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        found, problems = store.collections(tmp_path)
+        told += len(problems)
+        assert all(each.startswith(f"{newest.path} cannot be read, and is left out (") for each in problems)
+        assert store.rows(found, "runs") == rows[: len(found)] and len(found) == 2 - len(problems), at
+    assert told > 20
+
+
 def test_a_file_in_the_place_of_a_night_is_left_out_and_told(tmp_path: Path) -> None:
     (tmp_path / "night=zzz").touch()
     assert store.collections(tmp_path) == ([], [f"{tmp_path}/night=zzz is no folder, and is left out: remove it."])
