@@ -101,7 +101,7 @@ def command(
     if rules:
         _python("tests.mechanisms", *pytest_arguments)
     if pytest_arguments:
-        _python("pytest", *pytest_arguments, *(["--no-skips"] if options["no_skips"] else []))
+        _python("tests.support.usage", *pytest_arguments, *(["--no-skips"] if options["no_skips"] else []))
     if only != "tests" and not costs:
         failed = lint()
         if failed:

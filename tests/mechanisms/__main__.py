@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
 from tests.mechanisms import page, runner
+from tests.support.usage import USAGE, Parser
 
 
 def main() -> int:
     """0: a test failed without each rule, and each test named failed without one. 1: not so. 3: usage."""
-    parser = argparse.ArgumentParser(prog="squall test --rules", description=__doc__)
+    parser = Parser(prog="squall test --rules", description=__doc__)
     parser.add_argument("ids", nargs="*", help="mechanisms (R2) or single removals (R2.0); all without any")
     parser.add_argument("--jobs", type=int, default=2, help="how many run side by side (default: 2)")
     parser.add_argument("--docs", action="store_true", help="write docs/mechanisms.md anew, and run nothing")
@@ -24,7 +24,7 @@ def main() -> int:
         runner.selected(asked.ids)
     except KeyError as error:
         sys.stderr.write(f"squall: {error.args[0]}\n")
-        return 3
+        return USAGE
     began = time.monotonic()
     outcomes = runner.run_all(asked.ids, asked.jobs, _say)
     return _sum_up(outcomes, time.monotonic() - began)

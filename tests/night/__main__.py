@@ -21,8 +21,9 @@ from tests.night.parts import PARTS, Part, shown
 from tests.night.player import play
 from tests.night.record import Folder, Head
 from tests.night.report import report_of
+from tests.support.usage import USAGE, Parser
 
-USAGE, INTERRUPTED = 3, 130
+INTERRUPTED = 130
 
 
 def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) -> int:
@@ -99,23 +100,16 @@ def parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
     """The command line."""
     listed = "\n".join(f"  {part.name:<12} {part.what} About {part.minutes} min." for part in parts.values())
     codes = "Exit codes: 0 nothing failed, 1 a part failed, 2 too little is proven, 3 usage, 130 interrupted."
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="squall test --night",
         description=__doc__,
         epilog=f"Parts, in their order:\n{listed}\n\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.error = _refuse  # type: ignore[method-assign]
     found.add_argument("--out", type=Path, metavar="DIR", help="the folder of the night (default: nights/tests-TIME)")
     found.add_argument("--only", nargs="+", choices=list(parts), metavar="PART", help="play these parts only")
     found.add_argument("--resume", type=Path, metavar="DIR", help="go on with a night that was interrupted")
     return found
-
-
-def _refuse(message: str) -> None:
-    """argparse's own exit code for usage is 2, which means something else here."""
-    sys.stderr.write(f"squall: {message}\n")
-    sys.exit(USAGE)
 
 
 def say(line: str) -> None:

@@ -73,7 +73,7 @@ def rows_of(folder: Folder, now: datetime) -> Tables:
         problems.append(f"The night went on at another commit: {', then '.join(each[:12] for each in commits)}.")
     tests, why = _tests(folder, head.night, {line.commit for line in lines if line.part == EVERYTHING})
     everything = parts.get(EVERYTHING)
-    if everything and everything.result != NOT_HERE and not tests:
+    if everything and everything.result != NOT_HERE and why:
         problems.append(f"The part {EVERYTHING} was played, but {why}.")
         if everything.result == PASSED:
             parts[EVERYTHING] = replace(everything, result=UNKNOWN, why=why)
@@ -88,7 +88,7 @@ def rows_of(folder: Folder, now: datetime) -> Tables:
 
 
 def _tests(folder: Folder, night: str, commits: set[str]) -> tuple[list[dict[str, Any]], str]:
-    """The last result of each test; and why there is none, if so.
+    """The last result of each test; and why there is none, or not of each, if so.
 
     Which commit a result is of is unknown where the part went on at another one.
     """
@@ -98,7 +98,7 @@ def _tests(folder: Folder, night: str, commits: set[str]) -> tuple[list[dict[str
     except Refused as refused:
         return [], f"its results cannot be read: {refused}"
     rows = [{"night": night, "commit": commit, **each._asdict()} for each in last.values()]
-    return rows, "" if rows else f"{folder.tests.name} has no result of a test"
+    return rows, results.lost(folder.tests) if rows else f"{folder.tests.name} has no result of a test"
 
 
 def _parts(line: dict[str, Any]) -> dict[str, Any]:

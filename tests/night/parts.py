@@ -57,7 +57,8 @@ class Part:
         if failed:
             return FAILED, f"{failed:,} of {len(tests):,} tests failed"
         if result == PASSED:
-            return (PASSED, "") if tests else (UNKNOWN, "no test has a result")
+            why = results.lost(folder.tests) if tests else "no test has a result"
+            return (UNKNOWN if why else PASSED), why
         return result, troubles(folder.said(self.name)) or why
 
 

@@ -95,6 +95,7 @@ class Session:
             troubles.append("no test was run")
         if everything:
             troubles += self._unplayed(played)
+        to_run = {each.test for part in played for each in part.selected} | {each.test for each in self._results}
         if gone := {test.partition("::")[0] for test in self._costs} - self._files.keys():
             say(f"{costs.FILE} has rows of {len(gone)} files that are gone: ./squall test --costs --stale drops them")
         if not everything:
@@ -104,6 +105,7 @@ class Session:
             say(line)
         if again and 0 < len(failed) <= AGAIN_AT_MOST:
             self._again(failed, **({"SQUALL_FUZZ": "1"} if everything else {}))
+        self._write(json.dumps({"tests": len(to_run)}))
         skips = [f"--no-skips: {line}" for line in summary.skipped(self._results)] if no_skips else []
         for line in summary.of(self._results, played, self._costs, troubles, skips, table=everything):
             say(line)
@@ -127,9 +129,12 @@ class Session:
 
     def _take(self, result: Result) -> None:
         self._results.append(result)
+        self._write(result.line())
+
+    def _write(self, line: str) -> None:
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as file:
-                file.write(f"{result.line()}\n")
+                file.write(f"{line}\n")
 
     def _rules(self) -> None:
         if any(each.test == RULES for each in self._before):

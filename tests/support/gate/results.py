@@ -4,6 +4,8 @@
 
 `result` is passed, failed or skipped; `why` is the reason of a skip, or the last line of a failure. The lane of a test
 is the file that its line is in. A file that was skipped whole, or could not be read, has a line of its own.
+
+The file of a whole session has a head before these lines and, after them, a count: {"tests": 9} were to run.
 """
 
 from __future__ import annotations
@@ -50,6 +52,15 @@ def read(file: Path) -> list[Result]:
     """The last result of each test in a file. Left out are heads, and lines that were not written whole."""
     rows = [row for row in _rows(file) if row.keys() - {"flaky", "why"} == {"test", "result", "cpu_s", "wall_s"}]
     return list({row["test"]: Result(**row) for row in rows}.values())
+
+
+def lost(file: Path) -> str:
+    """Why a file lacks results of a session that has ended; empty if it has all of them."""
+    counts = [row["tests"] for row in _rows(file) if row.keys() == {"tests"}]
+    if not counts:
+        return f"{file.name} does not say how many tests were to run: lines of its end are lost"
+    has = len(read(file))
+    return f"{file.name} has results of {has:,} of {counts[-1]:,} tests" if has < counts[-1] else ""
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from chaos.commands import test as command_module
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,7 @@ def test_options_that_do_not_go_together_are_refused(monkeypatch: pytest.MonkeyP
     [
         ("--only tests --no-skips --again", ("tests.support.gate", "--no-skips", "--again")),
         ("--costs --stale", ("tests.support.gate", "--stale", "--costs")),
-        ("tests/unit -x --no-skips", ("pytest", "tests/unit", "-x", "--no-skips")),
+        ("tests/unit -x --no-skips", ("tests.support.usage", "tests/unit", "-x", "--no-skips")),
         ("--rules R4 --jobs 1", ("tests.mechanisms", "R4", "--jobs", "1")),
         ("--night --only seeds hunts", ("tests.night", "--only", "seeds", "hunts")),
     ],
@@ -51,6 +55,16 @@ def test_what_goes_together_is_passed_on(monkeypatch: pytest.MonkeyPatch, option
     monkeypatch.setattr(command_module, "_python", become)
     assert CliRunner().invoke(command_module.command, shlex.split(options)).exit_code == 0
     assert ran == [words]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--no-such-option", "tests/no_such_file.py", "--rules --no-such-option", "--rules R2 --jobs x", "--rules none",
+     "--night --no-such-option", "--only nothing", "--go-on", "--results"],
+)  # fmt: skip
+def test_every_wrong_usage_ends_with_3(words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "chaos", "test", *words.split()], cwd=ROOT, capture_output=True)
+    assert done.returncode == 3, done.stderr.decode()
 
 
 def test_a_file_of_results_is_where_the_command_was_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -115,10 +115,14 @@ def test_results_that_were_cut_or_are_of_another_commit_are_told(
     file = checkout / "results.jsonl"
     texts = {"unit/test_a.py": PASSES, "live/test_b.py": PASSES}
     ran(checkout, capfd, texts, file)
-    first, *_, last = file.read_text().splitlines(keepends=True)
+    assert results.lost(file) == ""
+    first, *_, last, count = file.read_text().splitlines(keepends=True)
+    file.write_text(first + last + count)
+    assert results.lost(file) == "results.jsonl has results of 1 of 2 tests"
     file.write_text(first.replace('"commit": "', '"commit": "0badc0de') + last[: len(last) // 2])
     code, said = ran(checkout, capfd, texts, file)
     assert code == 0, said
+    assert results.lost(file) == ""
     assert "has results of other commits: 0badc0de" in said
     assert said.endswith("2 passed, 0 failed, 0 skipped\n")
     assert len(results.read(file)) == 2

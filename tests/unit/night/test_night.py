@@ -164,7 +164,8 @@ def test_an_exit_code_says_how_a_part_ended(tmp_path: Path, name: str, code: int
 
 def results(*rows: Mapping[str, object]) -> str:
     """What `squall test --results` writes."""
-    return "".join(json.dumps(each) + "\n" for each in ({"commit": "abc"}, *rows))
+    count = {"tests": len({each["test"] for each in rows})}
+    return "".join(json.dumps(each) + "\n" for each in ({"commit": "abc"}, *rows, count))
 
 
 def row(test: str, result: str, **more: object) -> Mapping[str, object]:
@@ -355,6 +356,23 @@ def test_results_that_are_gone_leave_the_night_unknown(tmp_path: Path, capsys: p
         assert "The part everything was played, but tests.jsonl has no result of a test." in where
     assert "although the part <code>everything</code> was played" in page
     assert "not played" not in page
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [(1, "has results of 1 of 2 tests"), (3, "does not say how many tests were to run: lines of its end are lost")],
+)
+def test_results_that_lost_lines_leave_the_night_unknown(tmp_path: Path, gone: int, why: str) -> None:
+    folder, parts = Folder(tmp_path / "tests-n1"), parts_of(everything(row("a", "passed"), row("b", "passed")))
+    assert night.main(["--out", str(folder.path)], parts) == 0
+    lines = folder.tests.read_text().splitlines(keepends=True)
+    folder.tests.write_text("".join(lines[:gone] + lines[gone + 1 :]))
+    assert PARTS[EVERYTHING].result(folder, 0) == (UNKNOWN, f"tests.jsonl {why}")
+    assert night.main(["--resume", str(folder.path)], parts) == 2
+    tables = stored(tmp_path)
+    assert [(each["result"], each["why"]) for each in tables["parts"]] == [(UNKNOWN, f"tests.jsonl {why}")]
+    assert tables["test_nights"][0]["problems"] == [f"The part everything was played, but tests.jsonl {why}."]
+    assert tables["tests"], "what is there is kept"
 
 
 def test_a_part_that_failed_stays_failed_without_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
