@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from checkers.sent import ProduceRequests, SentSettings
@@ -48,6 +48,8 @@ class Difference:
 
     brief: str
     text: str
+    why: str = ""
+    """Why it is not known whether a record was sent so."""
 
 
 def differences(asked: Asked, sent: Sequence[SentSettings]) -> list[Difference]:
@@ -57,16 +59,43 @@ def differences(asked: Asked, sent: Sequence[SentSettings]) -> list[Difference]:
     for acks in dict.fromkeys(each.acks for each in sent if each.acks != asked.acks):
         given = f"acks={acks_text(acks)}"
         count = _count(sent, lambda each, acks=acks: each.acks == acks)  # type: ignore[misc]
-        found.append(Difference(f"{given} sent, {wanted} asked", f"the flags asked for {wanted}; {count} had {given}"))
+        brief, why = _mixed(sent, _acks) or (f"{given} sent, {wanted} asked", "")
+        found.append(Difference(brief, f"the flags asked for {wanted}; {count} had {given}", why))
     if asked.idempotence and not all(each.idempotent for each in sent):
         count = _count(sent, lambda each: not each.idempotent)
-        text = f"the flags asked for idempotence; {count} had no producer id"
-        found.append(Difference("no producer id sent, idempotence asked", text))
+        brief, why = _mixed(sent, _producer_id) or ("no producer id sent, idempotence asked", "")
+        found.append(Difference(brief, f"the flags asked for idempotence; {count} had no producer id", why))
     most = max((each.in_flight for each in sent), default=0)
     if 0 < asked.in_flight < most:
         text = f"the flags asked for at most {asked.in_flight} requests in flight; {most} were seen on one connection"
         found.append(Difference(f"{most} requests in flight, {asked.in_flight} asked", text))
     return found
+
+
+def acks_words(asked: Asked, sent: Sequence[SentSettings]) -> str:
+    """Say which acks a producer sent, and what it was asked for if that differs."""
+    wanted = f"acks={acks_text(asked.acks)}"
+    if mixed := _mixed(sent, _acks):
+        return f"{mixed[0]}; {wanted} asked"
+    told = _acks(sent[0])
+    return told if told == wanted else f"{told} sent, {wanted} asked"
+
+
+def _mixed(sent: Sequence[SentSettings], word: Callable[[SentSettings], str]) -> tuple[str, str] | None:
+    """Requests of one producer that differ in `word`: which of them had a record is not known. Says so, and why.
+
+    Requests whose client id names no process may be any such producer's.
+    """
+    kinds: dict[int | None, dict[str, None]] = {}
+    for each in sent:
+        kinds.setdefault(each.process, {})[word(each)] = None
+    for process, words in kinds.items():
+        if len(words) > 1:
+            ids = dict.fromkeys(each.client_id or "none" for each in sent if each.process == process)
+            which = f"client.id{'s'[: len(ids) > 1]} {', '.join(ids)}"
+            why = f"with which of them a record was sent is not known: requests of {'both' if len(words) == 2 else 'all'} kinds came from {which}"
+            return f"{' or '.join(words)} sent, not known which", why
+    return None
 
 
 def _count(sent: Sequence[SentSettings], fits: Callable[[SentSettings], bool]) -> str:
@@ -79,18 +108,36 @@ def sent_sentences(asked: Asked, sent: Sequence[SentSettings], seen_by: str) -> 
     first = f"Asked: {asked.text}."
     if not sent:
         return [first, f"Sent: not seen. {_not_seen(seen_by)}"]
-    rows = [f"{each.requests:,} with {settings_text(each)}" for each in sent]
+    alike: dict[SentSettings, list[SentSettings]] = {}
+    for each in sent:
+        alike.setdefault(replace(each, client_id=None, requests=0, in_flight=0), []).append(each)
+    rows = [_sum_text(each) for each in alike.values()]
     return [first, f"Sent, as {seen_by} saw it in Produce requests: {'; '.join(rows)}."]
+
+
+def _sum_text(alike: Sequence[SentSettings]) -> str:
+    """Add up the requests of several client ids that had the same settings."""
+    most = replace(alike[0], in_flight=max(each.in_flight for each in alike))
+    of = f" (of {len(alike)} client ids)" if len(alike) > 1 else ""
+    return f"{sum(each.requests for each in alike):,}{of} with {settings_text(most)}"
 
 
 def settings_text(sent: SentSettings) -> str:
     """Say in a few words what stood in the requests."""
-    words = [f"acks={acks_text(sent.acks)}", "a producer id" if sent.idempotent else "no producer id"]
+    words = [_acks(sent), _producer_id(sent)]
     words.append(f"transactional id {sent.transactional_id}" if sent.transactional_id else "no transactional id")
     words.append(f"compression {sent.compression}")
     if sent.acks:
         words.append(f"up to {sent.in_flight} in flight on a connection")
     return ", ".join(words)
+
+
+def _acks(sent: SentSettings) -> str:
+    return f"acks={acks_text(sent.acks)}"
+
+
+def _producer_id(sent: SentSettings) -> str:
+    return "a producer id" if sent.idempotent else "no producer id"
 
 
 def _not_seen(seen_by: str) -> str:

@@ -14,7 +14,7 @@ from checkers.history.values import sequence_of
 from reports import outputs
 from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
-from reports.sent_words import differences
+from reports.sent_words import Difference, differences
 from reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
 from reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_records import is_misplaced, named_records, with_names
@@ -57,7 +57,7 @@ class Story:
         """What it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         permitted = ", permitted" if self.problem.permitted else ""
-        differs = differences(self.facts.asked, self.facts.sent) if self.facts is not None else []
+        differs = _differs(self.facts, self.records) if self.facts is not None else []
         sent = f": {differs[0].brief}" if differs else ""
         return f"{self.problem.name}{also} in {self.problem.where}{permitted}{sent}"
 
@@ -226,7 +226,9 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     """The story in two or three sentences."""
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
-    words += [f"{each.text[0].upper()}{each.text[1:]}." for each in differences(facts.asked, facts.sent)]
+    differs = _differs(facts, records)
+    said = dict.fromkeys([*(each.text for each in differs), *(each.why for each in differs if each.why)])
+    words += [f"{each[0].upper()}{each[1:]}." for each in said]
     if told.exact and facts.problem.name in _LOGS_DIFFER:  # there is nothing plainer than that
         words = list(_differences(told, records)) or words
     for record in records:
@@ -257,6 +259,12 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
         words += [_causes(record, told)]
     words += [_old_position(facts, each) for each in facts.positions if each.told]
     return " ".join(word for word in words if word)
+
+
+def _differs(facts: Facts, records: Sequence[Placed]) -> list[Difference]:
+    """What the producers of the records in question sent that nobody had asked for; of no record: those of all."""
+    processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
+    return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
 
 
 def _old_position(facts: Facts, told: Position) -> str:

@@ -17,7 +17,7 @@ from checkers.fault_traits import TAKES_DOWN
 from checkers.sent import ProduceRequests, SentSettings
 from reports.problems import METADATA, Problem, load_begin
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
-from reports.sent_words import Asked, acks_text, asked_of
+from reports.sent_words import Asked, acks_text, acks_words, asked_of
 from reports.story_reads import THROWN, Polled, Thrown
 
 HISTORY_LIMIT = 512 << 20
@@ -159,12 +159,10 @@ class Facts:
 
     def acks_words(self, process: int) -> str:
         """Say which acks a process sent, and what it was asked for if that differs or is all that is known."""
-        asked = acks_text(self.asked_of.get(process, self.asked).acks)
-        sent = dict.fromkeys(acks_text(each.acks) for each in self.requests.of_process(process))
-        if not sent:
-            return f"acks={asked}{' asked, not seen' if process in self.programs else ''}"
-        told = f"acks={' and '.join(sent)}"
-        return told if list(sent) == [asked] else f"{told} sent, acks={asked} asked"
+        asked, sent = self.asked_of.get(process, self.asked), self.requests.of_process(process)
+        if sent:
+            return acks_words(asked, sent)
+        return f"acks={acks_text(asked.acks)}{' asked, not seen' if process in self.programs else ''}"
 
 
 def facts_of(files: RunFiles, problem: Problem) -> Facts:

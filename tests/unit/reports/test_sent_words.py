@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,37 @@ def test_each_difference_is_told_with_its_share() -> None:
         "the flags asked for idempotence; 9 of 479 requests had no producer id",
         "the flags asked for at most 5 requests in flight; 7 were seen on one connection",
     ]
-    assert found[0].brief == "acks=1 sent, acks=all asked"
+    assert differences(Asked(-1, True, 5), [UNSAFE])[0].brief == "acks=1 sent, acks=all asked"
+
+
+def test_which_of_both_kinds_of_one_client_id_a_record_was_sent_with_is_not_known() -> None:
+    acks, ids, _ = differences(Asked(-1, True, 5), [SAFE, UNSAFE])
+    assert acks.brief == "acks=all or acks=1 sent, not known which"
+    assert ids.brief == "a producer id or no producer id sent, not known which"
+    (told,) = differences(Asked(-1, False), [SAFE, replace(UNSAFE, client_id="other")])
+    assert told.brief == acks.brief, "either may be the producer's: their client ids name no process"
+    assert told.why.endswith("is not known: requests of both kinds came from client.ids rdkafka, other")
+    named = [replace(each, client_id=f"squall-process-{n}") for n, each in enumerate((SAFE, UNSAFE))]
+    assert differences(Asked(-1, True, 9), named)[0].brief == "acks=1 sent, acks=all asked", "of another producer"
+
+
+def test_a_title_is_about_the_records_own_producer() -> None:
+    named = tuple(replace(each, client_id=f"squall-process-{n}") for n, each in enumerate((SAFE, UNSAFE)))
+    facts = facts_of_script(f"{TOLD}0.1 sends 1 1\n")
+    facts.requests = ProduceRequests(named, 0, BROKERS)
+    assert "sent" not in story_of(facts).title
+    facts.problem = replace(facts.problem, values=(1,))
+    assert story_of(facts).title.endswith(": acks=1 sent, acks=all asked")
+    facts.requests = ProduceRequests((SAFE, UNSAFE), 0, BROKERS)
+    assert story_of(facts).title.endswith(": acks=all or acks=1 sent, not known which")
+    assert story_of(facts).summary.count("requests of both kinds came from client.id rdkafka.") == 1
+
+
+def test_requests_that_are_alike_are_added_up() -> None:
+    named = [replace(UNSAFE, client_id=f"squall-process-{n}", in_flight=n) for n in range(3)]
+    _, sent = sent_sentences(Asked(), [*named, SAFE], BROKERS)
+    assert "27 (of 3 client ids) with acks=1, no producer id" in sent and "up to 2 in flight" in sent
+    assert sent.count("acks=1") == 1 and "470 with acks=all" in sent
 
 
 def test_a_process_is_asked_for_what_its_own_settings_say() -> None:
@@ -66,7 +97,7 @@ program 0
     [
         ("requests 479", 1, (1, 2), "(acks=all)"),
         ("requests 479 acks=1", 0, (1,), "(acks=1 sent, acks=all asked)"),
-        ("requests 9\nrequests 470 acks=1", 0, (1,), "(acks=all and 1 sent, acks=all asked)"),
+        ("requests 9\nrequests 470 acks=1", 0, (1,), "(acks=all or acks=1 sent, not known which; acks=all asked)"),
         ("", 0, (1,), "(acks=all asked, not seen)"),
     ],
 )
