@@ -276,7 +276,9 @@ def _holders(story: Story, record: Placed) -> Iterator[str]:
     elif record.name in story.told.mistaken:
         yield f"Nobody: {name} was taken for a batch that was sent before, and never appended."
     elif record.offset < 0:
-        told = "was not told" if record.sent.offset < 0 else f"was told {record.sent.offset}, which cannot be"
+        there = [each.name for each in story.records if each.offset == record.sent.offset]
+        wrong = f"where {' and '.join(there)} was put" if there else "which cannot be"
+        told = "was not told" if record.sent.offset < 0 else f"was told {record.sent.offset}, {wrong}"
         yield f"At which offset {name} was put is not known: its producer {told}, and no read found it."
     else:
         left = story.told.logs.holders(record.offset, record.epoch)

@@ -93,7 +93,8 @@ def _mixed(sent: Sequence[SentSettings], word: Callable[[SentSettings], str]) ->
         if len(words) > 1:
             ids = dict.fromkeys(each.client_id or "none" for each in sent if each.process == process)
             which = f"client.id{'s'[: len(ids) > 1]} {', '.join(ids)}"
-            why = f"with which of them a record was sent is not known: requests of {'both' if len(words) == 2 else 'all'} kinds came from {which}"
+            kinds_of = f"requests of {'both' if len(words) == 2 else 'all'} kinds"
+            why = f"with which of them a record was sent is not known: {kinds_of} came from {which}"
             return f"{' or '.join(words)} sent, not known which", why
     return None
 

@@ -52,7 +52,7 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
     lines = [*_record_lines(files, rows), *_truncations(files, name, offset, min(acked, default=0.0))]
     lines += [*_recoveries(files, name), *_taken_for_sent(files, name, offset, rows)]
     around = _span_of(lines) if lines else None
-    lines += _leaders(partition_terms, offset, around)
+    lines += _leaders(partition_terms, offset, around, missing=any(line.text.startswith(NOT_READ) for line in lines))
     lines += _late_ends(files, rows)
     if lines:
         lines += _faults(files, around or _span_of(lines))
@@ -134,7 +134,9 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
                 yield Line(at, f"{told}, and appends nothing.", grave=unread)
 
 
-def _leaders(found: Sequence[Term], offset: int, around: tuple[float, float] | None) -> Iterable[Line]:
+def _leaders(
+    found: Sequence[Term], offset: int, around: tuple[float, float] | None, *, missing: bool
+) -> Iterable[Line]:
     """The epoch that the offset lies in, those that began below it, and those of the same time."""
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
@@ -142,7 +144,9 @@ def _leaders(found: Sequence[Term], offset: int, around: tuple[float, float] | N
         below = term.leo is not None and index > 0 and 0 <= offset and term.leo <= offset and not holds
         near = around is not None and around[0] - 1 <= term.t <= around[1] + 5
         if holds or below or near or term.unclean:
-            yield Line(term.t, _leader_text(term, offset if holds else -1), term.unclean)
+            text = _leader_text(term, offset if holds else -1)
+            text = f"{text[:-1]}, and the record is not there." if holds and missing else text
+            yield Line(term.t, text, term.unclean)
 
 
 def _leader_text(term: Term, offset: int) -> str:

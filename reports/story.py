@@ -243,11 +243,8 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
             offset = record.offset if record.sent.offset < 0 else record.sent.offset
             where = f", at offset {offset}" if offset >= 0 else ""
             words.append(f"{record.name} was acknowledged at {record.sent.done:.3f} s{where}.")
-            there = [each.name for each in records if each.offset == offset and each is not record]
-            if record.offset < 0 and there:
-                words.append(
-                    f"That is where {' and '.join(there)} had been put; where {record.name} is, nothing tells."
-                )
+            if record.offset < 0:
+                words.append(_nowhere(facts, record, records))
         if record.name in told.mistaken:
             at = told.mistaken[record.name]
             words.append(f"It was never appended: at {at:.3f} s a broker took it for another batch, sent before.")
@@ -259,6 +256,14 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
         words += [_causes(record, told)]
     words += [_old_position(facts, each) for each in facts.positions if each.told]
     return " ".join(word for word in words if word)
+
+
+def _nowhere(facts: Facts, record: Placed, records: Sequence[Placed]) -> str:
+    """What is known of a record of which nobody says where it was put."""
+    there = [each.name for each in records if each.offset == record.sent.offset >= 0]
+    where = f"That is where {' and '.join(there)} was put; where" if there else "At which offset"
+    lost = facts.final_reads is not None and not any(each.value == record.sent.value for each in facts.seen)
+    return f"{where} {record.name} was put is not known{', nor when and why it was lost' if lost else ''}."
 
 
 def _differs(facts: Facts, records: Sequence[Placed]) -> list[Difference]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,15 @@ class Facts:
     def sent(self) -> tuple[SentSettings, ...]:
         """What stood in the Produce requests of the processes that sent to the partition, as far as it was seen."""
         return self.requests.of_processes(dict.fromkeys(each.process for each in self.sends))
+
+    @cached_property
+    def known_end(self) -> float:
+        """Where the longest log ended that a trace or a final read tells of: a program may claim any offset beyond."""
+        if self.final_reads is None:
+            return float("inf")
+        ends = [max(event.int_of("leo"), event.int_of("from_offset")) for event in self.events]
+        ends += [max(poll.hw, poll.last + 1) for poll in self.polled if poll.final]
+        return max([*ends, *(seen.offset + 1 for seen in self.seen)], default=0)
 
     def acks_of(self, process: int) -> int | None:
         """Return the acks that a process sent; what it was asked for if nobody saw it and it is a client of ours. None

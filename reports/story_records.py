@@ -58,7 +58,9 @@ def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
         return False  # who answered took it for the batch that is there
     if any(event.name == "appended" for event in facts.events):
         return not any(_appends(event, offset) for event in then)
-    if any(e.name == "truncated" and e.int_of("to_offset") <= offset < e.int_of("from_offset") for e in facts.events):
+    if _epoch_without(facts, sent, offset) >= 0 and _epoch_of(facts, sent, offset) < 0:
+        return True
+    if any(_cuts(event, offset) for event in facts.events):
         return False  # it may have been there before
     others = {each.value for each in facts.seen if each.offset == offset} - {sent.value}
     return bool(seen and others) or _is_taken(facts, sent)
@@ -112,17 +114,46 @@ def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
     ]
     if appended:
         return appended[-1]
-    terms = [
-        e for e in facts.events
-        if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
-        and e.t <= done and e.int_of("leo", 0) <= offset
-    ]  # fmt: skip
-    for event in facts.events:  # who acknowledged it and was cut later is the one that had it
-        cut = event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
+    terms = [term for term in _terms(facts, offset) if term.t <= done]
+    cuts = [event for event in facts.events if _cuts(event, offset) and event.t >= sent.sent]
+    without = _epoch_without(facts, sent, offset)
+    others = [each for each in terms if each.int_of("epoch") != without and not _is_over(facts, each, sent.sent)]
+    if without >= 0 and (others or not cuts):
+        terms = others
+    for event in cuts:  # who acknowledged it and was cut later is the one that had it
         led = [term for term in terms if term.node == event.node]
-        if cut and event.t >= sent.sent and led and sent.state == ACKNOWLEDGED and _is_missing(facts, sent):
+        if led and sent.state == ACKNOWLEDGED and _is_missing(facts, sent):
             return led[-1].int_of("epoch")
     return max((term.int_of("epoch") for term in terms), default=-1)
+
+
+def _cuts(event: Event, offset: int) -> bool:
+    """Whether a log lost what it had at `offset` then."""
+    return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
+
+
+def _terms(facts: Facts, offset: int) -> list[Event]:
+    """Beginnings of leader epochs whose leaders may have put a record at `offset`."""
+    return [
+        e for e in facts.events
+        if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
+        and e.int_of("leo", 0) <= offset
+    ]  # fmt: skip
+
+
+def _is_over(facts: Facts, term: Event, t: float) -> bool:
+    """Whether the leader of that epoch no longer led at `t`, by its own trace."""
+    ends = ("became_follower", "became_leader", "node_started")
+    return any(e.node == term.node and e.name in ends and term.t < e.t <= t for e in facts.events)
+
+
+def _epoch_without(facts: Facts, sent: Sent, offset: int) -> int:
+    """The epoch that `offset` is of in the end, if final reads found no record or another one there; else -1."""
+    found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
+    ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
+    if sent.value in found or not (found or (ends and max(ends) <= offset)):
+        return -1
+    return max((term.int_of("epoch") for term in _terms(facts, offset)), default=-1)
 
 
 def _is_missing(facts: Facts, sent: Sent) -> bool:
@@ -157,13 +188,14 @@ def final_words(facts: Facts, record: Placed, records: Sequence[Placed]) -> tupl
     finals = [seen for seen in facts.seen if seen.final]
     names = {each.sent.value: each.name for each in records}
     found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})
-    there = {seen.value for seen in finals if seen.offset == record.offset} - {record.sent.value}
+    at = record.sent.offset if record.offset < 0 else record.offset
+    there = {seen.value for seen in finals if seen.offset == at} - {record.sent.value}
     instead = " and ".join(sorted(names.get(value, f"value {value}") for value in there))
     if found:
         where = " and ".join(map(str, found))
         text, grave = f"The final reads find {record.name} at offset {where}.", len(found) > 1
     else:
-        other = f" Offset {record.offset} holds {instead}." if instead else ""
+        other = f" Offset {at} holds {instead}." if instead else ""
         text, grave = f"The final reads do not find {record.name}.{other}", record.sent.state == ACKNOWLEDGED
     label = [f"{record.name}: {'found' if found else 'nowhere'}"]
-    return text, label + ([f"offset {record.offset}: {instead}"] if instead else []), grave
+    return text, label + ([f"offset {at}: {instead}"] if instead else []), grave

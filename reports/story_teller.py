@@ -127,7 +127,7 @@ class _Teller:
     def _check_copies(self, moment: Moment) -> None:
         """Whether this moment took the last copy of a record from all logs."""
         for record in self._records:
-            if record.offset < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
+            if record.epoch < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
                 continue
             if not self._logs.holders(record.offset, record.epoch):
                 self._told.lost[record.name] = moment.t
@@ -187,7 +187,7 @@ class _Teller:
         """Infer from an acknowledgement where its leader's log is at least, and the HW if acks=all was sent.
         Returns the leader, as far as it is known.
         """
-        if sent.state != ACKNOWLEDGED or offset < 0:
+        if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
         leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
         if len(leaders) != 1:  # with two of them, who can tell
@@ -275,7 +275,7 @@ class _Teller:
         lacks = [
             r.name
             for r in self._records
-            if r.name in self._acknowledged and r.name not in self._hold(replica) and r.epoch < replica.epoch
+            if r.name in self._acknowledged and r.name not in self._hold(replica) and 0 <= r.epoch < replica.epoch
         ]
         text = f"Broker {event.node} leads in epoch {replica.epoch}{stand(replica)}, in sync: {ids(replica.isr)}."
         moment = self._at(

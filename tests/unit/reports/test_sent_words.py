@@ -88,6 +88,7 @@ program 0
 0.000 broker 2 became_follower leader=1 epoch=0 leo=0 hw=0 isr=[1,2]
 0.010 sends 0 0
 0.012 told 0 ok 0
+0.500 broker 2 became_leader epoch=1 leo=0 hw=0 isr=[2]
 5.0..6.0 finals 1=0
 """
 

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from reports import stories
 from reports.answers import answers_of
+from reports.lanes import terms
 from reports.problems import Problem
 from reports.run_files import read_run
 from reports.story import chosen, stories_of, story_of, text_of
 from reports.story_facts import Position
 from reports.story_moments import MUST, TURN, Moment, Placed
+from reports.story_reads import Polled
 from reports.story_records import named_records, with_names
 from tests.support.histories.story_script import facts_of_script
-from tests.unit.reports.conftest import LOST
+from tests.unit.reports.conftest import LOST, TOPIC, at
 
 LED = "0.1 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1]\n"
 TWICE_AT_0 = "0.2 sends 0 0\n0.3 told 0 ok 0\n0.4 sends 0 1\n0.6 told 1 ok 0\n"
@@ -57,6 +60,55 @@ def test_a_record_that_no_leader_appended_where_its_producer_was_told_is_nowhere
     _, second = records("0.2 sends 0 0\n0.25 broker 1 appended from=0 leo=1 epoch=0 role=leader\n0.3 told 0 ok 0\n"
                         "0.4 sends 0 1\n0.6 told 1 ok 9\n")  # fmt: skip
     assert second.offset == -1
+
+
+NEXT_LED = "broker 2 became_leader epoch=1 leo=2 hw=0 isr=[2]\n"
+FOLLOWS = "broker 1 became_follower leader=2 epoch=1 leo=2 hw=0 isr=[2]\n"
+ENDS_AT_1 = Polled(9.0, 9, 1, 0, 0, 0, 1, 1, 1, final=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("0.7..0.8 finals 7=3\n", (-1, -1)),
+        ("", (-1, -1)),
+        ("0.7..0.8 finals 1=3\n", (3, 0)),
+        (f"0.5 {NEXT_LED}0.7..0.8 finals 7=3\n", (3, 0)),
+        (f"0.3 {NEXT_LED}0.7..0.8 finals 7=3\n", (3, 0)),
+        (f"0.3 {NEXT_LED}0.35 {FOLLOWS}0.7..0.8 finals 7=3\n", (-1, -1)),
+        ("0.5 broker 1 truncated from_offset=4 to_offset=0 reason=because\n0.7..0.8 finals 7=3\n", (3, 0)),
+    ],
+    ids=["another there", "the log is shorter", "there", "a later leader", "a leader that was cut off answers late",
+         "that leader had heard of it", "it was cut off"],
+)  # fmt: skip
+def test_a_record_was_not_put_where_final_reads_contradict_every_leader_that_could_answer(
+    more: str, place: tuple[int, int]
+) -> None:
+    facts = facts_of_script(f"about lost-write appends-0-0 value=1\n{LED}0.4 sends 0 1\n0.45 told 1 ok 3\n{more}")
+    facts.polled = [] if "finals" in more else [ENDS_AT_1]
+    (record,) = named_records(facts)
+    assert (record.offset, record.epoch) == place
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_the_epoch_of_an_offset_does_not_say_that_a_record_is_there_that_no_final_read_found(
+    lost_dir: Path, found: bool
+) -> None:
+    files = read_run(lost_dir)
+    (witness,) = files.verdict["anomalies"][0]["witnesses"]
+    row = {"kind": 0, "st": 0, "t0": at(4.4), "t1": at(4.41), "off": 60, "proc": 3, "op": 9, "final": 0}
+    read = {**row, "kind": 1, "t0": at(13), "t1": at(14), "final": 1}
+    lines = stories.story(files, witness, terms(files)[f"{TOPIC}-0"], [row, read] if found else [row])
+    (said,) = [line.text for line in lines if "In the end" in line.text]
+    assert said.endswith("In the end offset 60 is of this epoch" + ("." if found else ", and the record is not there."))
+
+
+def test_an_acknowledgement_beyond_every_log_says_nothing_of_the_leaders_log() -> None:
+    sends = "".join(f"0.2 sends 0 {n}\n0.3 told {n} ok {n}\n" for n in range(13))
+    far = "0.4 sends 0 90\n0.5 told 90 ok 10000161\n0.6..0.7 kill 1\n"
+    facts = facts_of_script(f"about lost-write appends-0-0 value=1\n{LED}{sends}{far}0.7..0.8 finals 12=12\n")
+    (killed,) = [each.text for each in story_of(facts).told.moments if each.kind == "fault"]
+    assert "LEO ≥ 13," in killed
 
 
 def test_only_the_outputs_of_an_input_have_names_in_its_story() -> None:
