@@ -9,6 +9,7 @@ from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer
 from reports.samples import histories_of
 from reports.stories import Line, cause_of, story, witness_text
+from reports.story_client import lines_of, witness_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +45,9 @@ def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int]
         name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
         own = rows.get(integer(witness.get("val")), [])
         told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
+    blaming = [check for check in found if check.blames]
+    clients = {(check.title, n): witness_problem(check, w) for check in blaming for n, w in enumerate(check.witnesses)}
+    for (title, n), more in zip(clients, lines_of(files, list(clients.values())), strict=True):
+        line, lines = told[title, n]
+        told[title, n] = line, sorted([*lines, *more])
     return told

@@ -32,6 +32,8 @@ class Check:
     cell: str = ""
     """The cell of the matrix of guarantees that permits what was found, or the promise that forbids it; empty if none
     is known."""
+    blames: str = ""
+    """Whose it is, in words, if it is not the cluster's."""
     moments: tuple[str, ...] = ()
     """Of an invariant of the simulator: when and where it was broken, a line each."""
 
@@ -144,6 +146,7 @@ def _found(entry: Json) -> Check:
         why=str(entry.get("why") or ""),
         witnesses=tuple(objects(entry.get("witnesses"))[:WITNESSES]),
         cell=_cell(state, mapping(entry.get("cell"))),
+        blames=str(entry.get("blames") or ""),
     )
 
 
@@ -225,8 +228,15 @@ class Figures:
     planned: int | None
     unavailable_s: float | None
     unavailable_partition: str
+    stood_still: dict[str, str]
+    """Of `meaning.stood_still`: partitions that were unavailable to one client."""
     p50_ms: float | None
     p99_ms: float | None
+
+    @property
+    def unavailable_to(self) -> str:
+        """The client to which the worst partition was unavailable; empty if to all, as far as is known."""
+        return self.stood_still.get(self.unavailable_partition, "")
 
 
 def figures_of(files: RunFiles) -> Figures:
@@ -262,6 +272,7 @@ def figures_of(files: RunFiles) -> Figures:
         planned=files.planned_faults(),
         unavailable_s=gaps.get(worst),
         unavailable_partition=worst,
+        stood_still=meaning.stood_still(files.verdict),
         p50_ms=number(latency.get("p50")),
         p99_ms=number(latency.get("p99")),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -123,7 +123,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
         dots = _dots(figure, axes[3], samples)
-    description = describe(faults, every, span)
+    description = describe(faults, every, span, meaning.stood_still(files.verdict))
     svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
     values = values_of(files, faults, brokers, partitions, span)
     return Timeline(svg, description, len(every) - len(partitions), values)
@@ -142,8 +142,13 @@ def _dots(figure: Any, axis: Any, samples: Samples) -> str:
     return f'<path class="dots" d="{path}" {look}/>'
 
 
-def describe(faults: Sequence[FaultRow], partitions: Sequence[PartitionLane], span: tuple[float, float]) -> str:
-    """The figure in words."""
+def describe(
+    faults: Sequence[FaultRow],
+    partitions: Sequence[PartitionLane],
+    span: tuple[float, float],
+    clients: Mapping[str, str],
+) -> str:
+    """The figure in words. `clients`: of `meaning.stood_still`."""
     words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the load."]
     for fault in faults:
         if fault.began is not None:
@@ -153,7 +158,8 @@ def describe(faults: Sequence[FaultRow], partitions: Sequence[PartitionLane], sp
         if lane.gaps:
             worst = max(lane.gaps, key=lambda gap: gap.end - gap.begin)
             took = worst.end - worst.begin
-            words.append(f"{lane.name} acknowledged nothing for {took:.1f} s from {worst.begin:.1f} s.")
+            to = f" to {clients[lane.name]}" if lane.name in clients else ""
+            words.append(f"{lane.name} acknowledged nothing{to} for {took:.1f} s from {worst.begin:.1f} s.")
     return " ".join(words)
 
 

@@ -33,6 +33,13 @@ def permitted(files: RunFiles) -> list[str]:
     return sentences + [f"{'; '.join(those)}: {reason}." for reason, those in by_reason.items()]
 
 
+def stood_still(verdict: Json) -> dict[str, str]:
+    """Partition -> the client that acknowledged nothing there for too long, while fresh clients' writes were taken."""
+    blaming = (each for each in objects(verdict.get("anomalies")) if _blames(each))
+    producers = (each for each in blaming if each.get("name") == stuck.PRODUCER)
+    return {str(w.get("partition")): str(each["blames"]) for each in producers for w in objects(each.get("witnesses"))}
+
+
 def _blames(entry: Json) -> bool:
     return entry.get("permitted") is False and bool(entry.get("blames"))
 

@@ -48,6 +48,8 @@ class Problem:
     evidence: str = ""
     """Of the finding."""
     permitted: bool = False
+    blames: str = ""
+    """Whose it is, in words, if it is not the cluster's."""
     records: tuple[tuple[int, str], ...] = ()
     """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
     stood: tuple[Stood, ...] = ()
@@ -148,6 +150,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
         other=other,
         evidence=str(entry.get("evidence") or ""),
         permitted=entry.get("permitted") is True,
+        blames=str(entry.get("blames") or ""),
     )
 
 

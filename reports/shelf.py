@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from checkers.losses import permitted_loss
 from checkers.nights.facts import with_unexpected
 from checkers.nights.night import RESULTS, Night, NoNight, read_night
 from checkers.nights.results import Attempt, parse
+from reports.meaning import stood_still
 from reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
@@ -142,7 +143,7 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
         planned if isinstance(planned, int) else None,
         acked if isinstance(acked, int) else None,
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
-        _unavailable(mapping(metrics.get("unavailable"))),
+        _unavailable(mapping(metrics.get("unavailable")), stood_still(verdict)),
         (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
         tuple(_told(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
         str(permitted_loss(verdict) or ""),
@@ -167,11 +168,13 @@ def _bytes_of(path: Path) -> int:
     return total
 
 
-def _unavailable(told: Json) -> float | None:
-    """The longest time in which some partition took no write, as on the run's own page."""
-    gaps = [number(mapping(each).get("s")) for each in mapping(told.get("partitions")).values()]
-    known = [gap for gap in gaps if gap is not None]
-    return max(known) if known else number(mapping(told.get("overall")).get("s"))
+def _unavailable(told: Json, clients: Collection[str]) -> float | None:
+    """The longest time in which some partition took no write, as on the run's own page; those of `clients` left out, in
+    which only the client stood still.
+    """
+    partitions = {name: each for name, each in mapping(told.get("partitions")).items() if name not in clients}
+    known = [gap for each in partitions.values() if (gap := number(mapping(each).get("s"))) is not None]
+    return max(known, default=None if clients else number(mapping(told.get("overall")).get("s")))
 
 
 def _configuration(plan: Json) -> str:

@@ -21,7 +21,7 @@ NARROW_BROKER_W = 188
 WIDE = 1180
 """Beyond it columns are narrow, so that a page shows the picture without making it smaller."""
 LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
-LETTER_W = 6.7
+LETTER_W, HEAD_LETTER_W = 6.7, 7.6
 """Width of a letter of a label, roughly."""
 TEXT_DX = 18
 CELLS_AT_MOST = 8
@@ -98,7 +98,7 @@ def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float
         broker_w = NARROW_BROKER_W
     lanes, x = {}, float(GUTTER)
     for lane in story.lanes:
-        width = READERS_W if lane == READERS else CLIENT_W
+        width = READERS_W if lane == READERS else max(CLIENT_W, 22 + HEAD_LETTER_W * len(lane))
         if lane.isdigit():
             has_log = any(moment.lane == lane and shows_log(moment, window) for moment in story.moments)
             width = broker_w if has_log else NARROW_BROKER_W

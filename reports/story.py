@@ -6,7 +6,7 @@ draws the same moments. Pure.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -15,6 +15,7 @@ from reports import outputs
 from reports.problems import Problem, is_of_transactions, problems_of
 from reports.run_files import RunFiles
 from reports.sent_words import Difference, differences
+from reports.story_client import sentences_of
 from reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
 from reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_records import is_misplaced, named_records, with_names
@@ -59,7 +60,8 @@ class Story:
         permitted = ", permitted" if self.problem.permitted else ""
         differs = _differs(self.facts, self.records) if self.facts is not None else []
         sent = f": {differs[0].brief}" if differs else ""
-        return f"{self.problem.name}{also} in {self.problem.where}{permitted}{sent}"
+        blames = f", by {self.problem.blames}" if self.problem.blames else ""
+        return f"{self.problem.name}{also} in {self.problem.where}{blames}{permitted}{sent}"
 
 
 def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> list[Story]:
@@ -105,8 +107,14 @@ def _hosts(facts: Facts, node: int) -> bool:
 
 
 def producers_of(facts: Facts) -> dict[int, str]:
-    """Process -> the name of its lane: its number in the history, as everywhere."""
-    return {process: f"process {process}" for process in dict.fromkeys(sent.process for sent in facts.sends)}
+    """Process -> the name of its lane: its number in the history, as everywhere. A story that blames a client tells
+    which one that is, and which one is fresh.
+    """
+    processes = dict.fromkeys(sent.process for sent in facts.sends)
+    if not facts.problem.blames:
+        return {process: f"process {process}" for process in processes}
+    own = "program" if facts.programs else "library"
+    return {each: f"process {each} ({'fresh client' if each in facts.fresh else own})" for each in processes}
 
 
 # ------------------------------------------------------------------------------------------------------------- choice
@@ -163,8 +171,7 @@ def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
     lines = [story.title, "=" * len(story.title), ""]
     lines += _wrapped(story.summary, width)
     lines.append("")
-    slots = story.facts.slots if story.facts is not None else {}
-    lines += [_legend(record, slots) for record in story.records]
+    lines += [_legend(record, story.facts) for record in story.records]
     lines += [f"Record {offset}: {says}" for offset, says in story.problem.records]
     lines += [""] if story.records or story.problem.records else []
     for paragraph in beside:
@@ -212,13 +219,14 @@ def _wrapped(text: str, width: int, head: str = "") -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _legend(record: Placed, slots: Mapping[int, int]) -> str:
-    sent = record.sent
+def _legend(record: Placed, facts: Facts | None) -> str:
+    sent, slots = record.sent, facts.slots if facts is not None else {}
     sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
     epoch = f" of epoch {record.epoch}" if record.epoch >= 0 else ""
     told = f" at offset {sent.offset}" if sent.offset not in (-1, record.offset) else ""
     slot = f" (producer {slots[sent.process]} of the plan)" if sent.process in slots else ""
+    slot = " (a fresh client)" if facts is not None and sent.process in facts.fresh else slot
     return f"{record.name}: record {sequence} of process {sent.process}{slot}{where}{epoch}, {sent.state}{told}"
 
 
@@ -231,8 +239,10 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     words += [f"{each[0].upper()}{each[1:]}." for each in said]
     if told.exact and facts.problem.name in _LOGS_DIFFER:  # there is nothing plainer than that
         words = list(_differences(told, records)) or words
+    told_of_client = sentences_of(facts, {record.sent.value: record.name for record in records})
+    words += told_of_client
     for record in records:
-        if not record.is_subject:
+        if not record.is_subject or told_of_client:
             continue
         if is_misplaced(record):
             words.append(

@@ -15,6 +15,7 @@ import msgspec
 
 from broker.protocol.apis import ApiKey
 from checkers.fault_traits import TAKES_DOWN
+from checkers.history.values import AFTER_HEALING
 from checkers.sent import ProduceRequests, SentSettings
 from reports.problems import METADATA, Problem, load_begin
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
@@ -136,6 +137,8 @@ class Facts:
     """Process -> what was asked of it."""
     programs: set[int] = field(default_factory=set)
     """Processes that are a program under test: unless it was seen, what they sent is not known."""
+    fresh: set[int] = field(default_factory=set)
+    """Processes that are the harness's own writers after healing."""
     requests: ProduceRequests = ProduceRequests()
     outputs: tuple[int, ...] = ()
     """Of an input with several outputs: their values. No other record has a part in its story."""
@@ -276,7 +279,7 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
         history.take(line)
     for part, facts in named:
         facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
-        facts.asked_of, facts.programs = history.asked, history.programs
+        facts.asked_of, facts.programs, facts.fresh = history.asked, history.programs, history.fresh
         facts.polled, facts.thrown = history.polled[part], history.thrown[part]
 
 
@@ -292,6 +295,7 @@ class _History:
         self.slots: dict[int, int] = {}
         self.asked: dict[int, Asked] = {}
         self.programs: set[int] = set()
+        self.fresh: set[int] = set()
         self._open: dict[int, Sent] = {}
         self._process_of: dict[int, tuple[int, bool, Json]] = {}
         self._final: set[int] = set()
@@ -307,6 +311,8 @@ class _History:
             if (slot := integer(settings.get("producer"))) >= 0:
                 self.slots[process] = slot
             self.asked[process] = asked_of(mapping(self._files.plan.get("workload")), settings)
+            if AFTER_HEALING in settings:
+                self.fresh.add(process)
             if line.get("client") == PROGRAM:
                 self.programs.add(process)
         elif kind == "i":

@@ -9,13 +9,15 @@ import re
 from collections.abc import Sequence
 
 from reports.stories import value_text
+from reports.story_client import standstill_of
 from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Sent
 from reports.story_moments import NAMED_AT_MOST, Placed
 
 
 def named_records(facts: Facts) -> list[Placed]:
     """The records in question and those at their offsets; all of them where there are few. In order of sending."""
-    subjects = {*facts.problem.values, *facts.outputs}
+    still = standstill_of(facts)
+    subjects = {*facts.problem.values, *facts.outputs, *(still.values if still is not None else ())}
     offsets = {*facts.problem.offsets, *(s.offset for s in facts.sends if s.value in subjects and s.offset >= 0)}
     seen_at = {(seen.value, seen.offset) for seen in facts.seen}
     offsets |= {offset for value, offset in seen_at if value in subjects}

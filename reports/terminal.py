@@ -96,10 +96,11 @@ def _load(files: RunFiles) -> Table:
         ("read under load", figures.read),
     ):
         table.add_row(name, _count(count))
+    to = f" to {figures.unavailable_to}" if figures.unavailable_to else ""
     for name, value, unit in (
         ("p50 latency", figures.p50_ms, "ms"),
         ("p99 latency", figures.p99_ms, "ms"),
-        ("longest unavailability", figures.unavailable_s, "s"),
+        (f"longest unavailability{to}", figures.unavailable_s, "s"),
     ):
         table.add_row(name, f"{value:,.1f} {unit}" if value is not None else "not known")
     return table

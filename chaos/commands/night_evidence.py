@@ -91,7 +91,8 @@ def _facts(files: RunFiles) -> dict[str, str]:
     for name, value in (("acknowledged", figures.acked), ("p99, ms", figures.p99_ms)):
         facts[name] = "" if value is None else f"{value:,}"
     facts["permitted loss"] = str(meaning.loss(files, permitted=True) or "")
-    facts["longest unavailability, s"] = "" if figures.unavailable_s is None else f"{figures.unavailable_s}"
+    to_all = figures.unavailable_s is not None and not figures.unavailable_to
+    facts["longest unavailability, s"] = f"{figures.unavailable_s}" if to_all else ""
     return {name: value for name, value in facts.items() if value}
 
 

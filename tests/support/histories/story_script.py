@@ -1,9 +1,11 @@
 """Stories of anomalies as text files: what happened, a fact a line, then "----" and what is told of it.
 
-about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen
+about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen,
+                                                   blames= whose it is
 nodes 1 2 3
 acks 1                                             what the plan asked for
 program 0                                          processes that are a program under test
+fresh 2                                            processes that are the harness's writers after healing
 requests 479 acks=1 idempotent=false               what the brokers saw
 0.010 sends 0 1                                    process, value
 0.014 told 1 ok 1                                  value, ok|fail|info, offset or error
@@ -60,6 +62,8 @@ def _take(facts: Facts, words: list[str]) -> None:
             given = {"acks": -1, "idempotent": True, "in_flight": 1, **_fields(settings)}
             seen = SentSettings("rdkafka", transactional_id=None, compression="none", requests=int(count), **given)
             facts.requests = ProduceRequests((*facts.requests.settings, seen), 0, BROKERS)
+        case ["fresh", *processes]:
+            facts.fresh |= set(map(int, processes))
         case ["program", *processes]:
             facts.programs |= set(map(int, processes))
         case [t, "sends", process, value]:
@@ -115,6 +119,7 @@ def _problem(name: str, where: str, rest: list[str]) -> Problem:
         tuple(map(int, given.get("offset", []))),
         float(given["t"][0]) if "t" in given else None,
         int(given["node"][0]) if "node" in given else None,
+        blames=given.get("blames", [""])[0].replace("_", " "),
     )
 
 

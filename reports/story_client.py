@@ -1,0 +1,130 @@
+"""What a client did that stood still while fresh clients were served, and how these were served. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from checkers.anomalies import stuck
+from reports.checks import Check
+from reports.problems import Problem, load_begin
+from reports.run_files import Json, RunFiles, integer
+from reports.stories import Line, value_text
+from reports.story_facts import ACKNOWLEDGED, Facts, Seen, Sent, all_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A producer's. `since`, `until`: its longest time without an acknowledgement after a fresh client was served."""
+
+    last: Sent | None
+    """What it had acknowledged last by then."""
+    unanswered: tuple[Sent, ...]
+    """What it was handed and did not acknowledge, in that order."""
+    fresh: Sent
+    """A fresh client's write, the first one that was acknowledged after `last`."""
+    read: Seen | None
+    since: float
+    until: float
+    went_on: bool
+    """It acknowledged a record at `until`; else its load ended then."""
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The records that its story is about."""
+        return tuple(each.value for each in (self.last, *self.unanswered[:1], self.fresh) if each is not None)
+
+
+def standstill_of(facts: Facts) -> Standstill | None:
+    """Find when the producer stood still; None if the problem does not blame one, or the history does not show it."""
+    if facts.problem.name != stuck.PRODUCER or not facts.problem.blames:
+        return None
+    acked = sorted((s for s in facts.sends if s.state == ACKNOWLEDGED), key=_done)
+    fresh = [each for each in acked if each.process in facts.fresh]
+    if not fresh:
+        return None
+    own = [each for each in facts.sends if each.process not in facts.fresh]
+    acked = [each for each in acked if each.process not in facts.fresh]
+    answers = [_done(each) for each in acked if _done(each) > _done(fresh[0])]
+    end = max([_done(fresh[0]), *map(_done, own)])
+    since, until = max(pairwise([_done(fresh[0]), *answers, end]), key=lambda pair: pair[1] - pair[0])
+    last = next((each for each in reversed(acked) if _done(each) <= since), None)
+    waited = [each for each in own if each.state != ACKNOWLEDGED or _done(each) >= until]
+    waited = [each for each in waited if each.sent <= until and (last is None or _done(each) > _done(last))]
+    served = next((each for each in fresh if last is None or _done(each) > _done(last)), fresh[0])
+    read = min((seen for seen in facts.seen if seen.value == served.value), key=lambda seen: seen.t, default=None)
+    went_on = until in answers
+    return Standstill(last, tuple(sorted(waited, key=lambda s: s.sent)), served, read, since, until, went_on)
+
+
+def _done(sent: Sent) -> float:
+    return sent.sent if sent.done is None else sent.done
+
+
+def sentences_of(facts: Facts, names: Mapping[int, str]) -> list[str]:
+    """Tell what the client that is blamed did, and who was served meanwhile. `names`: value -> what it is called."""
+    return [f"At {line.t:.3f} s {line.text}" for line in _lines(facts, names)]
+
+
+def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
+    """Tell the same of each of these problems, in the page's seconds."""
+    begin = load_begin(files)
+    found = all_facts(files, problems) if problems else []
+    return [
+        [Line(line.t + begin, line.text[:1].upper() + line.text[1:], line.grave) for line in _lines(facts, {})]
+        for facts in found
+    ]
+
+
+def witness_problem(check: Check, witness: Json) -> Problem:
+    """Say where a finding that blames a client has this witness."""
+    topic, _, index = str(witness.get("partition")).rpartition("-")
+    partition = int(index) if index.isdigit() else -1
+    return Problem(check.name, "", topic, partition, process=integer(witness.get("proc")), blames=check.blames)
+
+
+def _lines(facts: Facts, names: Mapping[int, str]) -> Iterator[Line]:
+    still = standstill_of(facts)
+    if still is not None:
+        yield from _of_a_producer(still, facts.problem.blames, names)
+    elif facts.problem.name == stuck.CONSUMER and facts.problem.blames:
+        yield from _of_a_reader(facts)
+
+
+def _of_a_producer(still: Standstill, who: str, names: Mapping[int, str]) -> Iterator[Line]:
+    last, fresh = still.last, still.fresh
+    until = f"{still.until:.3f} s" if still.went_on else f"its load ended at {still.until:.3f} s"
+    if last is not None:
+        yield Line(_done(last), f"{who} acknowledged {_name(last, names)} and then nothing until {until}.", grave=True)
+    if still.unanswered:
+        first, many = still.unanswered[0], len(still.unanswered)
+        told = f"{who} was handed {_name(first, names)}, the first of {many:,} records that it did not acknowledge"
+        yield Line(first.sent, f"{told}{f' before {until}' if still.went_on else ''}.")
+    after = ""
+    if last is not None and _done(fresh) > _done(last):
+        after = f", {_done(fresh) - _done(last):.3f} s after {_name(last, names)}"
+    read = f", and a reader got it at {still.read.t:.3f} s" if still.read is not None else ""
+    told = f"a fresh client's write to the same partition, {_name(fresh, names)}, was acknowledged"
+    yield Line(_done(fresh), f"{told}{after}{read}.")
+    if last is None or still.since > _done(last):
+        yield Line(still.since, f"{who} still acknowledged nothing, for another {still.until - still.since:.3f} s.")
+
+
+def _name(sent: Sent, names: Mapping[int, str]) -> str:
+    at = f" (offset {sent.offset})" if sent.offset >= 0 else ""
+    return names.get(sent.value, value_text(sent.value)) + at
+
+
+def _of_a_reader(facts: Facts) -> Iterator[Line]:
+    """What the reader got last, and who got what comes after that."""
+    got = sorted((each for each in facts.polled if each.last >= 0), key=lambda each: each.t)
+    own = [each for each in got if each.process == facts.problem.process]
+    for last in own[-1:]:
+        said = f"{facts.problem.blames} (process {last.process}) got records last, up to offset {last.last}."
+        yield Line(last.t, said, grave=True)
+    beyond = own[-1].last if own else -1
+    others = [each for each in got if each.process != facts.problem.process and each.last > beyond]
+    for other in others[:1]:
+        what = "a fresh reader" if other.final else "another reader"
+        yield Line(other.t, f"process {other.process}, {what}, got offset {other.last}.")
