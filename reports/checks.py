@@ -229,14 +229,15 @@ class Figures:
     unavailable_s: float | None
     unavailable_partition: str
     stood_still: dict[str, str]
-    """Of `meaning.stood_still`: partitions that were unavailable to one client."""
+    clients: dict[str, str]
+    """Of `meaning.stood_still` and `meaning.unavailable_to`."""
     p50_ms: float | None
     p99_ms: float | None
 
     @property
     def unavailable_to(self) -> str:
         """The client to which the worst partition was unavailable; empty if to all, as far as is known."""
-        return self.stood_still.get(self.unavailable_partition, "")
+        return self.clients.get(self.unavailable_partition, "")
 
 
 def figures_of(files: RunFiles) -> Figures:
@@ -273,6 +274,7 @@ def figures_of(files: RunFiles) -> Figures:
         unavailable_s=gaps.get(worst),
         unavailable_partition=worst,
         stood_still=meaning.stood_still(files.verdict),
+        clients=meaning.unavailable_to(files.verdict),
         p50_ms=number(latency.get("p50")),
         p99_ms=number(latency.get("p99")),
     )

@@ -123,7 +123,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
         dots = _dots(figure, axes[3], samples)
-    description = describe(faults, every, span, meaning.stood_still(files.verdict))
+    description = describe(faults, every, span, meaning.unavailable_to(files.verdict))
     svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
     values = values_of(files, faults, brokers, partitions, span)
     return Timeline(svg, description, len(every) - len(partitions), values)
@@ -148,7 +148,7 @@ def describe(
     span: tuple[float, float],
     clients: Mapping[str, str],
 ) -> str:
-    """The figure in words. `clients`: of `meaning.stood_still`."""
+    """The figure in words. `clients`: of `meaning.unavailable_to`."""
     words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the load."]
     for fault in faults:
         if fault.began is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import CATALOG, LOSS
 from checkers.losses import Loss, loss_of
-from reports.run_files import Json, RunFiles, integer, mapping, objects
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 
 def broken(files: RunFiles) -> list[str]:
@@ -38,6 +38,16 @@ def stood_still(verdict: Json) -> dict[str, str]:
     blaming = (each for each in objects(verdict.get("anomalies")) if _blames(each))
     producers = (each for each in blaming if each.get("name") == stuck.PRODUCER)
     return {str(w.get("partition")): str(each["blames"]) for each in producers for w in objects(each.get("witnesses"))}
+
+
+def unavailable_to(verdict: Json) -> dict[str, str]:
+    """Partition -> the client of `stood_still`, where the longest time without an acknowledgement is after healing."""
+    metrics = mapping(verdict.get("metrics"))
+    healed = number(mapping(metrics.get("after_healing")).get("healed_s")) or 0.0
+    gaps = mapping(mapping(metrics.get("unavailable")).get("partitions"))
+    ends = {name: (number(mapping(gap).get("from_s")) or 0.0) + (number(mapping(gap).get("s")) or 0.0)
+            for name, gap in gaps.items()}  # fmt: skip
+    return {name: client for name, client in stood_still(verdict).items() if ends.get(name, healed) >= healed}
 
 
 def _blames(entry: Json) -> bool:

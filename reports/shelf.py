@@ -18,7 +18,7 @@ from checkers.losses import permitted_loss
 from checkers.nights.facts import with_unexpected
 from checkers.nights.night import RESULTS, Night, NoNight, read_night
 from checkers.nights.results import Attempt, parse
-from reports.meaning import stood_still
+from reports.meaning import unavailable_to
 from reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
@@ -143,7 +143,7 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
         planned if isinstance(planned, int) else None,
         acked if isinstance(acked, int) else None,
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
-        _unavailable(mapping(metrics.get("unavailable")), stood_still(verdict)),
+        _unavailable(mapping(metrics.get("unavailable")), unavailable_to(verdict)),
         (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
         tuple(_told(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
         str(permitted_loss(verdict) or ""),

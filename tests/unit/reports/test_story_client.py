@@ -10,6 +10,7 @@ import pytest
 
 from checkers.anomalies import stuck
 from reports.explained import explained
+from reports.meaning import unavailable_to
 from reports.page import render
 from reports.problems import Problem
 from reports.run_files import read_run
@@ -85,6 +86,14 @@ def test_what_stood_still_was_unavailable_to_the_program_and_not_to_all(stuck_di
     assert f"<small>{TOPIC}-0, to {PROGRAM}</small>" in page
     assert f"In {TOPIC}-0 these are the writes of {PROGRAM}" in page
     assert shelf(stuck_dir.parent)[0].unavailable_s is None
+
+
+def test_an_outage_before_healing_that_was_longer_was_one_to_all(stuck_dir: Path) -> None:
+    verdict = json.loads((stuck_dir / "verdict.json").read_text())
+    verdict["metrics"]["unavailable"]["partitions"][f"{TOPIC}-0"] = {"s": 3.0, "from_s": 5.0}
+    assert unavailable_to(verdict) == {f"{TOPIC}-0": PROGRAM}
+    verdict["metrics"]["after_healing"]["healed_s"] = 8.5
+    assert unavailable_to(verdict) == {}
 
 
 def test_a_partition_that_served_nobody_was_unavailable_to_all(stuck_dir: Path) -> None:
