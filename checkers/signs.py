@@ -15,7 +15,7 @@ from checkers.fault_classes import UnknownFault, class_of
 from checkers.fault_traits import FORGETS_SYNCS
 from checkers.findings import Witness
 from checkers.guarantees import FaultClass
-from checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
+from checkers.history.tables import OK, SEND, History, Partition, PlayedFault
 from checkers.history.values import producer_of
 from checkers.leaderships import EVER, Leaderships
 from checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
@@ -77,7 +77,7 @@ class Ground:
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> Sign:
         """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not
-        known. `failed`: its producer had sends to this partition that failed, or had no answer.
+        known. `failed`: its producer had sends to this partition meanwhile that failed, or had no answer.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if self.leaderships.explain_loss(part, off, t0, t1):
@@ -123,9 +123,7 @@ def ground(
         for fault in began
         if fault.params.get("api") == "Produce" and fault.params.get("act") in _NOT_BY_TCP
     )
-    windows = [
-        Window(-1, fault.began - BEFORE_NS, fault.ended + AFTER_NS if fault.ended >= 0 else EVER) for fault in began
-    ]
+    windows = [_around(-1, fault.began, fault.ended) for fault in began]
     for fault in began:
         try:
             its_class = class_of(fault.action, fault.fault_class)
@@ -140,9 +138,7 @@ def ground(
             damaged.append((_damaged_part(fault, parts), fault.began))
     first = {each.part: each.epoch for each in reversed(leaderships.rows)}
     windows += [
-        Window(each.part, each.since - BEFORE_NS, each.since + AFTER_NS)
-        for each in leaderships.rows
-        if each.epoch > first[each.part]
+        _around(each.part, each.since, each.since) for each in leaderships.rows if each.epoch > first[each.part]
     ]
     everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
     if rebalanced:
@@ -153,6 +149,19 @@ def ground(
     return Ground(
         leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere
     )
+
+
+def _around(part: int, began: int, ended: int) -> Window:
+    """When records may have been on their way that a disturbance met; it ended at `ended`, -1 if it never did."""
+    return Window(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
+
+
+def _add(windows: list[Window], new: Window) -> None:
+    """One more of a partition. Those that meet become one: sends fail by the thousand."""
+    if windows and new.meets(new.part, windows[-1].since, windows[-1].until):
+        last = windows.pop()
+        new = Window(new.part, min(last.since, new.since), max(last.until, new.until))
+    windows.append(new)
 
 
 def _contested(leaderships: Leaderships) -> Iterator[Window]:
@@ -189,17 +198,15 @@ def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
 
 def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterator[Witness]:
     """The witnesses with their signs."""
-    sent: dict[tuple[int, int], Row] = {}
-    failed: set[tuple[int, int]] = set()
-    if witnesses:
-        for row in history.records.rows():
-            if row.kind == SEND:
-                sent[row.part, row.val] = row
-                if row.st != OK:
-                    failed.add((row.part, producer_of(row.val)))
+    sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
+    failed: dict[tuple[int, int], list[Window]] = {}
+    for row in sent.values():
+        if row.st != OK:
+            _add(failed.setdefault((row.part, producer_of(row.val)), []), _around(row.part, row.t0, row.t1))
     for each in witnesses:
         send = sent.get((each.part, each.val))
         t0, t1, tries = (send.t0, send.t1, send.tries) if send else (-1, -1, -1)
-        its_failed = (each.part, producer_of(each.val)) in failed
+        done = t1 if t1 >= 0 else EVER
+        its_failed = any(one.meets(each.part, t0, done) for one in failed.get((each.part, producer_of(each.val)), ()))
         signs = of.signs(each.part, each.off, t0, t1, failed=its_failed, tries=tries)
         yield each._replace(signs=int(signs))

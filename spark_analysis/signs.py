@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from checkers.leaderships import ANYWHERE, EVER
 from checkers.mechanisms import Sign
-from checkers.signs import Ground, LostRange, Window
+from checkers.signs import AFTER_NS, BEFORE_NS, Ground, LostRange, Window
 from spark_analysis.query import FOUND
 
 VIEWS = ("standing",)
@@ -16,11 +16,25 @@ _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 
+_FAILED = f"""
+select part, producer, collect_list(named_struct('since', since, 'until', until)) windows from (
+  select part, producer, min(since) since, max(until) until from (
+    select *, count_if(since > coalesce(max_before, -1L)) over (partition by part, producer order by since) nth from (
+      select *, max(until) over (partition by part, producer order by since
+                                 rows between unbounded preceding and 1 preceding) max_before from (
+        select part, producer, t0 - {BEFORE_NS}L since, if(t1 >= 0, t1 + {AFTER_NS}L, {EVER}L) until
+        from standing where sent = 1 and st <> 0)))
+  group by part, producer, nth)
+group by part, producer
+"""
+"""When sends of a producer to a partition failed, or had no answer; what meets is one, for they may be many."""
+
 
 def signed(found: str, ground: Ground) -> str:
     """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
-    disturbed = f"(f.failed is not null or {_meets(ground.disturbed)})"
+    failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
+    disturbed = f"({failed} or {_meets(ground.disturbed)})"
     return f"""
 select {columns}, bigint({int(ground.everywhere)}
   + {Sign.LATER_EPOCH:d} * int({_later_epoch(ground)})
@@ -33,8 +47,7 @@ select {columns}, bigint({int(ground.everywhere)}
   + {Sign.DAMAGED:d} * int({_damaged(ground)})) signs
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
-left join (select part, producer, true failed from standing where sent = 1 and st <> 0 group by part, producer) f
-  on f.part = w.part and f.producer = shiftright(w.val, 40)
+left join ({_FAILED}) f on f.part = w.part and f.producer = shiftright(w.val, 40)
 """
 
 

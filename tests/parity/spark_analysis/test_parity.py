@@ -184,6 +184,25 @@ def test_both_know_what_was_sent_again(spark: SparkSession, tmp_path: Path) -> N
 
 
 @NIGHT
+def test_both_know_which_failed_sends_were_near(spark: SparkSession, tmp_path: Path) -> None:
+    cases = {(29, True): True, (31, True): False, (31, False): True}
+    histories = [doubled(-1, after=after) for after in cases]
+    for seconds in (4, 6, 44):
+        histories.append(h := doubled(-1))
+        h.tick(seconds * 1000 * MS)
+        for _ in range(3):
+            h.info(h.send(0))
+            h.tick(31_000 * MS)
+    # Leaders change when the first half is over.
+    histories.append(h := doubled(1))
+    h.tick(400_000 * MS)
+    h.sent(0, 3)
+    found = compared(spark, tmp_path, merged(histories))
+    near = [bool(each.signs & Sign.RESENT) for each in sorted(found, key=attrgetter("part"))]
+    assert near[:7] == [*cases.values(), True, False, False, False]
+
+
+@NIGHT
 def test_both_find_the_same_cycles_among_many_transactions(spark: SparkSession, tmp_path: Path) -> None:
     found = compared(spark, tmp_path, merged([tangle(seed) for seed in range(40)]))
     circles = [each for each in found if each.anomaly == "G1c"]

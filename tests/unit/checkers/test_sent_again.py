@@ -25,10 +25,18 @@ KILLED = fault_line(began_ms=0, ended_ms=99)
 """A fault that is on all the time."""
 
 
-def doubled(tries: int, *, unanswered: bool = False) -> HistoryBuilder:
-    """A record stands at two offsets; another one of its producer was sent once."""
+def doubled(tries: int, *, unanswered: bool = False, after: tuple[int, bool] | None = None) -> HistoryBuilder:
+    """A record stands at two offsets; another one of its producer was sent once.
+
+    after: (seconds, answered) since a send of its producer that failed, or had no answer.
+    """
     h = HistoryBuilder()
     p = h.producer(**SETTINGS)
+    if after:
+        doubtful = h.send(p)
+        if after[1]:
+            h.info(doubtful)
+        h.tick(after[0] * 1000 * MS)
     send = h.send(p)
     if not unanswered:
         h.ok(send, 0, tries)
@@ -65,6 +73,21 @@ def test_a_fault_that_is_on_explains_it_only_of_a_client_that_does_not_tell_how_
 
 def test_a_send_without_an_answer_may_have_been_sent_again() -> None:
     assert judged(doubled(-1, unanswered=True), b"").verdict == VALID
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answered", "verdict"), [(29, True, VALID), (31, True, INVALID), (31, False, VALID)]
+)
+def test_a_failed_send_speaks_for_what_its_producer_sent_soon_after(seconds: int, answered: bool, verdict: str) -> None:
+    assert judged(doubled(-1, after=(seconds, answered)), b"").verdict == verdict
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(4, VALID), (6, INVALID)])
+def test_and_for_what_may_still_have_been_on_its_way_when_it_was_handed_over(seconds: int, verdict: str) -> None:
+    h = doubled(-1)
+    h.tick(seconds * 1000 * MS)
+    h.info(h.send(0))
+    assert judged(h, b"").verdict == verdict
 
 
 def test_where_nothing_happened_a_client_that_does_not_tell_sent_nothing_again() -> None:
