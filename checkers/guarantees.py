@@ -164,7 +164,7 @@ def _shadow(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, reasons.FOLLOWS)
 
 
-ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks")
+ACKED_ONLY = dict.fromkeys(("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks"), reasons.REPLACED)
 """Records may be lost that were acknowledged, but never readable."""
 COMMITTED = {
     **ACKED_ONLY,

@@ -10,13 +10,13 @@ Our brokers tell of it in their traces, Apache Kafka in its log, and clusters th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkers import kafka_log
-from checkers.history.tables import FinalRead, Partition
+from checkers.history.tables import FinalRead, Partition, Row
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
@@ -45,10 +45,26 @@ class Leadership(NamedTuple):
     """When it certainly led no more; EVER if nobody tells."""
     cut: int = EVER
     """The lowest start of a later epoch: what it acknowledged from there on may be gone. EVER: there is none."""
+    alone: int = -1
+    """When no leader of an earlier epoch led any more."""
+    kept_until: int = -1
+    """When the last record was handed over that this leader, and no other one, acknowledged below `cut`."""
+    cut_since: int = EVER
+    """When the first record was acknowledged, as far as is known by this leader, at `cut` or above."""
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
         """Whether a record at `off` that was handed over at `t0` and acknowledged at `t1` may be of this epoch."""
         return self.start <= off and self.since <= t1 and t0 <= self.until
+
+    def explains_untold(self, t0: int, t1: int) -> bool | None:
+        """Whether a record that it acknowledged without an offset stood at `cut` or above; None if nobody knows.
+
+        A leader appends in the order of its answers: what it acknowledged before another record was handed over stands
+        below that one.
+        """
+        if t1 < self.kept_until:
+            return False
+        return True if self.cut_since < t0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +78,39 @@ class Leaderships:
     moved: bool = False
     """Some partition, coordinators' partitions included, had more than one leader epoch."""
 
-    def explain_loss(self, part: int, off: int, t0: int, t1: int) -> bool:
-        """Whether a leader of a later epoch may have taken back this record. -1: not known."""
-        place, begun, done = off if off >= 0 else ANYWHERE, t0, t1 if t1 >= 0 else EVER
-        return any(
-            each.part == part and each.cut <= place and each.may_have_acknowledged(place, begun, done)
-            for each in self.rows
-        )
+    def cut_of(self, part: int, off: int, t0: int, t1: int) -> int:
+        """The lowest start of an epoch that is later than that of a leader that may have acknowledged this record; EVER
+        if none starts at or below its offset. -1: not known.
+        """
+        place, done = off if off >= 0 else ANYWHERE, t1 if t1 >= 0 else EVER
+        may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))
+        return min((each.cut for each in may_have if each.cut <= place), default=EVER)
+
+    def explain_untold(self, part: int, t0: int, t1: int) -> bool | None:
+        """Whether a later epoch took back a record that was acknowledged without an offset; None if nobody knows."""
+        may_have = (each for each in self.rows if each.part == part and each.cut < EVER)
+        said = {each.explains_untold(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)}
+        return True if True in said else None if None in said else False
+
+    def bounded_by(self, acknowledged: Collection[Row]) -> Leaderships:
+        """The same, with what sends that were acknowledged with an offset say of those without."""
+        return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
     def changed(self, part: int) -> bool:
         """Whether a partition had more than one leader epoch."""
         return any(each.part == part and each.cut < EVER for each in self.rows)
+
+
+def _bounded(row: Leadership, acknowledged: Iterable[Row]) -> Leadership:
+    if row.cut == EVER:
+        return row
+    its = [
+        each for each in acknowledged if each.part == row.part and row.may_have_acknowledged(each.off, each.t0, each.t1)
+    ]
+    return row._replace(
+        kept_until=max((each.t0 for each in its if each.off < row.cut and each.t0 > row.alone), default=-1),
+        cut_since=min((each.t1 for each in its if each.off >= row.cut), default=EVER),
+    )
 
 
 def last_read(finals: Iterable[FinalRead]) -> int:
@@ -136,7 +174,8 @@ def _put_together(
             continue
         for epoch, start, since, until in known:
             cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
-            rows.append(Leadership(parts[name], epoch, start, since, until, cut))
+            alone = max((ended for other, _, _, ended in known if other < epoch), default=-1)
+            rows.append(Leadership(parts[name], epoch, start, since, until, cut, alone))
     return Leaderships(tuple(sorted(rows)), unknown, moved)
 
 

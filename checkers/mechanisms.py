@@ -14,7 +14,8 @@ class Sign(IntFlag):
     """What was seen that speaks for a mechanism, of one witness."""
 
     LATER_EPOCH = 1
-    """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset."""
+    """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset. Of two
+    records that were acknowledged for one place (`signs.PLACE_OF_OTHER`): of it, or of the other one."""
     LED_ANEW = 2
     """Its partition had more than one leader epoch."""
     DISTURBED = 4
@@ -35,6 +36,9 @@ class Sign(IntFlag):
     """More than one leader may have led its partition while it was on its way."""
     SYNC_FAILED = 512
     """As POWER_LOST, and an fsync had failed on that node before."""
+    UNPLACED = 1024
+    """Its acknowledgement told no offset, a later leader epoch would explain its loss if it stood high enough, and no
+    other record's offset says whether it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ ARRIVAL = Mechanism(
     "a fault was on, the leader changed, or sends of its producer failed, while the record was on its way; or a later "
     "leader epoch starts at or below its offset",
     f"{_FAULTS}; {_HISTORY}; {_EPOCHS}",
-    (Sign.DISTURBED | Sign.LATER_EPOCH,),
+    (Sign.DISTURBED | Sign.LATER_EPOCH | Sign.UNPLACED,),
 )
 RETRY = Mechanism(
     "retry",
@@ -101,6 +105,20 @@ OVERTAKEN = Mechanism(
     f"{RETRY.what}; or more than one leader may have led the partition meanwhile",
     RETRY.seen,
     (Sign.RESENT | Sign.SEVERAL_LED,),
+)
+HALF_LOST = Mechanism(
+    "lost copy",
+    "a later leader epoch starts at or below the acknowledged offset, or a disk lost the record; and the record was "
+    'sent again, or may have been, as for "retry"',
+    RETRY.seen,
+    (Sign.LATER_EPOCH | DAMAGE.needs[0], Sign.RESENT),
+)
+REPLACED = Mechanism(
+    "replaced record",
+    "the record, or the one that was acknowledged for its place, was lost: a leader epoch later than that of the "
+    "leader that acknowledged it starts at or below this offset, or a disk lost it",
+    f"{_EPOCHS}; {_HISTORY}; {_FAULTS}",
+    (Sign.LATER_EPOCH | DAMAGE.needs[0],),
 )
 SECOND_HAND = Mechanism(
     "second record",
@@ -122,5 +140,8 @@ REBALANCE = Mechanism(
 )
 ITSELF = Mechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
 
-ALL = (LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF)
+ALL = (
+    *(LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN),
+    *(HALF_LOST, REPLACED, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF),
+)
 """Each one, in the order of docs/permissions.md."""

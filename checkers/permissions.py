@@ -38,7 +38,7 @@ class Grounds(NamedTuple):
 
     def not_looked_at(self, mechanism: Mechanism, signs: Sign) -> str:
         """Why it may have happened all the same: nobody could look at any of what lacks. Empty if it did not."""
-        whys = [self.ground.unseen(need) for need in mechanism.needs if not need & signs]
+        whys = [self.ground.unseen(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
             return "; ".join(dict.fromkeys(whys))
         return "" if self.nemesis_read else "what faults there were"

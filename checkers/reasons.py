@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from checkers import mechanisms
 from checkers.mechanisms import Mechanism
 
-FOLLOWS = "this follows from the loss of a record: another record gets its offset"
+REPLACED = "this follows from the loss of a record: another record gets its offset"
+FOLLOWS = "this follows from the loss of a record that readers got"
 ACKS_0_LOST = "nobody waits for an answer: the record may never have arrived"
 ACKS_0_ORDER = "a batch may be lost on the way, and later batches are appended all the same"
 ACKS_0_CORRUPT = "the damaged replica leads, and no other has the record"
@@ -84,8 +85,10 @@ MECHANISMS: Mapping[str, Mechanism] = {
     **dict.fromkeys((ACKS_1_LOST, UNCLEAN_LOST, REQUESTED, BEFORE_101), mechanisms.LATER_EPOCH),
     **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
     **dict.fromkeys((DAMAGED_LOST, DAMAGED_ALONE, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
+    REPLACED: mechanisms.REPLACED,
     FOLLOWS: mechanisms.SECOND_HAND,
-    **dict.fromkeys((SENT_AGAIN, HALF_LOST), mechanisms.RETRY),
+    SENT_AGAIN: mechanisms.RETRY,
+    HALF_LOST: mechanisms.HALF_LOST,
     REORDERED: mechanisms.OVERTAKEN,
     **dict.fromkeys(
         (

@@ -6,7 +6,7 @@ Both engines read them from the same ground: here for a history in memory, in `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -27,6 +27,10 @@ AFTER_NS = 30_000_000_000
 `request.timeout.ms`."""
 
 
+PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
+"""Anomaly -> the field of a witness that has the offset at which the other one of its two records was acknowledged."""
+_UNTOLD = {True: Sign.LATER_EPOCH, False: Sign(0), None: Sign.UNPLACED}
+"""What `Leaderships.explain_untold` says, as a sign."""
 _NOT_BY_TCP = ("duplicate", "reorder")
 """Acts of a fault that deliver requests twice, or out of order."""
 
@@ -80,7 +84,9 @@ class Ground:
         known. `failed`: its producer had sends to this partition meanwhile that failed, or had no answer.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
-        if self.leaderships.explain_loss(part, off, t0, t1):
+        if off < 0 <= t1:
+            found |= _UNTOLD[self.leaderships.explain_untold(part, t0, t1)]
+        elif self.leaderships.cut_of(part, off, t0, t1) < EVER:
             found |= Sign.LATER_EPOCH
         if self.leaderships.changed(part):
             found |= Sign.LED_ANEW
@@ -98,10 +104,14 @@ class Ground:
             found |= Sign.DAMAGED
         return found
 
-    def unseen(self, need: Sign) -> str:
-        """Why nobody could look at some of these signs; empty if they were looked at."""
+    def unseen(self, need: Sign, found: int = 0) -> str:
+        """Why nobody could look at some of these signs of a witness that has those of `found`; empty if they were
+        looked at.
+        """
         if need & BY_EPOCHS and self.leaderships.unknown:
             return self.leaderships.unknown
+        if need & Sign.LATER_EPOCH and found & Sign.UNPLACED:
+            return "at which offset the record stood: its acknowledgement tells none"
         return self.power_unknown if need & BY_LOST_RECORDS else ""
 
 
@@ -203,10 +213,21 @@ def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterat
     for row in sent.values():
         if row.st != OK:
             _add(failed.setdefault((row.part, producer_of(row.val)), []), _around(row.part, row.t0, row.t1))
+    acknowledged = [row for row in sent.values() if row.st == OK and row.off >= 0]
+    cuts: dict[tuple[int, int], int] = {}
+    if any(each.anomaly in PLACE_OF_OTHER for each in witnesses):
+        for row in acknowledged:
+            if (cut := of.leaderships.cut_of(row.part, row.off, row.t0, row.t1)) < EVER:
+                cuts[row.part, row.off] = min(cut, cuts.get((row.part, row.off), EVER))
+    if any(each.off < 0 for each in witnesses):
+        of = replace(of, leaderships=of.leaderships.bounded_by(acknowledged))
     for each in witnesses:
         send = sent.get((each.part, each.val))
         t0, t1, tries = (send.t0, send.t1, send.tries) if send else (-1, -1, -1)
         done = t1 if t1 >= 0 else EVER
         its_failed = any(one.meets(each.part, t0, done) for one in failed.get((each.part, producer_of(each.val)), ()))
         signs = of.signs(each.part, each.off, t0, t1, failed=its_failed, tries=tries)
+        place = getattr(each, PLACE_OF_OTHER.get(each.anomaly, "val"))
+        if each.anomaly in PLACE_OF_OTHER and cuts.get((each.part, place), EVER) <= each.off:
+            signs |= Sign.LATER_EPOCH
         yield each._replace(signs=int(signs))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
-from checkers.leaderships import ANYWHERE, EVER
+from checkers.leaderships import ANYWHERE, EVER, Leadership
 from checkers.mechanisms import Sign
-from checkers.signs import AFTER_NS, BEFORE_NS, Ground, LostRange, Window
+from checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, Ground, LostRange, Window
 from spark_analysis.query import FOUND
 
 VIEWS = ("standing",)
@@ -15,6 +16,9 @@ VIEWS = ("standing",)
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
+_BY_LEADER = "x.part = {0}.part and x.start <= {1} and x.since <= {2} and {3} <= x.until"
+"""That a leader may have acknowledged a record."""
+_OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
 
 _FAILED = f"""
 select part, producer, collect_list(named_struct('since', since, 'until', until)) windows from (
@@ -35,9 +39,11 @@ def signed(found: str, ground: Ground) -> str:
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
     disturbed = f"({failed} or {_meets(ground.disturbed)})"
+    led = [each for each in ground.leaderships.rows if each.cut < EVER]
     return f"""
 select {columns}, bigint({int(ground.everywhere)}
-  + {Sign.LATER_EPOCH:d} * int({_later_epoch(ground)})
+  + if(w.off < 0 and coalesce(s.t1, -1L) >= 0, {_untold(led)},
+       {Sign.LATER_EPOCH:d} * int({_later_epoch(led)} or coalesce(c.cut <= w.off, false)))
   + {Sign.LED_ANEW:d} * int({_led_anew(ground)})
   + {Sign.SEVERAL_LED:d} * int({_meets(ground.contested)})
   + {Sign.DISTURBED:d} * int({disturbed})
@@ -48,16 +54,51 @@ select {columns}, bigint({int(ground.everywhere)}
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
 left join ({_FAILED}) f on f.part = w.part and f.producer = shiftright(w.val, 40)
+left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} end
 """
 
 
-def _later_epoch(ground: Ground) -> str:
-    rows = ((each.part, each.start, each.since, each.until, each.cut) for each in ground.leaderships.rows)
-    return _exists(
-        ("part", "start", "since", "until", "cut"),
-        rows,
-        f"x.part = w.part and x.cut <= {_PLACE} and x.start <= {_PLACE} and x.since <= {_DONE} and {_BEGUN} <= x.until",
-    )
+def bounds(led: Sequence[Leadership]) -> str:
+    """A statement for what `Leaderships.bounded_by` adds to these: their index, kept_until and cut_since, or no row."""
+    return f"""
+select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,
+       coalesce(min(if(acked_at >= x.cut, t1, null)), {EVER}L) cut_since
+from (select posexplode({_led(led, "part", "start", "since", "until", "cut", "alone")}) as (nth, x)) join standing s
+  on {_BY_LEADER.format("s", "acked_at", "t1", "t0")}
+where sent = 1 and st = 0 and acked_at >= 0 group by nth
+"""
+
+
+def _cuts(led: Sequence[Leadership]) -> str:
+    """Where records were acknowledged that a later epoch took back: part, off, cut."""
+    taken_back = f"{_BY_LEADER.format('s', 'acked_at', 't1', 't0')} and x.cut <= acked_at"
+    rows = _led(led, "part", "start", "since", "until", "cut")
+    cut = f"array_min(transform(filter({rows}, x -> {taken_back}), x -> x.cut))" if led else "null"
+    return f"""
+select part, acked_at off, min(cut) cut
+from (select part, acked_at, {cut} cut from standing s where sent = 1 and st = 0 and acked_at >= 0)
+where cut is not null group by part, acked_at"""
+
+
+def _later_epoch(led: Sequence[Leadership]) -> str:
+    names = ("part", "start", "since", "until", "cut")
+    taken_back = f"{_BY_LEADER.format('w', _PLACE, _DONE, _BEGUN)} and x.cut <= {_PLACE}"
+    return _exists(names, map(attrgetter(*names), led), taken_back)
+
+
+def _untold(led: Sequence[Leadership]) -> str:
+    """The sign that `Leaderships.explain_untold` stands for."""
+    if not led:
+        return "0"
+    assert Sign.LATER_EPOCH < Sign.UNPLACED
+    rows = _led(led, "part", "start", "since", "until", "kept_until", "cut_since")
+    perhaps = f"{_BY_LEADER.format('w', f'{ANYWHERE}L', 's.t1', 's.t0')} and x.kept_until <= s.t1"
+    sign = f"if(x.cut_since < s.t0, {Sign.LATER_EPOCH:d}, {Sign.UNPLACED:d})"
+    return f"coalesce(array_min(transform(filter({rows}, x -> {perhaps}), x -> {sign})), 0)"
+
+
+def _led(led: Sequence[Leadership], *names: str) -> str:
+    return _array(names, map(attrgetter(*names), led))
 
 
 def _led_anew(ground: Ground) -> str:
@@ -80,8 +121,13 @@ def _damaged(ground: Ground) -> str:
 
 
 def _exists(names: Sequence[str], rows: Iterable[Sequence[int]], when: str) -> str:
+    found = list(rows)
+    return f"exists({_array(names, found)}, x -> {when})" if found else "false"
+
+
+def _array(names: Sequence[str], rows: Iterable[Sequence[int]]) -> str:
     structs = []
     for row in rows:
         fields = ", ".join(f"'{name}', {value}L" for name, value in zip(names, row, strict=True))
         structs.append(f"named_struct({fields})")
-    return f"exists(array({', '.join(structs)}), x -> {when})" if structs else "false"
+    return f"array({', '.join(structs)})"

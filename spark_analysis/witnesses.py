@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.findings import WITNESSES, Finding, Witness, counted, findings_of
+from checkers.leaderships import EVER
 from checkers.signs import Ground
 from spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
-from spark_analysis.signs import signed
+from spark_analysis.signs import bounds, signed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +64,7 @@ def collect(
         columns = [[getattr(each, name) for each in more] for name in FOUND]
         schema = pa.schema([SCHEMA.field(name) for name in FOUND])
         found = found.unionByName(spark.createDataFrame(pa.table(columns, schema=schema)))
-    typed = spark.sql(signed("{found}", ground), found=found)
+    typed = spark.sql(signed("{found}", _bounded(spark, ground)), found=found)
     taken = typed.limit(few + 1).toArrow()
     if taken.num_rows <= few:
         folder.mkdir()
@@ -73,6 +75,14 @@ def collect(
     written = spark.read.schema(_COLUMNS).parquet(place)
     counts, first = (spark.sql(each, found=written).toArrow() for each in (_COUNTS, _FIRST))
     return counted(rows(counts), map(Witness._make, rows(first)))
+
+
+def _bounded(spark: SparkSession, ground: Ground) -> Ground:
+    led = list(ground.leaderships.rows)
+    if any(each.cut < EVER for each in led):
+        for nth, kept_until, cut_since in rows(spark.sql(bounds(led)).toArrow()):
+            led[nth] = led[nth]._replace(kept_until=kept_until, cut_since=cut_since)
+    return replace(ground, leaderships=replace(ground.leaderships, rows=tuple(led)))
 
 
 def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ from tests.support.histories.reference import read_run
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
-from tests.unit.checkers.test_sent_again import KILLED, doubled, overtaken
+from tests.unit.checkers.test_sent_again import KILLED, doubled, half_lost, overtaken, used_again
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,8 +77,8 @@ def led_by_three(history: History) -> Leaderships:
         starts, middle = (0, max(each.seen, 0) // 3, max(each.seen, 0) // 2), (first + last) // 2
         times = ((0, middle), (middle, last), (last, EVER))
         for epoch, (start, (since, until)) in enumerate(zip(starts, times, strict=True)):
-            cut = min(starts[epoch + 1 :], default=EVER)
-            rows.append(Leadership(each.part, epoch, start, since, until, cut))
+            cut, alone = min(starts[epoch + 1 :], default=EVER), (-1, *(until for _, until in times))[epoch]
+            rows.append(Leadership(each.part, epoch, start, since, until, cut, alone))
     return Leaderships(tuple(rows), unknown="", moved=True)
 
 
@@ -200,6 +200,27 @@ def test_both_know_which_failed_sends_were_near(spark: SparkSession, tmp_path: P
     found = compared(spark, tmp_path, merged(histories))
     near = [bool(each.signs & Sign.RESENT) for each in sorted(found, key=attrgetter("part"))]
     assert near[:7] == [*cases.values(), True, False, False, False]
+
+
+@NIGHT
+def test_both_know_what_a_later_epoch_took_back(spark: SparkSession, tmp_path: Path) -> None:
+    used_again(again := HistoryBuilder())
+    histories = [again, half_lost()]
+    for place in (1, 5, 9):  # where a record stood whose offset is not told
+        histories.append(h := HistoryBuilder())
+        p, acked = h.producer(), []
+        for off in range(24):
+            if off == place:
+                h.ok(h.send(p), -1)
+            acked.append((off, h.sent(p, off)))
+            if off > 17:
+                h.sent(p, off - 16)
+        h.final(acked[:18])
+    found = compared(spark, tmp_path, merged(histories))
+    untold = {Sign(each.signs) & (Sign.LATER_EPOCH | Sign.UNPLACED) for each in found if each.off < 0}
+    assert untold == {Sign(0), Sign.LATER_EPOCH, Sign.UNPLACED}
+    for name in ("stale-ack", "inconsistent-offset"):
+        assert {bool(each.signs & Sign.LATER_EPOCH) for each in found if each.anomaly == name} == {True, False}
 
 
 @NIGHT

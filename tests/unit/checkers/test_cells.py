@@ -312,8 +312,8 @@ def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column
         needed = [mechanism_of(reason) for reason, _ in ways]
         if mechanisms.ITSELF in needed:
             assert each.permitted is True
-        elif whys := [why for mechanism in needed for need in mechanism.needs if (why := unlooked.unseen(need))]:
-            assert (each.permitted, any(why in each.why for why in whys)) == (None, True), each.name
+        elif whys := [why for mechanism in needed if all(why := [*map(unlooked.unseen, mechanism.needs)])]:
+            assert (each.permitted, any(why[0] in each.why for why in whys)) == (None, True), each.name
         else:
             assert each.permitted is False
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from checkers import leaderships, signs
+from checkers.anomalies.registry import find_all
 from checkers.history.tables import OK
 from checkers.in_memory import judge_bytes
+from checkers.mechanisms import Sign
 from checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
@@ -114,6 +117,87 @@ def test_a_record_that_was_lost_stands_behind_later_ones_by_its_acknowledgement_
     found = judged(h, events={**ALONE, "2": [led(2, 1, 1, 2)]})
     assert "send-reorder" in {each.name for each in found.anomalies} and found.verdict == VALID
     assert judged(h).verdict == INVALID
+
+
+def half_lost(tries: int = 2) -> HistoryBuilder:
+    """A record was acknowledged at offset 2 and stands at 0 only; another one stands between them."""
+    h = HistoryBuilder()
+    p = h.producer(**SETTINGS)
+    first, second = h.send(p), h.send(p)
+    h.ok(second, 1, 1)
+    h.ok(first, 2, tries)
+    h.final([(0, first.val), (1, second.val)])
+    return h
+
+
+@pytest.mark.parametrize(("start", "tries", "permitted"), [(2, 2, True), (3, 2, False), (2, 1, False)])
+def test_of_two_copies_the_acknowledged_one_may_be_lost_where_a_later_epoch_took_it(
+    start: int, tries: int, permitted: bool
+) -> None:
+    found = judged(half_lost(tries), events={**ALONE, "2": [led(2, 1, start, 2)]})
+    assert {each.permitted for each in found.anomalies if each.name == "wrong-offset"} == {permitted}
+
+
+def test_whoever_acknowledges_each_record_one_place_too_high_is_not_excused_by_a_later_epoch() -> None:
+    """A fault is on all the time, the client does not tell how often it sent, and what follows the third is lost."""
+    h = HistoryBuilder()
+    p = h.producer(**SETTINGS)
+    vals = [h.ok(h.send(p), off + 1).val for off in range(5)]
+    h.final(list(enumerate(vals[:3])), end=3)
+    found = judged(h, events={**ALONE, "2": [led(2, 1, 3, h.now)]})
+    told = {(each.name, each.permitted): {one.off for one in each.witnesses} for each in found.anomalies}
+    assert told["wrong-offset", False] == {1, 2} and told["wrong-offset", True] == {3}
+    assert told["inconsistent-offset", False] == {1, 2} and told["unseen", True] == {4, 5}
+
+
+def used_again(h: HistoryBuilder) -> None:
+    """Somebody else's record is acknowledged at offset 1 after one at offset 2 was."""
+    p, other = h.producer(**SETTINGS), h.producer(**SETTINGS)
+    first, second, third = (h.ok(h.send(p), off, 1) for off in range(3))
+    again = h.ok(h.send(other), 1, 1)
+    h.final([(0, first.val), (1, again.val)], end=2)
+    assert second.t0 < third.t0 < again.t0
+
+
+@pytest.mark.parametrize(("start", "permitted"), [(1, True), (2, False)])
+def test_a_place_may_be_acknowledged_again_where_a_later_epoch_begins_at_or_below_it(
+    start: int, permitted: bool
+) -> None:
+    """The first leader hears of the second one before that acknowledges the last record."""
+    h = HistoryBuilder()
+    used_again(h)
+    at = h.sends[-1].t0
+    events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at - 1), "e": "became_follower", "leader": 2}]}
+    found = judged(h, events={**events, "2": [led(2, 1, start, at - 1)]})
+    names = ("stale-ack", "inconsistent-offset")
+    assert {(each.name, each.permitted) for each in found.anomalies if each.name in names} == {
+        (name, permitted) for name in names
+    }
+
+
+def test_a_leader_that_uses_its_own_places_again_is_not_excused_by_the_epochs_before_it() -> None:
+    h = HistoryBuilder()
+    used_again(h)
+    at = h.sends[0].t0
+    events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at - 1), "e": "became_follower", "leader": 2}]}
+    found = judged(h, events={**events, "2": [led(2, 1, 0, at - 1)]})
+    told = {each.name: each.permitted for each in found.anomalies}
+    assert (told["stale-ack"], told["inconsistent-offset"]) == (False, False)
+
+
+def test_of_two_acknowledged_records_either_may_be_the_one_that_was_lost() -> None:
+    """No reader got as far: nobody knows which of them stands."""
+    h = HistoryBuilder()
+    lower, higher = h.producer(**SETTINGS), h.producer(**SETTINGS)
+    h.ok(h.send(higher), 0, 1)
+    at = h.now
+    h.ok(h.send(lower), 0, 1)
+    history = h.history()
+    events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at), "e": "became_follower", "leader": 2}]}
+    led_by = leaderships.of_events({**events, "2": [led(2, 1, 0, at)]}, history.partitions)
+    found = signs.signed(history, signs.ground(led_by, [], history.partitions), list(find_all(history)))
+    (one,) = (each for each in found if each.anomaly == "inconsistent-offset")
+    assert one.proc == lower and one.signs & Sign.LATER_EPOCH
 
 
 @pytest.mark.parametrize(("at_ms", "verdict"), [(3, VALID), (5, INVALID)])

@@ -15,7 +15,7 @@ from checkers.anomalies.registry import find_all
 from checkers.fault_traits import FORGETS_SYNCS
 from checkers.findings import findings_of
 from checkers.history import conversion
-from checkers.history.tables import History, Partition, PlayedFault
+from checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
 from checkers.in_memory import judge_bytes
 from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
@@ -53,7 +53,7 @@ class Run:
         *,
         elected: bool = True,
         cut_off: bool = False,
-        unsent: bool = False,
+        unsent_at: int = -1,
         acks: int = 1,
     ) -> None:
         self.h, self._acks = HistoryBuilder(), acks
@@ -61,9 +61,11 @@ class Run:
         began = self.h.tick()
         sent, moments = {}, {}
         for off in range(10):
+            if off == unsent_at:
+                self.h.ok(self.h.send(producer), -1)
             moments[off] = self.h.tick()
             sent[off] = self.h.sent(producer, off)
-        if unsent:
+        if unsent_at == 10:
             self.h.ok(self.h.send(producer), -1)
         handed_over = self.h.tick()
         self.h.tick()
@@ -155,10 +157,48 @@ def test_a_leader_that_was_cut_off_may_acknowledge_what_its_successor_lacks() ->
     assert losses(Run(cut_off=True).judged()) == {7: True, 8: True, 9: True}
 
 
-def test_a_record_without_an_offset_may_be_lost_only_where_somebody_else_led() -> None:
-    """As a program answers `ok` without sending anything."""
-    for elected, permitted in ((False, False), (True, True)):
-        assert losses(Run(elected=elected, unsent=True).judged())[-1] is permitted
+@pytest.mark.parametrize(
+    ("place", "permitted"), [(0, False), (SECOND - 1, False), (SECOND, None), (SECOND + 1, True), (10, True)]
+)
+def test_a_record_without_an_offset_stood_above_what_was_acknowledged_before_and_below_what_was_sent_later(
+    tmp_path: Path, place: int, permitted: bool | None
+) -> None:
+    """As a program answers `ok` without sending anything. Between 6 and 7 nobody knows on which side it stood."""
+    run = Run(unsent_at=place)
+    for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
+        assert losses(verdict) == {-1: permitted, 7: True, 8: True, 9: True}
+        assert verdict.verdict == (VALID if permitted else UNKNOWN if permitted is None else INVALID)
+        why = "not known: at which offset the record stood: its acknowledgement tells none"
+        assert any(why in reason for reason in verdict.reasons) is (permitted is None)
+
+
+def test_where_nobody_else_led_a_record_without_an_offset_may_not_be_lost() -> None:
+    assert losses(Run(elected=False, unsent_at=10).judged()) == {-1: False}
+
+
+def test_at_acks_0_where_no_offset_is_ever_told_a_later_epoch_explains_any_loss() -> None:
+    assert mechanisms.ARRIVAL.explains(Sign.UNPLACED)
+    assert not mechanisms.LATER_EPOCH.explains(Sign.UNPLACED)
+
+
+def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_did() -> None:
+    """The first leader goes on below the place at which the second one's log is cut by the third."""
+    first, second, third = (
+        Leadership(0, 0, 0, 1, 90, 5),
+        Leadership(0, 1, 5, 40, 60, 9, 90),
+        Leadership(0, 2, 9, 61, EVER),
+    )
+    by_the_first = _acknowledged(6, 55, 56)
+    led_by = Leaderships((first, second, third), "").bounded_by([by_the_first])
+    assert led_by.explain_untold(0, 45, 50) is None
+    assert (
+        Leaderships((second._replace(alone=30), third), "").bounded_by([by_the_first]).explain_untold(0, 45, 50)
+        is False
+    )
+
+
+def _acknowledged(off: int, t0: int, t1: int) -> Row:
+    return Row(**{**dict.fromkeys(Row._fields, -1), "kind": SEND, "st": OK, "part": 0, "off": off, "t0": t0, "t1": t1})
 
 
 def test_whoever_led_after_the_last_final_read_took_nothing(tmp_path: Path) -> None:
@@ -241,7 +281,7 @@ def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
     led_on.append({"t": 20e-9, "e": "appended"})
     crashed = [led(1, 0, 0, 10), *led_on, {"t": 30e-9, "i": 2, "e": "node_ready"}]
     found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
-    assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER))
+    assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER, 30))
     assert found.moved and not found.unknown
 
 
@@ -268,8 +308,8 @@ def test_a_cluster_that_was_asked_tells_of_epochs_and_when_they_were_seen() -> N
     found = leaderships.of_answers(polled, {"t-0": [[3, 0], [4, 100]]}, [PARTITION])
     first, second = found.rows
     assert (first.start, first.cut, second.start, second.since) == (0, 100, 100, 1_000_000_000)
-    assert found.explain_loss(0, 100, 2_000_000_000, 3_000_000_000)
-    assert not found.explain_loss(0, 99, 2_000_000_000, 3_000_000_000)
+    assert found.cut_of(0, 100, 2_000_000_000, 3_000_000_000) == 100
+    assert found.cut_of(0, 99, 2_000_000_000, 3_000_000_000) == EVER
     untold = leaderships.of_answers(polled, {}, [PARTITION])
     assert "no leader told the epochs of t-0" in untold.unknown and untold.moved
 
