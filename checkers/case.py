@@ -157,7 +157,7 @@ def read_case(
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
     led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals)
-    ground = signs.ground(led, faults, partitions, rebalanced=kept.counted.rebalanced)
+    ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:

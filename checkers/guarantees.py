@@ -307,7 +307,7 @@ ADDED: tuple[Row, ...] = (
         "auto-commit",
         lambda c: c.commits == "auto",
         Cell(
-            dict.fromkeys(("eos-duplicate", "eos-loss"), reasons.BY_TIME),
+            {"eos-duplicate": reasons.BY_TIME_BEHIND, "eos-loss": reasons.BY_TIME_AHEAD},
             "Kafka documentation, consumer configuration `enable.auto.commit`",
         ),
     ),

@@ -121,7 +121,7 @@ def _ground(
 ) -> signs.Ground:
     until = leaderships.last_read(history.finals)
     led = Leaderships() if traces is None else leaderships.of_events(traces, history.partitions, until)
-    return signs.ground(led, faults, history.partitions, rebalanced=Counted.of(history).rebalanced)
+    return signs.ground(led, faults, history.partitions, outputs=bool(history.outputs))
 
 
 def _unlooked(

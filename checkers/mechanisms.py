@@ -27,8 +27,10 @@ class Sign(IntFlag):
     """A disk with its partition was damaged, after it was handed over."""
     MOVED = 32
     """Some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
-    REBALANCED = 64
-    """A partition of a group had more than one owner, or one owner more than once."""
+    INTERRUPTED = 64
+    """Of an output: its group had got the input twice by then. Of an input: whoever got it got nothing more before it
+    crashed, or before the partition went to another owner, or to the same one again; or an output of it was sent and
+    not acknowledged."""
     RESENT = 128
     """Its producer sent it more than once; or nobody tells how often, because the producer's client does not or because
     the send was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
@@ -132,16 +134,23 @@ COORDINATOR = Mechanism(
     f"{_EPOCHS}; {_FAULTS}",
     (Sign.MOVED | Sign.DAMAGED,),
 )
-REBALANCE = Mechanism(
-    "rebalance",
-    "a partition of the group had another owner later, or the same one again",
-    f"{_HISTORY}: assignments",
-    (Sign.REBALANCED,),
+GOT_AGAIN = Mechanism(
+    "got again",
+    "the group got the input again before it made the further output",
+    f"{_HISTORY}: polls",
+    (Sign.INTERRUPTED,),
+)
+UNFINISHED = Mechanism(
+    "unfinished",
+    "the member that got the input got nothing more before it crashed, or before the partition had another owner or "
+    "the same one again; or its output was sent and not acknowledged",
+    f"{_HISTORY}: polls, assignments, sends",
+    (Sign.INTERRUPTED,),
 )
 ITSELF = Mechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
 
 ALL = (
     *(LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN),
-    *(HALF_LOST, REPLACED, SECOND_HAND, COORDINATOR, REBALANCE, ITSELF),
+    *(HALF_LOST, REPLACED, SECOND_HAND, COORDINATOR, GOT_AGAIN, UNFINISHED, ITSELF),
 )
 """Each one, in the order of docs/permissions.md."""

@@ -34,7 +34,8 @@ DELAYED_END = (
     "transactions V1 it then ends this one, which has the same epoch"
 )
 
-BY_TIME = "positions are committed by time: the member may have written the output already, or not yet"
+BY_TIME_BEHIND = "positions are committed by time: the member may have written the output already"
+BY_TIME_AHEAD = "positions are committed by time: the member may not have written the output yet"
 BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
 AFTER = (
     "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"
@@ -101,7 +102,8 @@ MECHANISMS: Mapping[str, Mechanism] = {
         ),
         mechanisms.COORDINATOR,
     ),
-    **dict.fromkeys((BY_TIME, BEFORE, AFTER), mechanisms.REBALANCE),
+    **dict.fromkeys((BY_TIME_BEHIND, AFTER), mechanisms.GOT_AGAIN),
+    **dict.fromkeys((BY_TIME_AHEAD, BEFORE), mechanisms.UNFINISHED),
     **dict.fromkeys((SEVERAL_MOMENTS, DOUBLED, DELAYED_END, UNCOMMITTED, BURST, LOSS_IS_SHOWN), mechanisms.ITSELF),
 }
 """The reason of a permission -> what must have happened for it to explain a finding."""

@@ -17,6 +17,7 @@ from checkers.findings import Witness
 from checkers.guarantees import FaultClass
 from checkers.history.tables import OK, SEND, History, Partition, PlayedFault
 from checkers.history.values import producer_of
+from checkers.interruptions import EXPLAINED, interruptions
 from checkers.leaderships import EVER, Leaderships
 from checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
 
@@ -78,6 +79,8 @@ class Ground:
     """(partition, when its disk was damaged last), -1 for any partition."""
     everywhere: Sign = Sign(0)
     """Signs of the run, which every witness has."""
+    outputs: bool = False
+    """Members of groups made outputs of what they had got, and may have been interrupted (`checkers.interruptions`)."""
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> Sign:
         """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not
@@ -120,9 +123,9 @@ def ground(
     faults: Iterable[PlayedFault],
     partitions: Sequence[Partition],
     *,
-    rebalanced: bool = False,
+    outputs: bool = False,
 ) -> Ground:
-    """Of one run. `rebalanced`: members of groups owned partitions more often than there are such partitions."""
+    """Of one run. `outputs`: as `Ground.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[LostRange] = []
@@ -151,13 +154,11 @@ def ground(
         _around(each.part, each.since, each.since) for each in leaderships.rows if each.epoch > first[each.part]
     ]
     everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
-    if rebalanced:
-        everywhere |= Sign.REBALANCED
     nodes = ", ".join(map(str, dict.fromkeys(silent)))
     unknown = f"{nemesis_log.FILE} does not say which records broker {nodes} lost with its power" if nodes else ""
     contested = tuple(_contested(leaderships))
     return Ground(
-        leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere
+        leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere, outputs
     )
 
 
@@ -221,6 +222,7 @@ def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterat
                 cuts[row.part, row.off] = min(cut, cuts.get((row.part, row.off), EVER))
     if any(each.off < 0 for each in witnesses):
         of = replace(of, leaderships=of.leaderships.bounded_by(acknowledged))
+    explained = interruptions(history) if any(each.anomaly in EXPLAINED for each in witnesses) else ()
     for each in witnesses:
         send = sent.get((each.part, each.val))
         t0, t1, tries = (send.t0, send.t1, send.tries) if send else (-1, -1, -1)
@@ -230,4 +232,6 @@ def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterat
         place = getattr(each, PLACE_OF_OTHER.get(each.anomaly, "val"))
         if each.anomaly in PLACE_OF_OTHER and cuts.get((each.part, place), EVER) <= each.off:
             signs |= Sign.LATER_EPOCH
+        if (each.anomaly, each.proc, each.val) in explained:
+            signs |= Sign.INTERRUPTED
         yield each._replace(signs=int(signs))

@@ -199,7 +199,7 @@ def run_queries(
     """
     found = [each for query in _queries() for each in query(converted)]
     kept = []
-    for name in views.in_order({*views_of(found), *measures.views(context), *signs.VIEWS}):
+    for name in views.in_order({*views_of(found), *measures.views(context), *signs.views(ground)}):
         view = views.VIEWS.get(name)
         table = _view(spark, context, view) if view else _table(spark, folder, name)
         table.createOrReplaceTempView(name)
@@ -253,7 +253,7 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     context = metrics.context_of(kept, faults)
     clock, info = (converted.wall_ms, converted.mono_ns), run_facts.read(run_dir).info
     led = leaderships.read(run_dir, kept.partitions, clock, info, kept.finals)
-    ground = ground_of(led, faults, kept.partitions, rebalanced=converted.holds > len(converted.owned))
+    ground = ground_of(led, faults, kept.partitions, outputs=converted.outputs > 0)
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
     findings = shown + stuck.liveness(taken, limits)

@@ -10,9 +10,6 @@ from checkers.mechanisms import Sign
 from checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, Ground, LostRange, Window
 from spark_analysis.query import FOUND
 
-VIEWS = ("standing",)
-"""What the statement reads beside the witnesses."""
-
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
@@ -34,12 +31,18 @@ group by part, producer
 """When sends of a producer to a partition failed, or had no answer; what meets is one, for they may be many."""
 
 
+def views(ground: Ground) -> tuple[str, ...]:
+    """What the statement reads beside the witnesses."""
+    return ("standing", "interrupted") if ground.outputs else ("standing",)
+
+
 def signed(found: str, ground: Ground) -> str:
     """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
     disturbed = f"({failed} or {_meets(ground.disturbed)})"
     led = [each for each in ground.leaderships.rows if each.cut < EVER]
+    of_outputs = "left join interrupted i on i.anomaly = w.anomaly and i.proc = w.proc and i.val = w.val"
     return f"""
 select {columns}, bigint({int(ground.everywhere)}
   + if(w.off < 0 and coalesce(s.t1, -1L) >= 0, {_untold(led)},
@@ -50,11 +53,13 @@ select {columns}, bigint({int(ground.everywhere)}
   + {Sign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {_meets(ground.tampered)})
   + {Sign.POWER_LOST:d} * int({_lost(ground.power_lost)})
   + {Sign.SYNC_FAILED:d} * int({_lost(each for each in ground.power_lost if each.sync_failed)})
-  + {Sign.DAMAGED:d} * int({_damaged(ground)})) signs
+  + {Sign.DAMAGED:d} * int({_damaged(ground)})
+  + {Sign.INTERRUPTED:d} * int({"i.val is not null" if ground.outputs else "false"})) signs
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
 left join ({_FAILED}) f on f.part = w.part and f.producer = shiftright(w.val, 40)
 left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} end
+{of_outputs if ground.outputs else ""}
 """
 
 

@@ -109,6 +109,33 @@ left join (select val, min(off) off from records where kind = 1 and iso = 1 and 
 """
 """Outputs, with the lowest offset at which a read_committed reader got them."""
 
+INTERRUPTED = """
+with group_members as (select distinct `group` grp, proc from holds),
+polled as (
+  select distinct m.grp, r.proc, r.part, r.op, r.val, r.t0, r.t1
+  from records r join group_members m on m.proc = r.proc where r.kind = 1 and r.final = 0),
+made as (
+  select o.`group` grp, o.proc, o.val, o.src, s.st, s.t0
+  from outputs o join standing s on s.part = o.part and s.val = o.val where s.sent = 1),
+owned as (select *, max(t0) over (partition by `group`, part) last_t0 from holds),
+last as (
+  select h.`group` grp, h.part, max(p.op) op
+  from owned h join (select distinct proc, op, t0, t1 from polled) p
+    on p.proc = h.proc and p.t1 >= h.t0 and (h.t1 < 0 or p.t0 <= h.t1)
+  where h.how in (2, 3) or h.t0 < h.last_t0
+  group by h.`group`, h.part, h.proc, h.t0, h.t1, h.how),
+unfinished as (
+  select grp, src val from made where st <> 0
+  union
+  select p.grp, p.val from last l join polled p on p.grp = l.grp and p.part = l.part and p.op = l.op)
+select 'eos-duplicate' anomaly, m.proc, m.val
+from made m join polled p on p.grp = m.grp and p.val = m.src and p.t1 <= m.t0
+group by m.proc, m.val having count(distinct p.op) > 1
+union all
+select 'eos-loss' anomaly, m.proc, u.val from unfinished u join group_members m on m.grp = u.grp
+"""
+"""Witnesses that an interruption explains: as `checkers.interruptions`."""
+
 TWICE = "select val from places where val >= 0 and is_read = 1 group by val having count(*) > 1"
 """Values that were read at more than one place."""
 
@@ -163,6 +190,7 @@ VIEWS: dict[str, View] = {
     "group_commits": View(GROUP_COMMITS, ("commits", "partitions", "txns")),
     "group_holds": View(GROUP_HOLDS, ("holds",)),
     "made": View(MADE, ("outputs", "records")),
+    "interrupted": View(INTERRUPTED, ("records", "outputs", "holds", "standing")),
     "twice": View(TWICE, ("places",)),
     "judged": View(JUDGED, ("standing", "partitions")),
 }

@@ -121,11 +121,6 @@ class Counted(NamedTuple):
     groups: Mapping[str, Activity] = MappingProxyType({})
     """How much each group did, by its name; empty, too, where nobody counted that."""
 
-    @property
-    def rebalanced(self) -> bool:
-        """Some partition was owned more than once: by another member, or by the same one again."""
-        return self.holds > len(self.owned)
-
     @classmethod
     def of(cls, history: History) -> Counted:
         """Of a history whose tables are all in memory."""

@@ -35,6 +35,7 @@ from tests.support.histories.reference import read_run
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
+from tests.unit.checkers.test_interruptions import CHANGED, again, without_output
 from tests.unit.checkers.test_sent_again import KILLED, doubled, half_lost, overtaken, used_again
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def compared(
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
     converted = conversion.convert(run_dir)
     history, faults = read_run(run_dir)
-    ground = ground_of(led_by_three(history), faults, history.partitions, rebalanced=bool(history.holds))
+    ground = ground_of(led_by_three(history), faults, history.partitions, outputs=bool(history.outputs))
     ground = replace(ground, power_lost=lost_by_two(history))
     context, expected = context_of(history, faults), sorted(signed(history, ground, find_all(history)))
     # Spark gets what it gets of a run: no more than the tables hold.
@@ -221,6 +222,16 @@ def test_both_know_what_a_later_epoch_took_back(spark: SparkSession, tmp_path: P
     assert untold == {Sign(0), Sign.LATER_EPOCH, Sign.UNPLACED}
     for name in ("stale-ack", "inconsistent-offset"):
         assert {bool(each.signs & Sign.LATER_EPOCH) for each in found if each.anomaly == name} == {True, False}
+
+
+@NIGHT
+def test_both_know_what_was_interrupted(spark: SparkSession, tmp_path: Path) -> None:
+    histories = [without_output(end, goes_on=goes_on) for end in (*CHANGED, "kept") for goes_on in (False, True)]
+    histories += [without_output("another group's owners"), without_output("kept", goes_on=True, sent=True)]
+    histories += [again(second) for second in ("itself", "another member", "another group", "late", "nobody")]
+    found = compared(spark, tmp_path, merged(histories))
+    explained = [bool(each.signs & Sign.INTERRUPTED) for each in sorted(found, key=attrgetter("part"))]
+    assert explained == [True, False] * 4 + [False] * 3 + [True] + [True, True, False, False, False]
 
 
 @NIGHT

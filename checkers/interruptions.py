@@ -1,0 +1,71 @@
+"""Which inputs of groups were left unfinished, and which were got again: what explains missing and further outputs.
+
+A member deals with what one poll brought before it polls again. So it leaves no more unfinished than its last poll
+brought before it crashed or its partition went to somebody else, and what it failed to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.history.group_tables import CRASHED, LOST, Hold
+from checkers.history.tables import OK, POLL, SEND, History, Row
+
+LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
+EXPLAINED = (LOSS, DUPLICATE)
+"""Anomalies that may be explained so."""
+
+
+def interruptions(history: History) -> set[tuple[str, int, int]]:
+    """Return each (anomaly, process, value) that is explained: inputs without an output, and further outputs."""
+    members: dict[int, set[int]] = {}
+    for hold in history.holds.rows():
+        members.setdefault(hold.group, set()).add(hold.proc)
+    procs = set().union(*members.values())
+    polled = [row for row in history.records.rows() if row.kind == POLL and not row.final and row.proc in procs]
+    found = set(_got_again(history, members, polled))
+    for group, val in (*_not_written(history), *_dropped(history, polled)):
+        found.update((LOSS, proc, val) for proc in members.get(group, ()))
+    return found
+
+
+def _got_again(history: History, members: dict[int, set[int]], polled: list[Row]) -> Iterator[tuple[str, int, int]]:
+    """Yield outputs before which their group had got the input in two polls."""
+    sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
+    polls: dict[int, list[Row]] = {}
+    for row in polled:
+        polls.setdefault(row.val, []).append(row)
+    for output in history.outputs.rows():
+        of_group = members.get(output.group, ())
+        before = {
+            row.op for row in polls.get(output.src, ()) if row.proc in of_group and row.t1 <= sent.get(output.val, -1)
+        }
+        if len(before) > 1:
+            yield DUPLICATE, output.proc, output.val
+
+
+def _not_written(history: History) -> Iterator[tuple[int, int]]:
+    """Yield (group, input) of outputs whose send failed, or had no answer."""
+    failed = {row.val for row in history.records.rows() if row.kind == SEND and row.st != OK}
+    yield from ((output.group, output.src) for output in history.outputs.rows() if output.val in failed)
+
+
+def _dropped(history: History, polled: list[Row]) -> Iterator[tuple[int, int]]:
+    """Yield (group, input) of what members got last, where they crashed, or the partition had another owner later."""
+    last_owned: dict[tuple[int, int], int] = {}
+    for hold in history.holds.rows():
+        place = hold.group, hold.part
+        last_owned[place] = max(hold.t0, last_owned.get(place, -1))
+    by_op: dict[int, list[Row]] = {}
+    of_proc: dict[int, dict[int, Row]] = {}
+    for row in polled:
+        by_op.setdefault(row.op, []).append(row)
+        of_proc.setdefault(row.proc, {})[row.op] = row
+    for hold in history.holds.rows():
+        if hold.how in (LOST, CRASHED) or hold.t0 < last_owned[hold.group, hold.part]:
+            last = max((op for op, row in of_proc.get(hold.proc, {}).items() if _meanwhile(row, hold)), default=-1)
+            yield from ((hold.group, row.val) for row in by_op.get(last, ()) if row.part == hold.part)
+
+
+def _meanwhile(poll: Row, hold: Hold) -> bool:
+    return poll.t1 >= hold.t0 and (hold.t1 < 0 or poll.t0 <= hold.t1)
