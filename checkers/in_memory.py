@@ -80,7 +80,7 @@ def judge_bytes(
     after = stuck.afterwards(told.info, parsed.partitions, facts.limits)
     landed = not any(map(fault_classes.not_landed, faults))
     wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
-    ground = _ground(parsed, faults, traces)
+    ground = _ground(parsed, faults, traces, facts.brokers, told.info)
     findings = [
         *findings_of(signs.signed(parsed, ground, find_all(parsed))),
         *stuck.liveness(measures, facts.limits),
@@ -117,10 +117,16 @@ def judge_bytes(
 
 
 def _ground(
-    history: History, faults: Sequence[PlayedFault], traces: Mapping[str, Iterable[Mapping[str, Any]]] | None
+    history: History,
+    faults: Sequence[PlayedFault],
+    traces: Mapping[str, Iterable[Mapping[str, Any]]] | None,
+    brokers: Sequence[int],
+    info: Mapping[str, Any],
 ) -> signs.Ground:
-    until = leaderships.last_read(history.finals)
-    led = Leaderships() if traces is None else leaderships.of_events(traces, history.partitions, until)
+    until, led = leaderships.last_read(history.finals), Leaderships()
+    if traces is not None:
+        down = leaderships.down_at(until, faults, info)
+        led = leaderships.of_events(traces, history.partitions, until, brokers, down)
     return signs.ground(led, faults, history.partitions, outputs=bool(history.outputs))
 
 

@@ -42,6 +42,8 @@ class Said:
     """What one broker's log tells. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
 
     events: list[Event] = field(default_factory=list)
+    last_t: float = 0.0
+    """Of its last line with a time, in a trace's seconds."""
     loggers: set[str] = field(default_factory=set)
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """(partition, change) of every change of a partition that this node's controller decided or replayed."""
@@ -220,7 +222,7 @@ class _Reader:
         at = _ms(found[1])
         if at is None:
             return
-        self._t = self._seconds(at - self._zone_ms)
+        self._t = self.said.last_t = self._seconds(at - self._zone_ms)
         if logger in (ROLES, ISRS, TRUNCATIONS):
             self.said.loggers.add(logger)
         for pattern, act in self._patterns.get(logger, ()):

@@ -10,13 +10,15 @@ Our brokers tell of it in their traces, Apache Kafka in its log, and clusters th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkers import kafka_log
-from checkers.history.tables import FinalRead, Partition, Row
+from checkers.fault_traits import TAKES_DOWN
+from checkers.history.tables import FinalRead, Partition, PlayedFault, Row
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
@@ -29,8 +31,12 @@ answered to OffsetForLeaderEpoch when the run ended. The last is its own epoch.
 """
 UNAWARE_NS = 60_000_000_000
 """How long a leader of whom only others tell may have gone on after its successor was seen."""
-_LEADS, _FOLLOWS, _GONE = "became_leader", "became_follower", ("node_started", "node_stopped")
-_TOLD = (b'"became_', b'"node_st')
+_LEADS, _FOLLOWS, _ELECTED = "became_leader", "became_follower", "leader_elected"
+_STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped", "last_line"
+_NODE = (_STARTED, _READY, _STOPPED)
+_TOLD = (b'"became_', b'"node_', b'"leader_elected"')
+REASONS = 3
+"""How many of the things that are missing are told."""
 
 
 class Leadership(NamedTuple):
@@ -119,23 +125,115 @@ def last_read(finals: Iterable[FinalRead]) -> int:
 
 
 def of_events(
-    nodes: Mapping[Any, Iterable[Mapping[str, Any]]], partitions: Sequence[Partition], until: int = EVER
+    nodes: Mapping[Any, Iterable[Mapping[str, Any]]],
+    partitions: Sequence[Partition],
+    until: int = EVER,
+    brokers: Collection[int] = (),
+    down: Collection[int] = (),
 ) -> Leaderships:
     """From the events of each broker, in its order: those of a trace, or of `kafka_log`.
 
     Who began to lead after `until` is left out: brokers that stop when a run ends hand their partitions over.
 
-    Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower`; those of nodes that start and
-    stop. `t` is in seconds on the run's clock, `i` the incarnation.
+    `brokers`: the ids of all, whose traces should be whole; empty if nobody knows them. `down`: as `down_at` has it.
+
+    Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower` and `leader_elected`, with the
+    `leader`; those of nodes that start and stop. `t` is in seconds on the run's clock, `i` the incarnation. The last
+    event is that of the last line, whatever it tells.
     """
     led: dict[str, list[list[int]]] = {}
-    for events in nodes.values():
+    told = {_id(node): list(events) for node, events in nodes.items()}
+    for events in told.values():
         for name, row in _of_node(events):
             if row[2] <= until:
                 led.setdefault(name, []).append(row)
     # A trace that is there and says nothing of a partition does not say that nobody else led it.
     silent = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
-    return _put_together(led, partitions, f"no trace or log names a leader of {', '.join(silent)}" if silent else "")
+    why = [f"no trace or log names a leader of {', '.join(silent)}"] if silent else []
+    if brokers:
+        names = {each.name for each in partitions if not each.deleted}
+        why += [*_cut_short(told, until, brokers, down), *_led_by_nobody(told, names, until, down)][:REASONS]
+    return _put_together(led, partitions, "; ".join(why))
+
+
+def _id(node: Any) -> int:
+    """A broker's id, of its id or of its name in traces."""
+    digits = re.search(r"\d+$", str(node))
+    return int(digits[0]) if digits else -1
+
+
+def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> frozenset[int]:
+    """The brokers that may have been down at `until`: by a fault, or because they ended and nobody started them."""
+    heal = info.get("heal") or {}
+    started = set(heal.get("started", ()))
+    ended = {exit_["node"] for exit_ in info.get("node_exits", ()) if exit_["node"] not in started}
+    by_fault = {
+        node
+        for fault in faults
+        if TAKES_DOWN in fault.traits and fault.began >= 0 and not 0 <= fault.ended <= until
+        for node in fault.resolved
+    }
+    return frozenset(by_fault | ended | set(heal.get("failed", ())))
+
+
+def _cut_short(
+    told: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
+) -> Iterator[str]:
+    """Yield what is missing of the brokers' traces: all of one, its begin, or its end."""
+    for node in sorted(brokers):
+        events = told.get(node, ())
+        if not events:
+            yield f"there is no trace or log of broker {node}"
+        elif events[0]["e"] != _STARTED:
+            yield f"the trace or log of broker {node} lacks its begin"
+        elif until < EVER and events[-1]["t"] * 1e9 < until and events[-1]["e"] != _STOPPED and node not in down:
+            yield f"the trace or log of broker {node} ends before the final reads do"
+
+
+def _led_by_nobody(
+    told: Mapping[int, Sequence[Mapping[str, Any]]], names: Collection[str], until: int, down: Collection[int]
+) -> Iterator[str]:
+    """Yield the leaders that followers and controllers name and that do not say so themselves."""
+    named: dict[tuple[str, int, int], float] = {}
+    began: dict[str, dict[int, float]] = {}
+    for event in (event for events in told.values() for event in events):
+        if (name := _place(event)) in names and event["t"] * 1e9 <= until:
+            epoch, at = event["epoch"], event["t"]
+            of_name = began.setdefault(name, {})
+            of_name[epoch] = min(at, of_name.get(epoch, at))
+            if event["e"] != _LEADS and event.get("leader", -1) >= 0:
+                place = name, epoch, event["leader"]
+                named[place] = min(at, named.get(place, at))
+    for (name, epoch, leader), at in sorted(named.items()):
+        own = [event for event in told.get(leader, ()) if event["e"] in _NODE or _place(event) == name]
+        if not any(event["e"] == _LEADS and event["epoch"] == epoch for event in own):
+            before_end = [event for event in own if event["t"] * 1e9 <= until]
+            next_at = min((each for other, each in began[name].items() if other > epoch), default=at)
+            if not _never_led(before_end, at, next_at, may_end=leader in down):
+                yield f"no trace or log has broker {leader} begin to lead {name} in epoch {epoch}, as others do"
+
+
+def _never_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
+    """Whether a broker that says nothing of an epoch that it was to lead need not have led it: its events of the
+    partition, and its starts and stops.
+
+    at, next_at: when others knew of that epoch, and of a later one. It may have ended before it said anything else, and
+    lost the line with its life. While it starts it takes up the newest epoch alone; and so does who hears of that as
+    late as the epoch was long, or later.
+    """
+    ready = False
+    for event in own:
+        if event["e"] in (_LEADS, _FOLLOWS) and event["t"] >= at:
+            return not ready or event["t"] - next_at >= next_at - at
+        if event["e"] in (_STARTED, _STOPPED) and event["t"] >= at:
+            return True
+        if event["e"] in _NODE:
+            ready = event["e"] == _READY
+    return may_end
+
+
+def _place(event: Mapping[str, Any]) -> str:
+    return f"{event['topic']}-{event['partition']}" if event["e"] in (_LEADS, _FOLLOWS, _ELECTED) else ""
 
 
 def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
@@ -151,20 +249,18 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
 
     for event in events:
         kind, at = event["e"], round(event["t"] * 1e9)
-        if event.get("i", incarnation) != incarnation or kind in _GONE:
+        if event.get("i", incarnation) != incarnation or kind in (_STARTED, _STOPPED):
             incarnation = event.get("i", incarnation)
             yield from end(leads, at)
         if kind in (_LEADS, _FOLLOWS):
-            name = f"{event['topic']}-{event['partition']}"
+            name = _place(event)
             yield from end([name], at)
             if kind == _LEADS:
                 leads[name] = [event["epoch"], event["leo"], at, EVER]
     yield from end(leads, EVER)
 
 
-def _put_together(
-    led: Mapping[str, Iterable[list[int]]], partitions: Sequence[Partition], unknown: str
-) -> Leaderships:
+def _put_together(led: Mapping[str, Iterable[list[int]]], partitions: Sequence[Partition], unknown: str) -> Leaderships:
     parts = {each.name: each.part for each in partitions}
     rows, moved = [], False
     for name, found in led.items():
@@ -218,34 +314,50 @@ def read(
     clock: tuple[int, int],
     info: Mapping[str, Any],
     finals: Iterable[FinalRead],
+    brokers: Collection[int] = (),
+    faults: Iterable[PlayedFault] = (),
 ) -> Leaderships:
     """Of a run directory, up to the last final read. It raises nothing: what cannot be read is not known.
 
-    clock: the (wall ms, monotonic ns) of the history's header, -1 for unknown. info: run.json.
+    clock: the (wall ms, monotonic ns) of the history's header, -1 for unknown. info: run.json. brokers: as in
+    `of_events`.
     """
+    until = last_read(finals)
     try:
-        return _read(run_dir, partitions, clock, info, last_read(finals))
+        return _read(run_dir, partitions, clock, info, until, brokers, down_at(until, faults, info))
     except (OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return Leaderships(unknown=f"who led cannot be read: {type(error).__name__}: {error}")
 
 
 def _read(
-    run_dir: Path, partitions: Sequence[Partition], clock: tuple[int, int], info: Mapping[str, Any], until: int
+    run_dir: Path,
+    partitions: Sequence[Partition],
+    clock: tuple[int, int],
+    info: Mapping[str, Any],
+    until: int,
+    brokers: Collection[int],
+    down: Collection[int],
 ) -> Leaderships:
     nodes = {int(each.name): each for each in (run_dir / "nodes").glob("*") if each.name.isdigit()}
     traces = {node: path / TRACE for node, path in nodes.items() if (path / TRACE).exists()}
     if traces:
-        found = of_events({node: _events(path) for node, path in traces.items()}, partitions, until)
-        return _without(found, [f"nodes/{node}/{TRACE}" for node in sorted(nodes) if node not in traces])
+        found = of_events({node: _events(path) for node, path in traces.items()}, partitions, until, brokers, down)
+        return _without(found, [f"nodes/{node}/{TRACE}" for node in _others(nodes, traces, brokers)])
     told = kafka_log.read_logs(run_dir, *clock) if clock[0] >= 0 else {}
     if any(said.events for said in told.values()):
-        found = of_events({node: said.events for node, said in told.items()}, partitions, until)
-        missing = [f"nodes/{node}/broker.log" for node in sorted(nodes) if node not in told]
+        ended = {node: [*said.events, {"t": said.last_t, "e": _LAST}] for node, said in told.items()}
+        found = of_events(ended, partitions, until, brokers, down)
+        missing = [f"nodes/{node}/broker.log" for node in _others(nodes, told, brokers)]
         silent = [f"a line of {kafka_log.ROLES} in a broker's log"]
         return _without(found, missing or ([] if _tells_roles(told.values()) else silent))
     if (run_dir / POLLED).exists() and isinstance(info.get(EPOCHS), Mapping):
         return of_answers(_objects(run_dir / POLLED), info[EPOCHS], partitions)
     return Leaderships()
+
+
+def _others(nodes: Iterable[int], told: Collection[int], brokers: Collection[int]) -> list[int]:
+    """Return the brokers of a folder that told nothing, and that the plan does not name."""
+    return sorted(node for node in nodes if node not in told and node not in brokers)
 
 
 def _tells_roles(told: Iterable[kafka_log.Said]) -> bool:
@@ -264,4 +376,11 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
 def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[Mapping[str, Any]]:
     """The lines of a file that are whole: a broker that was killed leaves the last one torn."""
     with path.open("rb") as lines:
-        yield from (json.loads(line) for line in lines if line.endswith(b"\n") and wanted(line))
+        last = b""
+        for line in lines:
+            if line.endswith(b"\n"):
+                if wanted(line):
+                    yield json.loads(line)
+                last = b"" if wanted(line) else line
+        if last:
+            yield json.loads(last)

@@ -43,6 +43,8 @@ class PlanFacts:
     planned: tuple[Mapping[str, Any], ...] = ()
     """The faults as the plan has them."""
     seed: int | None = None
+    brokers: tuple[int, ...] = ()
+    """Ids of the cluster's brokers; empty if it does not say how many there are."""
     seal: int | None = None
     """As the history's header has it (`checkers.history.seal`)."""
 
@@ -79,11 +81,16 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
             raise BadPlan(f"{FILE}: limits.stuck_s = {stuck_s!r} is no number of seconds")
         actions = tuple(str(fault["action"]) for fault in faults)
         limits, seed = Limits(limit, limit), plan.get("seed")
+        brokers = _brokers(plan.get("cluster", {}))
         return PlanFacts(
-            _configuration(plan), len(faults), actions, expect, limits, tuple(faults), seed, plan_seal(plan)
+            _configuration(plan), len(faults), actions, expect, limits, tuple(faults), seed, brokers, plan_seal(plan)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
+
+
+def _brokers(cluster: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(map(int, cluster.get("ids") or range(1, int(cluster.get("nodes", 0)) + 1)))
 
 
 def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:

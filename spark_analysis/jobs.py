@@ -139,7 +139,7 @@ def analyse(
             running = _started(starting, start_limit_s)
         try:
             stage(LOOK)
-            return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
+            return _analyse(running, run_dir, out, converted, limits)
         finally:
             running.stop()
 
@@ -239,24 +239,21 @@ def _view(spark: SparkSession, context: Context, view: views.View) -> DataFrame:
     return table.cache() if view.kept else table
 
 
-def limits_of(run_dir: Path) -> Limits:
-    """The plan's limits; none where there is no plan that can be read, which the verdict then says."""
+def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits | None) -> Analysis:
     try:
-        return read_plan(run_dir).limits
-    except BadPlan:
-        return Limits()
-
-
-def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits) -> Analysis:
+        plan = read_plan(run_dir)
+        of_plan, brokers = plan.limits, plan.brokers
+    except BadPlan:  # the verdict says so
+        of_plan, brokers = Limits(), ()
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
     clock, info = (converted.wall_ms, converted.mono_ns), run_facts.read(run_dir).info
-    led = leaderships.read(run_dir, kept.partitions, clock, info, kept.finals)
+    led = leaderships.read(run_dir, kept.partitions, clock, info, kept.finals, brokers, faults)
     ground = ground_of(led, faults, kept.partitions, outputs=converted.outputs > 0)
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
-    findings = shown + stuck.liveness(taken, limits)
+    findings = shown + stuck.liveness(taken, limits or of_plan)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
     (out / SERIES).write_text(json.dumps(analysis.series) + "\n")
