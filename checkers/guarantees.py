@@ -156,8 +156,9 @@ class Guarantee:
         return CellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
-        """Every reason that permits a finding where its mechanism happened, with its cell."""
-        return (*self.ways.get(anomaly, ()), *self.ways.get(f"{anomaly}/{evidence}", ()))
+        """Every reason that permits a finding where its mechanism happened, with its cell: of its evidence first."""
+        of_evidence = self.ways.get(f"{anomaly}/{evidence}", ()) if evidence else ()
+        return (*of_evidence, *self.ways.get(anomaly, ()))
 
 
 def _shadow(*names: str) -> dict[str, str]:

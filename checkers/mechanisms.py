@@ -58,7 +58,19 @@ class Mechanism:
         """Whether these signs speak for it."""
         return all(need & signs for need in self.needs)
 
+    def distance(self, signs: Sign) -> int:
+        """How far from the witness the signs are that speak for it: 0 if they tell of the witness itself, 1 of its
+        partition or of the time in which it was on its way, 2 of the run.
+        """
+        return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
+
+def _distance(sign: Sign) -> int:
+    return 0 if sign & OF_WITNESS else 2 if sign & Sign.MOVED else 1
+
+
+OF_WITNESS = Sign.LATER_EPOCH | Sign.POWER_LOST | Sign.SYNC_FAILED | Sign.RESENT | Sign.INTERRUPTED
+"""What tells of the witness itself."""
 BY_EPOCHS = Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED
 """What cannot be excluded unless the leader epochs are known."""
 BY_LOST_RECORDS = Sign.POWER_LOST | Sign.SYNC_FAILED

@@ -53,18 +53,21 @@ def grounds_of(case: Case) -> Grounds:
 
 
 def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
-    """Whether what was promised permits a finding: by the first reason whose mechanism happened. None where one may
-    have happened, and nobody could look.
+    """Whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its witnesses.
+    None where one may have happened, and nobody could look.
     """
+    ways = [
+        (reasons.mechanism_of(reason), reason, cell)
+        for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence)
+        if not _does_not_apply(reason, finding, grounds)
+    ]
+    signs = grounds.signs_of(finding)
+    if seen := [way for way in ways if way[0].explains(signs)]:
+        _, reason, cell = min(seen, key=lambda way: way[0].distance(signs))
+        return True, reason, cell
     lacking: dict[str, CellName] = {}
     unknown = None
-    for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence):
-        mechanism = reasons.mechanism_of(reason)
-        if _does_not_apply(reason, finding, grounds):
-            continue
-        signs = grounds.signs_of(finding)
-        if mechanism.explains(signs):
-            return True, reason, cell
+    for mechanism, _, cell in ways:
         if why := grounds.not_looked_at(mechanism, signs):
             unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
         lacking.setdefault(mechanism.what, cell)
