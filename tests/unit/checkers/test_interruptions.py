@@ -83,8 +83,8 @@ def test_what_a_member_passed_over_and_went_on_is_not_explained_by_a_later_owner
     assert found.verdict == INVALID
     assert found.reasons[0] == (
         "eos-loss: 1, not permitted: positions committed before outputs (at most once) permits it only where the "
-        "member that got the input got nothing more before it crashed, or before the partition had another owner or the "
-        "same one again; or its output was sent and not acknowledged, and that did not happen"
+        "member that got the input got nothing more before it crashed, or before the partition had another owner or "
+        "the same one again; or its output was sent and not acknowledged, and that did not happen"
     )
 
 
