@@ -30,18 +30,19 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
 
 
 def _got_again(history: History, members: dict[int, set[int]], polled: list[Row]) -> Iterator[tuple[str, int, int]]:
-    """Yield outputs before which their group had got the input in two polls."""
+    """Yield outputs of inputs of which the group made the n-th output only once it had got the input in n polls."""
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
     polls: dict[int, list[Row]] = {}
     for row in polled:
         polls.setdefault(row.val, []).append(row)
+    made: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for output in history.outputs.rows():
-        of_group = members.get(output.group, ())
-        before = {
-            row.op for row in polls.get(output.src, ()) if row.proc in of_group and row.t1 <= sent.get(output.val, -1)
-        }
-        if len(before) > 1:
-            yield DUPLICATE, output.proc, output.val
+        if output.val in sent:
+            made.setdefault((output.group, output.src), []).append((sent[output.val], output.val, output.proc))
+    for (group, src), outputs in made.items():
+        got = sorted({row.op: row.t1 for row in polls.get(src, ()) if row.proc in members.get(group, ())}.values())
+        if len(outputs) <= len(got) and all(t1 <= t0 for t1, (t0, _, _) in zip(got, sorted(outputs), strict=False)):
+            yield from ((DUPLICATE, proc, val) for _, val, proc in outputs)
 
 
 def _not_written(history: History) -> Iterator[tuple[int, int]]:

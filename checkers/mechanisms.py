@@ -28,18 +28,18 @@ class Sign(IntFlag):
     MOVED = 32
     """Some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
     INTERRUPTED = 64
-    """Of an output: its group had got the input twice by then. Of an input: whoever got it got nothing more before it
-    crashed, or before the partition went to another owner, or to the same one again; or an output of it was sent and
-    not acknowledged."""
+    """Of an output: its group had got the input as often by then as it made outputs of it. Of an input: the member that
+    got it got nothing more before it crashed, or before the partition went to another owner, or to the same one again;
+    or an output of it was sent and not acknowledged."""
     RESENT = 128
-    """Its producer sent it more than once; or nobody tells how often, because the producer's client does not or because
-    the send was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
+    """Its producer sent it more than once; or it is not known how often, because its client does not say or the send
+    was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
     SEVERAL_LED = 256
     """More than one leader may have led its partition while it was on its way."""
     SYNC_FAILED = 512
-    """As POWER_LOST, and an fsync had failed on that node before."""
+    """POWER_LOST holds, and an fsync had failed on that node before."""
     UNPLACED = 1024
-    """Its acknowledgement told no offset, a later leader epoch would explain its loss if it stood high enough, and no
+    """Its acknowledgement has no offset, a later leader epoch would explain its loss if it was high enough, and no
     other record's offset says whether it did."""
 
 
@@ -59,8 +59,8 @@ class Mechanism:
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: Sign) -> int:
-        """How far from the witness the signs are that speak for it: 0 if they tell of the witness itself, 1 of its
-        partition or of the time in which it was on its way, 2 of the run.
+        """Return how far from the witness the signs are that speak for it: 0 if they are of the witness itself, 1 if
+        of its partition or of the time in which it was on its way, 2 if of the run.
         """
         return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
@@ -70,11 +70,11 @@ def _distance(sign: Sign) -> int:
 
 
 OF_WITNESS = Sign.LATER_EPOCH | Sign.POWER_LOST | Sign.SYNC_FAILED | Sign.RESENT | Sign.INTERRUPTED
-"""What tells of the witness itself."""
+"""These signs are of the witness itself."""
 BY_EPOCHS = Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED
-"""What cannot be excluded unless the leader epochs are known."""
+"""These signs cannot be excluded unless the leader epochs are known."""
 BY_LOST_RECORDS = Sign.POWER_LOST | Sign.SYNC_FAILED
-"""What cannot be excluded unless every power loss says which records it took."""
+"""These signs cannot be excluded unless every power loss says which records it took."""
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
 _FAULTS = "nemesis.jsonl"
@@ -148,7 +148,7 @@ COORDINATOR = Mechanism(
 )
 GOT_AGAIN = Mechanism(
     "got again",
-    "the group got the input again before it made the further output",
+    "the group got the input as often as it made outputs of it, each time before it made the next one",
     f"{_HISTORY}: polls",
     (Sign.INTERRUPTED,),
 )

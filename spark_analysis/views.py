@@ -115,8 +115,15 @@ polled as (
   select distinct m.grp, r.proc, r.part, r.op, r.val, r.t0, r.t1
   from records r join group_members m on m.proc = r.proc where r.kind = 1 and r.final = 0),
 made as (
-  select o.`group` grp, o.proc, o.val, o.src, s.st, s.t0
+  select o.`group` grp, o.proc, o.val, o.src, s.st, s.t0,
+         row_number() over (partition by o.`group`, o.src order by s.t0, o.val) nth
   from outputs o join standing s on s.part = o.part and s.val = o.val where s.sent = 1),
+got as (
+  select grp, val, t1, row_number() over (partition by grp, val order by t1, op) nth
+  from (select distinct grp, val, op, t1 from polled)),
+got_again as (
+  select m.grp, m.src from made m left join got g on g.grp = m.grp and g.val = m.src and g.nth = m.nth
+  group by m.grp, m.src having count(*) = count_if(g.t1 <= m.t0)),
 owned as (select *, max(t0) over (partition by `group`, part) last_t0 from holds),
 last as (
   select h.`group` grp, h.part, max(p.op) op
@@ -128,9 +135,7 @@ unfinished as (
   select grp, src val from made where st <> 0
   union
   select p.grp, p.val from last l join polled p on p.grp = l.grp and p.part = l.part and p.op = l.op)
-select 'eos-duplicate' anomaly, m.proc, m.val
-from made m join polled p on p.grp = m.grp and p.val = m.src and p.t1 <= m.t0
-group by m.proc, m.val having count(distinct p.op) > 1
+select 'eos-duplicate' anomaly, m.proc, m.val from made m join got_again a on a.grp = m.grp and a.src = m.src
 union all
 select 'eos-loss' anomaly, m.proc, u.val from unfinished u join group_members m on m.grp = u.grp
 """

@@ -229,9 +229,10 @@ def test_both_know_what_was_interrupted(spark: SparkSession, tmp_path: Path) -> 
     histories = [without_output(end, goes_on=goes_on) for end in (*CHANGED, "kept") for goes_on in (False, True)]
     histories += [without_output("another group's owners"), without_output("kept", goes_on=True, sent=True)]
     histories += [again(second) for second in ("itself", "another member", "another group", "late", "nobody")]
+    histories += [again("itself", more=1)]
     found = compared(spark, tmp_path, merged(histories))
     explained = [bool(each.signs & Sign.INTERRUPTED) for each in sorted(found, key=attrgetter("part"))]
-    assert explained == [True, False] * 4 + [False] * 3 + [True] + [True, True, False, False, False]
+    assert explained == [True, False] * 4 + [False] * 3 + [True] + [True, True, False, False, False] + [False] * 2
 
 
 @NIGHT

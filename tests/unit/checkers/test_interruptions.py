@@ -92,9 +92,9 @@ def test_an_output_whose_send_was_not_acknowledged_may_be_missing() -> None:
     assert judged(without_output("kept", goes_on=True, sent=True)).verdict == VALID
 
 
-def again(second: str, *, commits: str = "after") -> GroupHistory:
+def again(second: str, *, commits: str = "after", more: int = 0) -> GroupHistory:
     """A member makes two outputs of one input. second: who gets the input once more before the second output; "late" is
-    the member itself, after that.
+    the member itself, after that. more: so many outputs beyond these two.
     """
     h = GroupHistory(2)
     val = h.sent(h.producer(), 0)
@@ -111,11 +111,17 @@ def again(second: str, *, commits: str = "after") -> GroupHistory:
     elif second == "itself":
         h.operation(member, "seek", at={"0": 0})
         h.poll(member, [(0, val)])
-    outputs = [first, h.output(by, val, 1, 1)]
+    outputs = [first, *(h.output(by, val, 1, 1 + number) for number in range(1 + more))]
     if second == "late":
         h.operation(member, "seek", at={"0": 0})
         h.poll(member, [(0, val)])
     return finished(h, [(0, val)], [(send.off, send.val) for send in outputs])
+
+
+@pytest.mark.parametrize("second", ["itself", "another member"])
+def test_an_input_has_no_more_outputs_than_its_group_got_it(second: str) -> None:
+    found = judged(again(second, more=1))
+    assert {(each.name, each.permitted) for each in found.anomalies} == {("eos-duplicate", False)}
 
 
 @pytest.mark.parametrize(
