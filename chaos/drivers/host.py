@@ -19,7 +19,6 @@ from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
 from chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.real.processes.child import tail
 from chaos.toolchain.extras import install
 from chaos.toolchain.places import is_checkout
 from chaos.typed import typed
@@ -206,7 +205,7 @@ class LibraryReader:
         if message is None:
             if self._asked.is_set():
                 return None
-            raise HarnessError(f"the {self._process.what} ended by itself; it last said:\n{tail(self._process.log)}")
+            raise self._process.silence("ended by itself")
         return heard(message)
 
     def finish(self) -> None:

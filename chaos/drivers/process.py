@@ -96,6 +96,11 @@ class Piped:
         """The error that says `what` of the process."""
         return HarnessError(f"the {self.what} {what}")
 
+    def silence(self, what: str) -> HarnessError:
+        """The error that says `what` of a process that does not answer, with the end of its log."""
+        last = tail(self.log)
+        return self.trouble(f"{what}; it last said:\n{last}" if last else f"{what}; its log is empty")
+
     async def up(self) -> None:
         """Until it is ready. HarnessError where it is not soon."""
         with trio.move_on_after(UP_S) as limit:
@@ -103,7 +108,7 @@ class Piped:
             if message is not None and message[0] == "up":
                 return
         how = f"was not ready within {UP_S:g} s" if limit.cancelled_caught else "ended before it was ready"
-        raise self.trouble(f"{how}; it last said:\n{tail(self.log)}")
+        raise self.silence(how)
 
     async def tell(self, data: bytes) -> None:
         """Encoded messages to it; nothing where it has ended."""

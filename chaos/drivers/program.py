@@ -17,7 +17,6 @@ from chaos.drivers.lines import Fetched, Lines
 from chaos.drivers.process import Piped
 from chaos.drivers.reading import EMPTY_EVERY_S
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.real.processes.child import tail
 from workloads.client.cluster import Place
 from workloads.libraries import Assigned, Part, Read, Reading, Sought, TransactorTask, Troubled
 from workloads.needs import Needs
@@ -26,7 +25,7 @@ from workloads.payload import verify
 POLL_ANSWER_S = 30.0
 """A program that does not answer a poll for so long has hung."""
 SAID_LETTERS = 80
-"""How much of a command is said of its process."""
+"""A process is named by at most so many characters of its command."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ACKS = {-1: "all", 0: "0", 1: "1"}
 
@@ -149,17 +148,16 @@ class ProgramReader:
 
     async def _poll(self) -> list[Any] | None:
         """The program's answer; None once it was asked to end. HarnessError where it ended or hung."""
-        log = self._process.log
         self._process.must_be_quiet()
         with trio.move_on_after(POLL_ANSWER_S):
             await self._process.tell(self._process.encode(["poll"]))
             message = await self._process.next()
             if message is None and not self._asked.is_set():
-                raise self._process.trouble(f"ended by itself; it last said:\n{tail(log)}")
+                raise self._process.silence("ended by itself")
             return message
         if self._asked.is_set():
             return None
-        raise self._process.trouble(f"did not answer a poll for {POLL_ANSWER_S:g} s; it last said:\n{tail(log)}")
+        raise self._process.silence(f"did not answer a poll for {POLL_ANSWER_S:g} s")
 
     def _parts(self, records: Sequence[Fetched]) -> list[Part]:
         """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
