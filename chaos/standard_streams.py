@@ -1,9 +1,9 @@
-"""Lets a program outlive its output: `squall run | head -1`, or on a full disk `squall run >log`, goes on, and its exit
-code is the verdict's.
+"""Lets a program outlive its output: `squall run | head -1`, or on a full disk `squall run >log`, continues, and ends
+with the exit code of its verdict.
 
 `python -m chaos.standard_streams MODULE WORDS` runs another module so. The raw streams are replaced, because everything
 that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe and a full disk: the exit code
-1, which is an anomaly's, or 120, which is nobody's.
+1, which is an anomaly's, or 120, which is in no table.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _discard(descriptor: int) -> None:
 
 
 def outlive_readers() -> None:
-    """Replace this process's stdout and stderr by streams that discard what nobody can read or store any more.
+    """Replace this process's stdout and stderr by streams that discard what can no longer be read or stored.
 
     A stream that was closed before the process started discards everything: else the next file that is opened would
     have its descriptor, and the output of other programs.

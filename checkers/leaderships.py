@@ -36,7 +36,7 @@ _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped"
 _NODE = (_STARTED, _READY, _STOPPED)
 _TOLD = (b'"became_', b'"node_', b'"leader_elected"')
 REASONS = 3
-"""How many of the things that are missing are told."""
+"""A reason names at most so many of the things that are missing."""
 
 
 class Leadership(NamedTuple):
@@ -63,9 +63,9 @@ class Leadership(NamedTuple):
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_untold(self, t0: int, t1: int) -> bool | None:
-        """Whether a record that it acknowledged without an offset stood at `cut` or above; None if nobody knows.
+        """Return whether a record that it acknowledged without an offset was at `cut` or above; None if not known.
 
-        A leader appends in the order of its answers: what it acknowledged before another record was handed over stands
+        A leader appends in the order of its answers: what it acknowledged before another record was handed over is
         below that one.
         """
         if t1 < self.kept_until:
@@ -93,7 +93,7 @@ class Leaderships:
         return min((each.cut for each in may_have if each.cut <= place), default=EVER)
 
     def explain_untold(self, part: int, t0: int, t1: int) -> bool | None:
-        """Whether a later epoch took back a record that was acknowledged without an offset; None if nobody knows."""
+        """Return whether a later epoch took back a record that was acknowledged without an offset; None: not known."""
         may_have = (each for each in self.rows if each.part == part and each.cut < EVER)
         said = {each.explains_untold(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)}
         return True if True in said else None if None in said else False
@@ -135,7 +135,7 @@ def of_events(
 
     Who began to lead after `until` is left out: brokers that stop when a run ends hand their partitions over.
 
-    `brokers`: the ids of all, whose traces should be whole; empty if nobody knows them. `down`: as `down_at` has it.
+    `brokers`: the ids of all, whose traces should be whole; empty if they are not known. `down`: as `down_at` has it.
 
     Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower` and `leader_elected`, with the
     `leader`; those of nodes that start and stop. `t` is in seconds on the run's clock, `i` the incarnation. The last
@@ -163,7 +163,7 @@ def _id(node: Any) -> int:
 
 
 def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> frozenset[int]:
-    """The brokers that may have been down at `until`: by a fault, or because they ended and nobody started them."""
+    """The brokers that may have been down at `until`: by a fault, or because they ended and were not started again."""
     heal = info.get("heal") or {}
     started = set(heal.get("started", ()))
     ended = {exit_["node"] for exit_ in info.get("node_exits", ()) if exit_["node"] not in started}
@@ -214,7 +214,7 @@ def _led_by_nobody(
 
 
 def _never_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
-    """Whether a broker that says nothing of an epoch that it was to lead need not have led it: its events of the
+    """Return whether a broker that says nothing of an epoch that it was to lead need not have led it: its events of the
     partition, and its starts and stops.
 
     at, next_at: when others knew of that epoch, and of a later one. It may have ended before it said anything else, and
@@ -356,7 +356,7 @@ def _read(
 
 
 def _others(nodes: Iterable[int], told: Collection[int], brokers: Collection[int]) -> list[int]:
-    """Return the brokers of a folder that told nothing, and that the plan does not name."""
+    """Return the brokers of a folder that have no trace, and that the plan does not name."""
     return sorted(node for node in nodes if node not in told and node not in brokers)
 
 

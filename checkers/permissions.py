@@ -37,7 +37,7 @@ class Grounds(NamedTuple):
         return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
 
     def not_looked_at(self, mechanism: Mechanism, signs: Sign) -> str:
-        """Why it may have happened all the same: nobody could look at any of what lacks. Empty if it did not."""
+        """Return why it may have happened all the same: none of what lacks could be looked at. Empty if it did not."""
         whys = [self.ground.unseen(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
             return "; ".join(dict.fromkeys(whys))
@@ -53,8 +53,8 @@ def grounds_of(case: Case) -> Grounds:
 
 
 def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
-    """Whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its witnesses.
-    None where one may have happened, and nobody could look.
+    """Return whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its
+    witnesses. None where one may have happened, and could not be looked for.
     """
     ways = [
         (reasons.mechanism_of(reason), reason, cell)

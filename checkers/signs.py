@@ -31,7 +31,7 @@ AFTER_NS = 30_000_000_000
 PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
 """Anomaly -> the field of a witness that has the offset at which the other one of its two records was acknowledged."""
 _UNTOLD = {True: Sign.LATER_EPOCH, False: Sign(0), None: Sign.UNPLACED}
-"""What `Leaderships.explain_untold` says, as a sign."""
+"""The answers of `Leaderships.explain_untold`, as signs."""
 _NOT_BY_TCP = ("duplicate", "reorder")
 """Acts of a fault that deliver requests twice, or out of order."""
 
@@ -45,7 +45,7 @@ class Window:
     until: int
 
     def meets(self, part: int, t0: int, t1: int) -> bool:
-        """Whether a record of this partition was on its way in it."""
+        """Return whether a record of this partition was on its way in it."""
         return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
@@ -108,13 +108,13 @@ class Ground:
         return found
 
     def unseen(self, need: Sign, found: int = 0) -> str:
-        """Why nobody could look at some of these signs of a witness that has those of `found`; empty if they were
-        looked at.
+        """Return why some of these signs of a witness that has those of `found` could not be looked at; empty if they
+        were looked at.
         """
         if need & BY_EPOCHS and self.leaderships.unknown:
             return self.leaderships.unknown
         if need & Sign.LATER_EPOCH and found & Sign.UNPLACED:
-            return "at which offset the record stood: its acknowledgement tells none"
+            return "at which offset the record was: its acknowledgement has none"
         return self.power_unknown if need & BY_LOST_RECORDS else ""
 
 
@@ -188,7 +188,7 @@ def _sync_failed(node: Any, before: int, faults: Iterable[PlayedFault]) -> bool:
 
 
 def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool) -> list[LostRange] | None:
-    """What one node lost with its power; None if its evidence does not say."""
+    """Return what one node lost with its power; None if its evidence does not say."""
     try:
         told: Any = (fault.evidence or {})["lost"]
         # A process takes records until it has ended.

@@ -269,7 +269,7 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
 
 
 def _nowhere(facts: Facts, record: Placed, records: Sequence[Placed]) -> str:
-    """What is known of a record of which nobody says where it was put."""
+    """Return what is known of a record whose place is not."""
     there = [each.name for each in records if each.offset == record.sent.offset >= 0]
     where = f"That is where {' and '.join(there)} was put; where" if there else "At which offset"
     lost = facts.final_reads is not None and not any(each.value == record.sent.value for each in facts.seen)
@@ -277,7 +277,7 @@ def _nowhere(facts: Facts, record: Placed, records: Sequence[Placed]) -> str:
 
 
 def _differs(facts: Facts, records: Sequence[Placed]) -> list[Difference]:
-    """What the producers of the records in question sent that nobody had asked for; of no record: those of all."""
+    """Return what the producers of the records in question sent that was not asked for; of no record: those of all."""
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
 

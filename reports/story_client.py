@@ -1,4 +1,4 @@
-"""What a client did that stood still while fresh clients were served, and how these were served. Pure."""
+"""Sentences about a client that stood still while fresh clients were served, and about how these were. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Standstill:
     """A producer's. `since`, `until`: its longest time without an acknowledgement after a fresh client was served."""
 
     last: Sent | None
-    """What it had acknowledged last by then."""
+    """It had acknowledged this last by then."""
     unanswered: tuple[Sent, ...]
-    """What it was handed and did not acknowledge, in that order."""
+    """It was handed these and did not acknowledge them, in that order."""
     fresh: Sent
     """A fresh client's write, the first one that was acknowledged after `last`."""
     read: Seen | None
@@ -117,7 +117,7 @@ def _name(sent: Sent, names: Mapping[int, str]) -> str:
 
 
 def _of_a_reader(facts: Facts) -> Iterator[Line]:
-    """What the reader got last, and who got what comes after that."""
+    """Yield what the reader got last, and who got what comes after that."""
     got = sorted((each for each in facts.polled if each.last >= 0), key=lambda each: each.t)
     own = [each for each in got if each.process == facts.problem.process]
     for last in own[-1:]:

@@ -154,7 +154,7 @@ class Facts:
 
     @cached_property
     def known_end(self) -> float:
-        """Where the longest log ended that a trace or a final read tells of: a program may claim any offset beyond."""
+        """The longest log of which a trace or a final read knows ended here: a program may claim any offset beyond."""
         if self.final_reads is None:
             return float("inf")
         ends = [max(event.int_of("leo"), event.int_of("from_offset")) for event in self.events]

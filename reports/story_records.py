@@ -130,7 +130,7 @@ def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
 
 
 def _cuts(event: Event, offset: int) -> bool:
-    """Whether a log lost what it had at `offset` then."""
+    """Return whether a log lost what it had at `offset` then."""
     return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
 
 
@@ -144,7 +144,7 @@ def _terms(facts: Facts, offset: int) -> list[Event]:
 
 
 def _is_over(facts: Facts, term: Event, t: float) -> bool:
-    """Whether the leader of that epoch no longer led at `t`, by its own trace."""
+    """Return whether the leader of that epoch no longer led at `t`, by its own trace."""
     ends = ("became_follower", "became_leader", "node_started")
     return any(e.node == term.node and e.name in ends and term.t < e.t <= t for e in facts.events)
 

@@ -32,7 +32,7 @@ group by part, producer
 
 
 def views(ground: Ground) -> tuple[str, ...]:
-    """What the statement reads beside the witnesses."""
+    """Return the views that the statement reads beside the witnesses."""
     return ("standing", "interrupted") if ground.outputs else ("standing",)
 
 
@@ -75,7 +75,7 @@ where sent = 1 and st = 0 and acked_at >= 0 group by nth
 
 
 def _cuts(led: Sequence[Leadership]) -> str:
-    """Where records were acknowledged that a later epoch took back: part, off, cut."""
+    """Return a statement for the places of records that a later epoch took back: part, off, cut."""
     taken_back = f"{_BY_LEADER.format('s', 'acked_at', 't1', 't0')} and x.cut <= acked_at"
     rows = _led(led, "part", "start", "since", "until", "cut")
     cut = f"array_min(transform(filter({rows}, x -> {taken_back}), x -> x.cut))" if led else "null"
@@ -92,7 +92,7 @@ def _later_epoch(led: Sequence[Leadership]) -> str:
 
 
 def _untold(led: Sequence[Leadership]) -> str:
-    """The sign that `Leaderships.explain_untold` stands for."""
+    """Return an expression for what `Leaderships.explain_untold` says, as a sign."""
     if not led:
         return "0"
     assert Sign.LATER_EPOCH < Sign.UNPLACED

@@ -1,13 +1,13 @@
 """How patient the nemesis is. In seconds."""
 
 PROBE_TIMEOUT_S = 0.7
-"""How long a probe may take where probes are quick, or nobody measured them."""
+"""A probe may take so many seconds where probes are quick, or were not measured."""
 PROBE_AT_MOST_S = 2.8
-"""How long a probe may take at most: what keeps a machine busier than that is no question of patience."""
+"""No probe may take longer, in seconds, however busy the machine is."""
 TIMES = 12
 """A probe may take so many times what the slowest one took when the run began: a load and faults came since then."""
 PROBES = 3
-"""How many probes, one after the other, a fault needs while it is on."""
+"""A fault needs so many probes, one after the other, while it is on."""
 HEALED_WITHIN_S = 10.0
 WHOLE_WITHIN_S = 3.0
 """How long to wait for the links of a broker that is coming back, and for a node that fits a target's name."""
@@ -19,15 +19,15 @@ POLL_S = 0.1
 
 
 def probe_timeout_s(probe_ms: float | None) -> float:
-    """How long a probe may take. probe_ms: what the slowest one took when the run began; None: nobody measured."""
+    """Return the seconds that a probe may take. probe_ms: of the slowest one when the run began; None: not measured."""
     return min(PROBE_AT_MOST_S, max(PROBE_TIMEOUT_S, TIMES * (probe_ms or 0.0) / 1000))
 
 
 def whole_within_s(probe_timeout_s: float) -> float:
-    """How long to wait for links of which nobody knows why they do not answer."""
+    """Return the seconds to wait for links that do not answer although no other fault is on them."""
     return WHOLE_WITHIN_S * probe_timeout_s / PROBE_TIMEOUT_S
 
 
 def longer_s(probe_ms: float) -> float:
-    """How much longer than drawn a fault must last to be proven on this machine."""
+    """Return by how many seconds a drawn fault must be longer to be proven on this machine."""
     return PROBES * (probe_timeout_s(probe_ms) - PROBE_TIMEOUT_S)

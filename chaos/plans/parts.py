@@ -147,7 +147,7 @@ class PlanParts(_Part):
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     probe_ms: float | None = Field(None, gt=0, le=60_000)
-    """What the slowest probe took when the run began whose faults were drawn. None: nobody measured."""
+    """The slowest probe took so long when the run began whose faults were drawn. None: not measured."""
     faults: tuple[FaultPlan, ...] = ()
     operations: tuple[Any, ...] | None = None
     """If given, these operations replace the workload's rate as the load. They are the workload's own NamedTuples."""

@@ -12,9 +12,9 @@ from chaos.runs.papers import Papers
 from chaos.runtimes.contract import Link, Runtime
 
 ROUNDS = 3
-"""How often each link is measured, all links at the same time, as a fault measures them."""
+"""Each link is measured so often, all links at the same time, as a fault measures them."""
 LEAST_MS = 0.1
-"""What a probe takes at least, as a plan says it."""
+"""A plan has no shorter probe."""
 
 
 async def fitted(plan: Plan, runtime: Runtime, papers: Papers, say: Callable[[str], None]) -> Plan:

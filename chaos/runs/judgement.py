@@ -70,7 +70,7 @@ def judge(
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
     An earlier verdict stands, with its page and junit.xml, until the new one is written: an interruption leaves it as
-    it was. Whatever stops a checker makes the verdict unknown, and is told in it. Nothing is looked for in a run whose
+    it was. Whatever stops a checker makes the verdict unknown, and is its reason. Nothing is looked for in a run whose
     program under test was refused. `expect`: None as the plan says.
     `phase`: shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while
     Spark looks for anomalies.
@@ -89,7 +89,7 @@ def _judge(
     directory: RunDirectory, say: Console, expect: str | None, how: _Looking, beside: Callable[[], None] | None
 ) -> None:
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
-    if refused := info.get("refused"):  # whoever tries out a first program waits for no Spark
+    if refused := info.get("refused"):  # who tries out a first program waits for no Spark
         directory.release()
         _withdraw(directory)
         give_up(directory.path, refused)

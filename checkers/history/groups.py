@@ -158,7 +158,7 @@ class Groups:
             self._write(proc, part, hold)
 
     def _assigned(self, told: _Told, proc: int, group: int, gen: int) -> Container[int] | None:
-        """What a generation assigns to a process, by what it had been told as it sent; None where nobody told it.
+        """Return what a generation assigns to a process, by its answers before it sent; None where none had come.
 
         A library may know its generation before the history does, also one that is counted anew.
         """

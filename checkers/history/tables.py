@@ -71,7 +71,7 @@ class Row(NamedTuple):
     key: int
     """Dense id of the key of a send to a compacted partition, else -1."""
     tries: int
-    """How often an acknowledged send was handed to a connection; -1 where its client does not tell, and of reads."""
+    """An acknowledged send was handed to a connection so often; -1 of clients that do not report it, and of reads."""
 
 
 class Told(NamedTuple):

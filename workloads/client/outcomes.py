@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
     error: str
     """Empty when OK, else the name of the last error: Kafka's, or one of the client's own below."""
     tries: int = -1
-    """How often an OK record was handed to a connection; -1 of a client that does not tell."""
+    """An OK record was handed to a connection so often; -1 of a client that does not report it."""
 
 
 TIMED_OUT = "TIMED_OUT"

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeGuard
 
 from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S, WHOLE_WITHIN_S
+from chaos.faults.pace import POLL_S, whole_within_s
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
@@ -47,7 +47,7 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
         raise Unresolved(f"{p.fault.target} has no such links")
     ask = partial(stage.runtime.probe_traffic, traffic=traffic, timeout_s=stage.probe_timeout_s)
     name, whole = f"fault-{p.fault.id}", list[Link]()
-    with stage.within(WHOLE_WITHIN_S):
+    with stage.within(whole_within_s(stage.probe_timeout_s)):
         while not whole:
             whole = [link for link, probe in zip(links, await stage.each(links, ask), strict=True) if probe.ok]
             await stage.sleep(0 if whole else POLL_S)

@@ -38,7 +38,7 @@ class Send:
     src: int = -1
     """Of an output: the input's value."""
     tries: int = -1
-    """How often it was sent; -1: its client does not tell."""
+    """It was sent so often; -1: its client does not report it."""
 
 
 @dataclass(slots=True)

@@ -168,7 +168,7 @@ def test_a_record_without_an_offset_stood_above_what_was_acknowledged_before_and
     for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
         assert losses(verdict) == {-1: permitted, 7: True, 8: True, 9: True}
         assert verdict.verdict == (VALID if permitted else UNKNOWN if permitted is None else INVALID)
-        why = "not known: at which offset the record stood: its acknowledgement tells none"
+        why = "not known: at which offset the record was: its acknowledgement has none"
         assert any(why in reason for reason in verdict.reasons) is (permitted is None)
 
 
