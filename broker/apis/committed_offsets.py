@@ -143,8 +143,9 @@ class CommittedOffsetApis:
                 continue
             partitions = None
             if group.topics is not None:
-                named = [(self._named(t.name, t.topic_id, by_id)[0], t.partition_indexes) for t in group.topics]
-                partitions = tuple((name, index) for name, indexes in named if name for index in indexes)
+                named = [(*self._named(t.name, t.topic_id, by_id), t.partition_indexes) for t in group.topics]
+                known = [(name, indexes) for name, wrong, indexes in named if wrong != ErrorCode.UNKNOWN_TOPIC_ID]
+                partitions = tuple((name, index) for name, indexes in known for index in indexes)
             asked[group.group_id] = FetchOffsets(
                 group.group_id, partitions, stable, group.member_id, group.member_epoch
             )

@@ -26,6 +26,8 @@ FIRST_WITH_LISTENER_ERRORS = 6
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_BY_ID = 12
 """Requests have had ids since version 10."""
+FIRST_WITH_ERROR = 13
+"""Its answer has an error of the whole request, too."""
 MAX_CACHED = 256
 
 CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, bool, bool]
@@ -51,7 +53,7 @@ class MetadataHandler:
         topic_operations = request.include_topic_authorized_operations
         controller_id = known_controller(context, listener)
         key = (version, listener, controller_id, asked, cluster_operations, topic_operations)
-        found = None if names_by_id(request, version) else self._cached.get(key)
+        found = self._cached.get(key)
         if found is None:
             response = self.answer(request, version, listener)
             found = response.encode(version)
@@ -64,6 +66,7 @@ class MetadataHandler:
         context = self._context
         image = context.image
         view = View(image, listener, version)
+        refused = refusal_of(request, version)
         response = wire.MetadataResponse(
             brokers=[
                 wire.MetadataResponseBroker(
@@ -76,7 +79,8 @@ class MetadataHandler:
             ],
             cluster_id=context.cluster_id,
             controller_id=known_controller(context, listener),
-            topics=self._topics(request, version, view),
+            topics=_refused(request, refused) if refused else self._topics(request, version, view),
+            error_code=refused if version >= FIRST_WITH_ERROR else ErrorCode.NONE,
         )
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -84,13 +88,6 @@ class MetadataHandler:
 
     def _topics(self, request: wire.MetadataRequest, version: int, view: View) -> list[wire.MetadataResponseTopic]:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-        if names_by_id(request, version):
-            return [
-                wire.MetadataResponseTopic(
-                    error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
-                )
-                for topic in request.topics or ()
-            ]
         asked = asked_topics(request, version)
         if asked is None:
             return [view.topic(topic, operations) for topic in view.image.topics_by_id.values()]
@@ -116,22 +113,37 @@ class MetadataHandler:
         return wire.MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def names_by_id(request: wire.MetadataRequest, version: int) -> bool:
-    """Whether it names topics by id in a version that has ids, and does not take them yet (as Kafka from reading: all
-    of the request is an INVALID_REQUEST then). Answers of these versions have no null for a name.
+def refusal_of(request: wire.MetadataRequest, version: int) -> ErrorCode:
+    """Return the error of all of a request, as Kafka 4.3.1 answers it: INVALID_REQUEST if topics are named by id in a
+    version that has ids and does not take them yet, UNKNOWN_SERVER_ERROR if one has neither name nor id.
     """
-    return version < FIRST_BY_ID and any(
-        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
-    )
+    topics = request.topics or ()
+    is_nameless = any(topic.name is None for topic in topics)
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
+    if version < FIRST_BY_ID:
+        return ErrorCode.INVALID_REQUEST if is_nameless or has_ids else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_SERVER_ERROR if is_nameless and not has_ids else ErrorCode.NONE
+
+
+def _refused(request: wire.MetadataRequest, error: ErrorCode) -> list[wire.MetadataResponseTopic]:
+    return [
+        wire.MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:
-    """(id, name) of each requested topic, once each; the name is None for a topic requested by id. None: all topics."""
+    """(id, name) of each requested topic, once each; the name is None for a topic requested by id. None: all topics.
+
+    A request with an id in it asks by id alone, and its names count for nothing: Java's clients send the empty name
+    beside an id (KIP-516, KAFKA-10774; measured with Kafka 4.3.1).
+    """
     if request.topics is None or (version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         return None
-    return tuple(
-        dict.fromkeys((topic.topic_id if topic.name is None else ZERO_UUID, topic.name) for topic in request.topics)
-    )
+    ids = [topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID]
+    if ids:
+        return tuple((topic_id, None) for topic_id in dict.fromkeys(ids))
+    return tuple((ZERO_UUID, name) for name in dict.fromkeys(topic.name for topic in request.topics))
 
 
 class View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import TOPIC_RESOURCE
@@ -355,31 +356,35 @@ def _added_placements(
 def delete_topics(
     command: Command, request: delete_wire.DeleteTopicsRequest
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
-    """Remove topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself."""
-    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    asked += [(topic.name, topic.topic_id) for topic in request.topics]
-    names = duplicates([name for name, _ in asked if name is not None])
-    ids = duplicates([topic_id for _, topic_id in asked if topic_id != ZERO_UUID])
-    removed: dict[bytes, None] = {}
-    results = []
-    for name, topic_id in asked:
+    """Remove topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself.
+
+    As with Kafka, a topic that is named twice is refused in one row, and also if once by name and once by id (KIP-516).
+    """
+    asked = Counter[tuple[str | None, bytes]]((name, ZERO_UUID) for name in request.topic_names)
+    asked.update((topic.name, topic.topic_id) for topic in request.topics)
+    results: list[delete_wire.DeletableTopicResult] = []
+    writes: list[Write] = []
+    for (name, topic_id), times in asked.items():
         result = delete_wire.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+        rows = times
         try:
             _check_delete(command, name, topic_id)
-            if name in names or topic_id in ids:
-                message = "Duplicate topic name." if name in names else "Duplicate topic id."
+            rows = 1
+            if times > 1:
+                message = "Duplicate topic id." if name is None else "Duplicate topic name."
                 raise Refused(ErrorCode.INVALID_REQUEST, message)
             topic = _find(command.image, name, topic_id)
-            if topic.id in removed:
+            if name is None and asked[topic.name, ZERO_UUID] == 1:
+                continue  # It is named both ways: the row of its name refuses it.
+            result.name, result.topic_id = topic.name, topic.id
+            if name is not None and asked[None, topic.id]:
                 message = "The provided topic name maps to an ID that was already supplied."
                 raise Refused(ErrorCode.INVALID_REQUEST, message)
-            removed[topic.id] = None
-            result.name, result.topic_id = topic.name, topic.id
+            writes.append(Write(RemoveTopicRecord(topic_id=topic.id), 0))
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message
-        results.append(result)
-    writes = tuple(Write(RemoveTopicRecord(topic_id=topic_id), 0) for topic_id in removed)
-    return Decision(delete_wire.DeleteTopicsResponse(responses=results), writes)
+        results += [result] * rows
+    return Decision(delete_wire.DeleteTopicsResponse(responses=results), tuple(writes))
 
 
 def _check_delete(command: Command, name: str | None, topic_id: bytes) -> None:
