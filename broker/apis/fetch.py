@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
 from broker.replication.values import NO_EPOCH
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+_CONSUMER = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 FEW_WANTS = 10
@@ -158,12 +159,14 @@ class FetchApi:
         self.sessions = sessions
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
-        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame, also if
-        the request names a replica: its fetch offsets would count as acknowledgements.
+        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame.
+
+        A request that names a replica is answered as a consumer's: here, too, clients may send any number, and a
+        follower's fetch offsets count as acknowledgements.
         """
         request = decode_fetch(view, at, slot.version)
-        if request.replica_id >= 0:
-            raise MalformedFrame(f"a Fetch of replica {request.replica_id} on a listener for clients")
+        if request.replica_id > _CONSUMER:
+            request = request._replace(replica_id=_CONSUMER)
         self._serve(slot, request)
 
     def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.log.lookups import Pause, Turn
 from broker.net.later import Later
 from broker.net.turns import give_way
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -76,11 +76,10 @@ class OffsetApis:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def list_offsets_to_clients(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
-        """As `list_offsets`, on a listener that is not the one between brokers. Raises MalformedFrame for who says that
-        it is a follower, because a follower is told what is not committed yet.
+        """As `list_offsets`, on a listener that is not the one between brokers. A request that names a replica is
+        answered as a consumer's, because a follower's answer has what is not committed yet.
         """
-        if request.replica_id >= 0:
-            raise MalformedFrame(f"a ListOffsets of replica {request.replica_id} on a listener for clients")
+        request.replica_id = min(request.replica_id, _CONSUMER)
         return self.list_offsets(request, slot)
 
     def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:

@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.env import LinkClosed
 from broker.net.frames import Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -57,18 +56,9 @@ async def test_to_a_client_the_metadata_log_is_a_topic_that_nobody_knows(
     async with trio.open_nursery() as nursery:
         cluster = MemoryCluster(nursery, 1)
         await cluster.start()
-        refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version, -1)
-        assert (refused.error, bytes(refused.records or b"")) == (error, b"")
-        nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("version", [12, 17])
-async def test_a_client_that_says_it_is_a_voter_is_closed(version: int, autojump_clock: Any) -> None:
-    async with trio.open_nursery() as nursery:
-        cluster = MemoryCluster(nursery, 1)
-        await cluster.start()
-        with pytest.raises(LinkClosed):
-            await metadata_fetched(cluster, CLIENT_PORT + 1, version)
+        for replica_id in (-1, 2):
+            refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version, replica_id)
+            assert (refused.error, bytes(refused.records or b"")) == (error, b"")
         nursery.cancel_scope.cancel()
 
 

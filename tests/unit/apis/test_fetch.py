@@ -6,7 +6,7 @@ import pytest
 
 from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchOut
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.brokers.in_memory import EPOCHS, IDS, MemoryBroker, answers, fetched, fetched_all
@@ -404,22 +404,23 @@ def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_s
 
 
 @pytest.mark.parametrize("version", [4, 11, 14, 17])
-def test_who_names_a_replica_on_a_listener_for_clients_moves_no_high_watermark(version: int) -> None:
-    """It had acks=all answered while no follower had anything."""
+def test_who_names_a_replica_on_a_listener_for_clients_is_answered_as_a_consumer(version: int) -> None:
+    """As a follower it would have acks=all answered while no follower has anything, and read what is not committed."""
     broker = MemoryBroker()
     h = broker.give()
     broker.produce(broker.client())
-    part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
-    topics = [FetchTopic(topic="t", topic_id=IDS["t"] if version >= 13 else bytes(16), partitions=[part])]
     conn = broker.client()
-    for replica_id in (2, 3):
-        request = FetchRequest(max_wait_ms=0, topics=topics)
+    for replica_id, offset in ((0, 0), (2, 0), (2, 1), (3, 1)):
+        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=100)
+        topics = [FetchTopic(topic="t", topic_id=IDS["t"] if version >= 13 else bytes(16), partitions=[part])]
+        request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
         if version < 15:
             request.replica_id = replica_id
         else:
-            request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=EPOCHS[replica_id])
-        with pytest.raises(MalformedFrame, match="listener for clients"):
-            broker.ask(conn, broker.fetch_api.handle, ApiKey.FETCH, request, version)
+            request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=EPOCHS.get(replica_id, -1))
+        broker.ask(conn, broker.fetch_api.handle, ApiKey.FETCH, request, version)
+        found = fetched(conn, version)
+        assert (found.error, found.high_watermark, bytes(found.records or b"")) == (ErrorCode.NONE, 0, b"")
     assert h.state.high_watermark == 0
     broker.fetch(broker.client(), ("t", 1), replica=2)
     broker.fetch(broker.client(), ("t", 1), replica=3)
