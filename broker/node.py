@@ -238,13 +238,13 @@ class Node:
         exists = finder.log_of_groups_exists
         in_txns = TxnOffsetApis(env, self.groups, self.transactions, enrolment, offsets, exists, timeout_ms)
         listed = OffsetApis(self.replicas, unpacking)
+        markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms, nursery.start_soon)
         for_clients = {
-            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), listed),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), listed, markers),
             **coordinator_routes(transactions, groups, consumers, offsets, in_txns, finder),
             **admin_routes(context, metadata, self.control),
         }
-        markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms, nursery.start_soon)
-        for_nodes = node_routes(self.control.handlers(), fetch, listed, markers)
+        for_nodes = node_routes(self.control.handlers(), fetch, listed)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server

@@ -1,12 +1,13 @@
-"""DescribeProducers: what the leader of a partition knows of its producers and their open transactions (KIP-664)."""
+"""DescribeProducers: what a replica of a partition knows of its producers and their open transactions (KIP-664)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.names import name_fault
 from broker.net.later import Later
 from broker.net.turns import give_way
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, cut_short
 from broker.protocol.schema.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -28,7 +29,9 @@ MOST_AT_ONCE = 500
 def describe_producers(
     replicas: ReplicaManager, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | Later:
-    """The producers of each partition, by the leader's log. Those that it has forgotten are not named."""
+    """Return the producers of each partition as the replica here knows them, leader or not: `kafka-transactions
+    find-hanging --broker-id` asks followers, too. Producers that this replica has forgotten are not named.
+    """
     topics = [TopicResponse(name=topic.name) for topic in request.topics]
     response = DescribeProducersResponse(topics=topics)
     pairs = zip(topics, request.topics, strict=True)
@@ -59,13 +62,14 @@ def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[s
     if (name, index) in seen:
         return PartitionResponse(partition_index=index, error_code=int(ErrorCode.INVALID_REQUEST))
     seen.add((name, index))
+    if (wrong := name_fault(name)) is not None:
+        message = cut_short(f"Topic name is invalid: {wrong}")
+        return PartitionResponse(index, int(ErrorCode.INVALID_TOPIC_EXCEPTION), message)
     key = name.encode()
     h = replicas.by_name.get(key, {}).get(index)
     if h is None:
         error, _ = replicas.absent(key, index, by_id=False)
         return PartitionResponse(partition_index=index, error_code=int(error))
-    if not h.state.is_leader:
-        return PartitionResponse(partition_index=index, error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     known = [_state(producer_id, entry) for producer_id, entry in h.log.producers.entries.items()]
     return PartitionResponse(partition_index=index, active_producers=known)
 

@@ -45,6 +45,7 @@ def data_routes(
     fetch: FetchApi,
     deletions: DeleteRecordsApi,
     offsets: OffsetApis,
+    markers: TxnMarkersApi,
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
     return _table(
@@ -55,6 +56,7 @@ def data_routes(
         Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
         Route(ApiKey.DESCRIBE_PRODUCERS, plain=lambda request, slot: describe_producers(replicas, request)),
         Route(ApiKey.DELETE_RECORDS, plain=deletions.delete_records),
+        Route(ApiKey.WRITE_TXN_MARKERS, plain=markers.handle),
     )
 
 
@@ -135,11 +137,9 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
     )
 
 
-def node_routes(
-    handlers: Mapping[int, NodeHandler], fetch: FetchApi, offsets: OffsetApis, markers: TxnMarkersApi
-) -> dict[int, Route]:
-    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, what
-    followers ask leaders for, and what transaction coordinators write into partitions.
+def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, offsets: OffsetApis) -> dict[int, Route]:
+    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, and
+    what followers ask leaders for.
     """
 
     def by_control_plane(key: int, handler: NodeHandler) -> Route:
@@ -149,7 +149,6 @@ def node_routes(
         *(by_control_plane(key, handler) for key, handler in handlers.items()),
         Route(ApiKey.FETCH, hot=fetch.handle_between_nodes),
         Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
-        Route(ApiKey.WRITE_TXN_MARKERS, hot=markers.handle),
     )
 
 

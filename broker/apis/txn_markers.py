@@ -4,6 +4,9 @@ A marker is answered once it is committed: the coordinator forgets the transacti
 the marker again. One that is in the log already, because its answer was lost, is not appended again.
 
 A transaction may have thousands of partitions: their markers are appended in turns, and others are served in between.
+
+Admins send it, too: `kafka-transactions abort` ends a transaction that its coordinator has forgotten (KIP-664). So
+every listener serves it. Kafka wants the permission ALTER on the cluster for it; here no request needs a permission.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import trio
 
 from broker.apis.delayed_appends import GrowingAppends
 from broker.log.markers import Marker
-from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -41,12 +43,14 @@ _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
-MarkerResults = list[tuple[int, list[tuple[str, list[ProduceResult]]]]]
-"""Of each marker: its producer id, and by topic a result for each partition."""
+_SERVER_ERROR = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+MarkerResults = dict[int, dict[str, list[ProduceResult]]]
+"""By producer id and by topic, a result for each partition. Markers of one producer share a row, as with Kafka."""
 
 
 class TxnMarkersApi:
-    """Handles WriteTxnMarkers requests. Only brokers may send them: the listener between nodes alone serves this."""
+    """Handles WriteTxnMarkers requests, of coordinators and of admins."""
 
     def __init__(
         self,
@@ -59,11 +63,9 @@ class TxnMarkersApi:
         self._env, self._replicas, self.timers, self._timeout_ms = env, replicas, timers, timeout_ms
         self._start_soon = start_soon
 
-    def handle(self, slot: Slot, view: memoryview, at: int) -> None:
-        """Append every marker of the request, then answer or park. MalformedFrame closes the connection."""
-        decoded, _ = request_class(ApiKey.WRITE_TXN_MARKERS).decode(view, at, slot.version)
-        request: WriteTxnMarkersRequest = decoded  # type: ignore[assignment]
-        results: MarkerResults = []
+    def handle(self, request: WriteTxnMarkersRequest, slot: Slot) -> None:
+        """Append every marker of the request, then answer or park."""
+        results: MarkerResults = {}
         delayed = GrowingAppends(self, slot, results)
         turns = self._turns(request, results, delayed)
         if next(turns, False):
@@ -96,12 +98,9 @@ class TxnMarkersApi:
         """Append the markers. One item at each point where others may have their turn."""
         spent = 0
         for marker in request.markers:
-            topics: list[tuple[str, list[ProduceResult]]] = []
-            results.append((marker.producer_id, topics))
             for topic in marker.topics:
-                out: list[ProduceResult] = []
-                topics.append((topic.name, out))
                 for index in topic.partition_indexes:
+                    out = results.setdefault(marker.producer_id, {}).setdefault(topic.name, [])
                     if spent >= SPENT_IN_A_TURN:
                         spent = 0
                         yield True
@@ -123,6 +122,8 @@ class TxnMarkersApi:
         state, log = h.state, h.log
         if not state.is_leader:
             return ProduceResult(index, _NOT_LEADER), None, 1
+        if asked.producer_id < 0 or asked.producer_epoch < 0:  # Kafka fails on such a marker, and so answers it.
+            return ProduceResult(index, _SERVER_ERROR), None, 1
         if state.under_min_isr_before_append():
             return ProduceResult(index, _NOT_ENOUGH_REPLICAS), None, 1
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
@@ -157,10 +158,10 @@ class TxnMarkersApi:
     def reply(self, slot: Slot, results: MarkerResults) -> None:
         """Encode and send."""
         markers = []
-        for producer_id, topics in results:
+        for producer_id, topics in results.items():
             found = [
                 WritableTxnMarkerTopicResult(name=name, partitions=[_on_the_wire(result) for result in parts])
-                for name, parts in topics
+                for name, parts in topics.items()
             ]
             markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=found))
         slot.reply(WriteTxnMarkersResponse(markers=markers).encode(slot.version))

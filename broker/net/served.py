@@ -26,6 +26,7 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
@@ -61,9 +62,8 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_REGISTRATION,
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.WRITE_TXN_MARKERS,
 )
-"""Served by control planes and leaders, on the listener between nodes only. ApiVersions does not list them."""
+"""Served by control planes, on the listener between nodes only. ApiVersions does not list them."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,

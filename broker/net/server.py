@@ -51,8 +51,8 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 class Route:
     """How one API is served: versions, and a handler. A hot one gets raw bytes; a plain one the decoded message, which
-    it answers at once or with a `Later`; one that waits has a task of its own, and takes effect somewhere on the way:
-    what follows it on its connection waits for its answer.
+    it answers at once, with a `Later`, or by its slot alone (then it returns None); one that waits has a task of its
+    own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -321,6 +321,8 @@ class Server:
             return
         try:
             answer = route.plain(request, slot)
+            if answer is None:
+                return
             if isinstance(answer, Later):
                 self._begin(answer.wait, slot, holds=answer.holds, is_large=is_large)
             elif isinstance(answer, bytes):

@@ -293,8 +293,13 @@ class MemoryBroker:
         """A WriteTxnMarkers of one transaction, in t-0 unless said otherwise."""
         topics = [WritableTxnMarkerTopic(name, [index]) for name, index in places or (("t", 0),)]
         marker = WritableTxnMarker(producer_id, epoch, commit, topics, coordinator_epoch, transaction_version)
-        request = WriteTxnMarkersRequest(markers=[marker])
-        self.ask(conn, self.markers_api.handle, ApiKey.WRITE_TXN_MARKERS, request, 2)
+        self.mark(conn, marker)
+
+    def mark(self, conn: Connection, *markers: WritableTxnMarker) -> None:
+        """A WriteTxnMarkers of these."""
+        request = WriteTxnMarkersRequest(markers=list(markers))
+        self.markers_api.handle(request, self.slot(conn, ApiKey.WRITE_TXN_MARKERS, 2))
+        self.server.settle()
 
     def batch(self, count: int = 1, **fields: Any) -> memoryview:
         """A batch of now."""
