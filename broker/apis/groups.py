@@ -59,6 +59,8 @@ SKIPS_FROM = 9
 """First version of JoinGroup whose clients know that the leader need not assign anything (KIP-814)."""
 SEVERAL_LEAVE_FROM = 3
 """First version of LeaveGroup that names several members."""
+PROTOCOL_REQUIRED_FROM = 5
+"""First version of SyncGroup that has to name the protocol's type and the protocol (KIP-559)."""
 NOT_FOUND_FROM = 6
 """First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
 TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -143,6 +145,9 @@ class GroupApis:
             request.protocol_name,
             tuple((given.member_id, bytes(given.assignment)) for given in request.assignments),
         )
+
+        if slot.version >= PROTOCOL_REQUIRED_FROM and None in (request.protocol_type, request.protocol_name):
+            return SyncGroupResponse(error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
         def respond(answer: Answer) -> SyncGroupResponse:
             if not isinstance(answer, Synced):

@@ -251,9 +251,10 @@ class Shard:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.leave(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
+        if not request.group_id:
+            return [Reply(token, Answer(ErrorCode.INVALID_GROUP_ID))]
         if group is None:
-            error = _unknown_member(request.group_id)
-            return [Reply(token, Left(members=tuple((*who, error) for who in request.members)))]
+            return [Reply(token, Left(members=tuple((*who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members)))]
         group.leave(request, token, now)
         return []
 
@@ -276,14 +277,16 @@ class Shard:
     def _commit(self, request: Commit | TxnCommit, token: Token, now: Moment) -> list[Effect]:
         group = self.groups.get(request.group_id)
         producer = (request.producer_id, request.epoch) if isinstance(request, TxnCommit) else None
-        if not request.group_id:
-            refused = ErrorCode.INVALID_GROUP_ID
+        if producer is not None and not request.group_id:
+            refused = ErrorCode.INVALID_GROUP_ID  # The nameless group has no members, and only plain commits.
         elif group is not None:
             refused = group.refusal_of_commit(request)
         elif request.group_id in self.ledger.consumers:
             refused = self._refusal_of_consumer(self.ledger.consumers[request.group_id], request)
         elif request.generation < 0:
             refused = ErrorCode.NONE
+        elif self._exists(request.group_id):
+            refused = ErrorCode.UNKNOWN_MEMBER_ID  # Only offsets are known of it: it has no members.
         else:
             knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
@@ -319,6 +322,8 @@ class Shard:
 
     def _delete_offsets(self, request: DeleteOffsets, token: Token, now: Moment) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
+        if not group_id:
+            return [Reply(token, Answer(ErrorCode.INVALID_GROUP_ID))]
         if not self._exists(group_id):
             return [Reply(token, Answer(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
         subscribed = self._subscribed(group_id)
@@ -365,9 +370,7 @@ class Shard:
     def _delete_group(self, request: DeleteGroup, token: Token, now: Moment) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         error = ErrorCode.NONE
-        if not group_id:
-            error = ErrorCode.INVALID_GROUP_ID
-        elif not self._exists(group_id):
+        if not self._exists(group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
         elif self.state_of(group_id) != State.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
@@ -400,8 +403,7 @@ class Shard:
             return [Reply(token, other, rests_on)]
         if self._exists(group_id):
             return [Reply(token, Described(ErrorCode.NONE, State.EMPTY), rests_on)]
-        error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
-        return [Reply(token, Described(error), rests_on)]
+        return [Reply(token, Described(ErrorCode.GROUP_ID_NOT_FOUND), rests_on)]
 
     def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Moment) -> list[Effect]:
         return self.consumers.describe(request, token)

@@ -253,11 +253,19 @@ def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harn
     assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
         ErrorCode.ILLEGAL_GENERATION
     )
-    left = harness.do("leave", Leave("g", ((old.member_id, None), ("m1", None), ("nobody", None))))
-    assert [error for _, _, error in left.members] == [
-        OK, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID,
-    ]  # fmt: skip
+    left = harness.do("leave", Leave("g", ((old.member_id, None), ("nobody", None))))
+    assert [error for _, _, error in left.members] == [OK, ErrorCode.UNKNOWN_MEMBER_ID]
     assert old.member_id not in harness.consumers.members
+
+
+def test_an_admin_removes_the_last_consumer_by_its_member_id_and_a_classic_group_is_left(harness: MixedHarness) -> None:
+    new, old = Consumer("m1"), Old("old")
+    harness.together(new)
+    harness.at_rest(new, old)
+    left = harness.do("leave", Leave("g", (("m1", None), ("m1", None))))
+    assert [error for _, _, error in left.members] == [OK, OK]
+    assert harness.alive(new).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.heart_of(old) == AGAIN
 
 
 def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats(harness: MixedHarness) -> None:

@@ -5,7 +5,7 @@
 | JoinGroup | a heartbeat that says everything, what it still owns among it: the member takes its next step |
 | SyncGroup | the answer's assignment |
 | Heartbeat | REBALANCE_IN_PROGRESS where there is a next step for it: it joins again |
-| LeaveGroup | a member less |
+| LeaveGroup | a member less, of either protocol |
 
 A generation is the member's epoch. Nobody leads, so nobody assigns but the coordinator.
 """
@@ -146,24 +146,23 @@ def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def leave(of: ConsumerCoordination, group: ConsumerGroup, request: Leave, token: Token, now: Moment) -> list[Effect]:
-    """Classic members go. An admin names static members of either protocol by their instance id alone."""
-    gone: list[str] = []
+    """Members go, of either protocol: an admin removes those of the consumer protocol (measured with Kafka 4.3.1), and
+    may name a static member by its instance id alone (KIP-345). A member that is named twice has left twice.
+    """
+    gone: dict[str, None] = {}
     named = []
     for member_id, instance_id in request.members:
-        who, error = member_id, ErrorCode.NONE
+        who = member_id
         if member_id == NO_MEMBER and instance_id is not None:
             who = group.static.get(instance_id, NO_MEMBER)
-            error = ErrorCode.NONE if who in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-        else:
-            error = _refusal_of(group, member_id, instance_id)
-        if not error and who in gone:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-        gone += [] if error else [who]
+        error = refusal(group.static, group.members, who, instance_id)
+        if not error:
+            gone[who] = None
         named.append((member_id, instance_id, error))
     answer = Left(members=tuple(named))
     if not gone:
         return [Reply(token, answer, of.rests_on(group.group_id))]
-    records = of.without(group, gone, now)
+    records = of.without(group, list(gone), now)
     if not isinstance(records[-1], GroupEpoch):
         return [Append(records, Settles(token, answer))]
     # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who
