@@ -22,6 +22,11 @@ from broker.protocol.schema.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from broker.protocol.schema.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.live.broker.table import KIB, Row, create, logs_of, make_coordinator, topic
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.joining import join
@@ -227,6 +232,18 @@ def markers(broker: BrokerProcess) -> Iterator[None]:
         broker.wait_for(is_complete, 100)
 
 
+def markers_of_an_admin(broker: BrokerProcess) -> Iterator[None]:
+    """Any client may send WriteTxnMarkers (KIP-664). Each of these is of a producer that the log does not know yet."""
+    create(broker, topic("aborted"))
+    topics = [WritableTxnMarkerTopic("aborted", [0])]
+    asked = WriteTxnMarkersRequest([WritableTxnMarker(number, 0, False, topics) for number in range(10_000, 25_000)])
+    yield
+    with broker.connect() as client:
+        answer = client.ask(asked, 1)
+    found = [part.error_code for marker in answer.markers for part in marker.topics[0].partitions]
+    assert found == [0] * len(asked.markers)
+
+
 ROWS = (
     Row("one group often", one_group_often, 300 * KIB, entries=500),
     Row("positions of one group", positions_of_one_group, 100, bytes=32 * KIB, entries=500),
@@ -237,4 +254,5 @@ ROWS = (
     Row("a costly expression", costly_expression, 100 * KIB, bytes=16 * KIB, entries=300, steps=120_000),
     Row("costly patterns", costly_patterns, 2 * KIB, bytes=300 * KIB, steps=2_000),
     Row("markers", markers, 100, entries=96),
+    Row("markers of an admin", markers_of_an_admin, 400 * KIB, entries=96),
 )
