@@ -247,7 +247,8 @@ class FetchApi:
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
-                    fetch.refused[place] = int(refused)
+                    # Without an epoch there is none that the leader could lack (measured with Kafka 4.3.1).
+                    fetch.refused[place] = _NOT_LEADER if part.leader_epoch == NO_EPOCH else int(refused)
                     continue
             if h.deletions:
                 state.follower_starts_at(replica_id, part.log_start_offset)

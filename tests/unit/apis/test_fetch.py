@@ -168,6 +168,7 @@ def test_an_offset_before_the_log_is_out_of_range() -> None:
 def test_a_stranger_is_refused_and_counts_for_nothing() -> None:
     broker = broker_with(1)
     assert fetched(asked(broker, 1, replica=4, epoch=5)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetched(asked(broker, 1, replica=4)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_earlier_incarnation_is_refused() -> None:
