@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.coordinators.transactions.rules import Rules
 from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import MAX_EPOCH, PREPARED, EndTransaction, State, Transaction
+from broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, State, Transaction
 from chaos.mutants.hunt_plans import draw
 from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from chaos.mutants.txn_plans import ABORT, txn, txn_plan
@@ -22,8 +22,6 @@ def first_epoch(self: Shard) -> int:
 def may_end(self: Shard, transaction: Transaction, request: EndTransaction) -> bool:
     """As a retry of the abort, in whatever epoch the time-out has left."""
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
-    if state in PREPARED:
-        return transaction.epoch == request.epoch + 1
     if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         return retry or request.epoch == transaction.epoch
     return request.epoch == transaction.epoch

@@ -4,14 +4,14 @@
 |---|---|---|---|---|
 | Empty | 48 | 48 | 90, 48 | 90, abort |
 | Ongoing | commit | abort | 90, commit | 90, abort |
-| PrepareCommit | 51 | 48 | 51, 90 | 48, 90 |
-| PrepareAbort | 48 | 51 | 48, 90 | 51, 90 |
+| PrepareCommit, PrepareAbort | 51 | 51 | 51, 51 | 51, 51 |
 | CompleteCommit | 0 | 48 | 0, 48 | 48, abort |
 | CompleteAbort | 48 | 0 | 48, 48 | 0, abort |
 
 0: done before. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. V1 knows no retry: any epoch
 but the current one is fenced. V2 tells a retry by the epoch before the bump, and may abort at rest: the broker may not
-have heard of the records that the client wants to be rid of.
+have heard of the records that the client wants to be rid of. While markers are being written V2 answers 51 to every
+epoch and every producer id, as Apache Kafka 4.3.1 does: a producer that is on to its next transaction is not fenced.
 """
 
 from __future__ import annotations
@@ -41,12 +41,10 @@ _FENCED = Decision(Answer(ErrorCode.PRODUCER_FENCED))
 _NOT_FOUND = Decision(Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
 
 _DECIDED: Final = {
-    State.PREPARE_COMMIT: True,
     State.COMPLETE_COMMIT: True,
-    State.PREPARE_ABORT: False,
     State.COMPLETE_ABORT: False,
 }
-"""Whether a transaction that has been ended was committed."""
+"""Whether a transaction that is complete was committed."""
 
 
 def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
@@ -59,14 +57,16 @@ def _v1(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, 
         return _NOT_FOUND
     if rules.is_fenced(found, request.epoch):
         return _FENCED
+    if rules.owes_markers(found):
+        return _CONCURRENT
     if found.state == State.ONGOING:
         return _prepared(rules, found, request, now_ms, fresh_id)
-    if _DECIDED.get(found.state) != request.commit:
-        return _ILLEGAL
-    return _CONCURRENT if rules.owes_markers(found) else Decision(Answer())
+    return Decision(Answer()) if _DECIDED.get(found.state) == request.commit else _ILLEGAL
 
 
 def _v2(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    if rules.owes_markers(found):
+        return _CONCURRENT
     retry = rules.is_retry_of_end(found, request)
     if found.producer_id != request.producer_id and not rules.is_retry_of_overflow(found, request):
         return _NOT_FOUND
@@ -78,8 +78,6 @@ def _v2(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, 
         return _ILLEGAL if request.commit else _prepared(rules, found, request, now_ms, fresh_id)
     if _DECIDED.get(found.state) != request.commit:
         return _ILLEGAL
-    if rules.owes_markers(found):
-        return _CONCURRENT
     return Decision(Answer(producer_id=found.producer_id, epoch=found.epoch))
 
 

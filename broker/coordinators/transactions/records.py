@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from broker.coordinators.transactions.values import State, Transaction, Written
+from broker.coordinators.transactions.values import (
+    MAX_EPOCH,
+    NO_EPOCH,
+    PREPARED,
+    V2,
+    State,
+    Transaction,
+    Written,
+)
 from broker.protocol.coordinator_frame import decode_transaction_record, encode_key, encode_versioned
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -71,5 +79,18 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
             wire.previous_producer_id,
             wire.next_producer_id,
             wire.client_transaction_version,
+            _last_epoch(wire),
         ),
     )
+
+
+def _last_epoch(wire: TransactionLogValue) -> int:
+    """The epoch before the last bump, as far as a record implies it: an end of V2, be it asked for or a fence, raised
+    the epoch by one, or where epochs were used up gave the next producer id (KIP-890 part 2).
+
+    Of a bump that InitProducerId asked for, Kafka's records do not say whether its producer claimed the one before.
+    """
+    ended = (*PREPARED, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    if wire.client_transaction_version < V2 or wire.transaction_status not in ended:
+        return NO_EPOCH
+    return wire.producer_epoch - 1 if wire.producer_id == wire.previous_producer_id else MAX_EPOCH - 1

@@ -82,14 +82,13 @@ class Rules:
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: Transaction, request: EndTransaction) -> bool:
-        """V2: whether the epoch is one with which this request can come in this state; otherwise it is fenced.
+        """V2: whether the epoch is one with which this request can come in this state, in which no markers are owed;
+        otherwise it is fenced.
 
         Only a fence ends a transaction at the last epoch. To take its producer's abort for a retry would give this
         epoch away, and what is then opened could be neither ended nor fenced (KAFKA-20090).
         """
         retry, state = self.is_retry_of_end(transaction, request), transaction.state
-        if state in PREPARED:
-            return transaction.epoch == request.epoch + 1
         if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
             return (retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH
         return request.epoch == transaction.epoch and not self.is_nobodys(request.epoch)

@@ -20,6 +20,7 @@ from broker.coordinators.transactions.values import (
     NO_PRODUCER_ID,
     NO_TIME,
     V1,
+    V2,
     AddPartitions,
     Answer,
     Decision,
@@ -149,10 +150,10 @@ class Shard(Rules):
                 previous_producer_id=fresh_id,
             )
             return self._given(born, used=True)
-        if claims and not self.is_known_producer(found, request):
-            return Decision(_FENCED)
         if self.owes_markers(found):
             return Decision(_CONCURRENT)
+        if claims and not self.is_known_producer(found, request):
+            return Decision(_FENCED)
         if found.state == State.ONGOING:
             if claims and self.is_fenced(found, request.epoch):
                 # Kafka lets any claim of the right producer id abort what its successor has open.
@@ -197,19 +198,20 @@ class Shard(Rules):
         """Abort what is open, under an epoch that its producer does not have. One record: there is no moment at which
         the producer is fenced and the abort undecided.
 
-        Where the epoch cannot rise, partitions take the marker as one of V1.
+        With V2 its producer may still claim the epoch before the fence, and so go on after a time-out (KIP-588,
+        KIP-360), until another one gets an epoch. Where the epoch cannot rise, partitions take the marker as one of V1.
         """
-        last = self.is_nobodys(found.epoch)
+        version = V1 if self.is_nobodys(found.epoch) else self.settings.version
         return Written(
             found.transactional_id,
             replace(
                 found,
                 epoch=self.fenced_epoch(found),
-                last_epoch=NO_EPOCH,
+                last_epoch=found.epoch if version >= V2 else NO_EPOCH,
                 state=State.PREPARE_ABORT,
                 updated_ms=now_ms,
                 previous_producer_id=found.producer_id,
-                client_version=V1 if last else self.settings.version,
+                client_version=version,
             ),
         )
 
@@ -217,12 +219,14 @@ class Shard(Rules):
         """AddPartitionsToTxn. The first partitions begin the transaction, without another word."""
         if not request.transactional_id:
             return Decision(Answer(ErrorCode.INVALID_REQUEST))
-        if found is None or found.producer_id != request.producer_id:
+        if found is None:
+            return Decision(_NOT_FOUND)
+        if not self.may_begin(found):
+            return Decision(_CONCURRENT)
+        if found.producer_id != request.producer_id:
             return Decision(_NOT_FOUND)
         if self.is_fenced(found, request.epoch) or self.is_nobodys(request.epoch):
             return Decision(_FENCED)
-        if not self.may_begin(found):
-            return Decision(_CONCURRENT)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == State.ONGOING
         if goes_on and not more:

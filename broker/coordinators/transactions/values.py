@@ -88,8 +88,8 @@ class Transaction:
     client_version: int = V1
     """Generation of whoever wrote the latest record: V1 or V2."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """The epoch before the last bump that a client asked for. Kafka's records do not hold it, so a new coordinator does
-    not know it, and fences a retry of such a bump.
+    """The epoch before the last bump, which the producer that had it may claim (KIP-360). Kafka's records do not hold
+    it: a new coordinator knows it where V2 ended a transaction, and fences a retry of what InitProducerId bumped.
     """
 
 

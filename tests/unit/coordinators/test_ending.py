@@ -44,8 +44,8 @@ def end(shard: Shard, *, commit: bool, version: int, epoch: int = EPOCH, produce
     [
         (E, True, ILLEGAL, None), (E, False, ILLEGAL, None),
         (O, True, OK, PC), (O, False, OK, PA),
-        (PC, True, CONCURRENT, None), (PC, False, ILLEGAL, None),
-        (PA, True, ILLEGAL, None), (PA, False, CONCURRENT, None),
+        (PC, True, CONCURRENT, None), (PC, False, CONCURRENT, None),
+        (PA, True, CONCURRENT, None), (PA, False, CONCURRENT, None),
         (CC, True, OK, None), (CC, False, ILLEGAL, None),
         (CA, True, ILLEGAL, None), (CA, False, OK, None),
     ],
@@ -78,10 +78,6 @@ RETRY, CURRENT = EPOCH - 1, EPOCH
         (E, True, RETRY, FENCED, None), (E, True, CURRENT, ILLEGAL, None),
         (O, False, RETRY, FENCED, None), (O, False, CURRENT, OK, PA),
         (O, True, RETRY, FENCED, None), (O, True, CURRENT, OK, PC),
-        (PC, False, RETRY, ILLEGAL, None), (PC, False, CURRENT, FENCED, None),
-        (PC, True, RETRY, CONCURRENT, None), (PC, True, CURRENT, FENCED, None),
-        (PA, False, RETRY, CONCURRENT, None), (PA, False, CURRENT, FENCED, None),
-        (PA, True, RETRY, ILLEGAL, None), (PA, True, CURRENT, FENCED, None),
         (CC, False, RETRY, ILLEGAL, None), (CC, False, CURRENT, OK, PA),
         (CC, True, RETRY, OK, None), (CC, True, CURRENT, ILLEGAL, None),
         (CA, False, RETRY, OK, None), (CA, False, CURRENT, OK, PA),
@@ -102,7 +98,7 @@ def test_v2_knows_a_retry_by_the_epoch_before_the_bump(
         assert (decision.answer.producer_id, decision.answer.epoch) == (PID, EPOCH), "of the next transaction"
 
 
-@pytest.mark.parametrize("state", [E, O, PC, PA, CC, CA])
+@pytest.mark.parametrize("state", [E, O, CC, CA])
 @pytest.mark.parametrize("epoch", [EPOCH - 2, EPOCH + 1])
 @pytest.mark.parametrize("commit", [True, False])
 def test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before(
@@ -111,6 +107,16 @@ def test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before(
     decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch)
     assert decision.answer.error == FENCED
     assert not decision.records
+
+
+@pytest.mark.parametrize("state", [PC, PA])
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("epoch", [EPOCH - 2, RETRY, CURRENT, EPOCH + 1])
+@pytest.mark.parametrize("producer_id", [PID, PID + 1])
+def test_v2_fences_nobody_while_markers_are_written(state: State, commit: bool, epoch: int, producer_id: int) -> None:
+    """A producer ended the fatal way where it was on to the end of its next transaction, which has the current epoch."""
+    decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch, producer_id=producer_id)
+    assert (decision.answer.error, decision.records) == (CONCURRENT, ())
 
 
 @pytest.mark.parametrize("version", [V1, V2])

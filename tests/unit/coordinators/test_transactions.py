@@ -98,11 +98,14 @@ def test_an_open_transaction_is_aborted_first_under_an_epoch_that_nobody_has(lev
     assert (harness.now.partitions, harness.now.client_version) == ((("t", 0),), level)
 
 
+CLAIMS = [(PID, EPOCH - 2), (PID, EPOCH - 1), (PID, EPOCH), (PID, EPOCH + 1), (PID + 1, EPOCH)]
+
+
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_a_transaction_that_owes_markers_is_waited_for(state: State) -> None:
-    decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT))
-    assert decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert not decision.records
+@pytest.mark.parametrize("claim", [(-1, -1), *CLAIMS])
+def test_a_transaction_that_owes_markers_is_waited_for(state: State, claim: tuple[int, int]) -> None:
+    decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT, *claim))
+    assert decision == Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
 def test_a_producer_that_says_who_it_was_bumps_its_own_epoch_and_may_ask_twice() -> None:
@@ -120,6 +123,49 @@ def test_a_producer_that_was_replaced_gets_no_epoch_and_aborts_nothing(
     decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT, producer_id, epoch))
     assert decision.answer.error == ErrorCode.PRODUCER_FENCED
     assert not decision.records
+
+
+FENCES = [TimeOut("x"), InitProducer("x", TIMEOUT, PID, EPOCH), InitProducer("x", TIMEOUT)]
+
+
+def fenced(fence: Request, level: int) -> ShardHarness:
+    """An id whose open transaction was aborted under a fence, and is complete."""
+    harness = ShardHarness(Settings(version=level)).put(State.ONGOING)
+    harness.do(fence, now=NOW + TIMEOUT)
+    harness.do(MarkersWritten("x", PID, EPOCH + 1))
+    assert (harness.now.state, harness.now.epoch) == (State.COMPLETE_ABORT, EPOCH + 1)
+    return harness
+
+
+@pytest.mark.parametrize("fence", FENCES)
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_fenced_producer_of_v2_may_claim_its_epoch_and_gets_the_one_of_the_fence(
+    fence: Request, fails_over: bool
+) -> None:
+    """KIP-588, KIP-360: a transaction that timed out ends no producer."""
+    harness = fenced(fence, V2)
+    if fails_over:
+        decoded = records.decode(*records.encode(harness.log[-1], V2))
+        assert decoded is not None
+        harness.write((decoded,))
+    for _ in range(2):
+        assert got(harness.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1)
+    assert harness.do(InitProducer("x", TIMEOUT, PID, EPOCH - 1)).error == ErrorCode.PRODUCER_FENCED
+    assert got(harness.do(InitProducer("x", TIMEOUT))) == (0, PID, EPOCH + 2)
+    assert harness.do(InitProducer("x", TIMEOUT, PID, EPOCH)).error == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_without_transaction_version_2_a_fence_is_for_good(fence: Request) -> None:
+    harness = fenced(fence, V1)
+    assert harness.do(InitProducer("x", TIMEOUT, PID, EPOCH)).error == ErrorCode.PRODUCER_FENCED
+
+
+def test_a_fence_with_the_last_epoch_leaves_none_to_claim() -> None:
+    harness = ShardHarness().put(State.ONGOING, epoch=32_766)
+    harness.do(InitProducer("x", TIMEOUT))
+    harness.do(MarkersWritten("x", PID, 32_767))
+    assert harness.do(InitProducer("x", TIMEOUT, PID, 32_766), fresh=99).error == ErrorCode.PRODUCER_FENCED
 
 
 def test_after_somebody_elses_init_a_claim_of_the_epoch_before_is_no_retry() -> None:
@@ -216,8 +262,9 @@ def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_write_nothi
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: State) -> None:
-    decision = ShardHarness().put(state).decide(AddPartitions("x", PID, EPOCH, (("t", 0),)))
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: State, claim: tuple[int, int]) -> None:
+    decision = ShardHarness().put(state).decide(AddPartitions("x", *claim, (("t", 0),)))
     assert decision == Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
@@ -296,9 +343,28 @@ def test_ids_at_rest_are_forgotten_after_a_week_and_open_ones_never() -> None:
 @pytest.mark.parametrize("state", list(LEGAL))
 def test_the_records_of_the_log_hold_all_that_a_new_coordinator_needs(state: State) -> None:
     partitions = () if state in AT_REST else (("t", 0), ("t", 2), ("u", 1))
-    whole = Transaction("x", 1 << 40, 9, TIMEOUT, state, partitions, NOW, NOW + 1, 6, 8, V2, last_epoch=8)
+    whole = Transaction("x", 1 << 40, 9, TIMEOUT, state, partitions, NOW, NOW + 1, 6, 8, V2)
     again = records.decode(*records.encode(Written("x", whole), 2))
-    assert again == Written("x", replace(whole, last_epoch=-1))
+    assert again == Written("x", whole)
+
+
+@pytest.mark.parametrize(
+    ("state", "version", "previous", "epoch", "last"),
+    [
+        (State.PREPARE_COMMIT, V2, PID, 9, 8), (State.PREPARE_ABORT, V2, PID, 9, 8),
+        (State.COMPLETE_COMMIT, V2, PID, 9, 8), (State.COMPLETE_ABORT, V2, PID, 9, 8),
+        (State.COMPLETE_ABORT, V2, PID - 1, 0, 32_766),
+        (State.COMPLETE_ABORT, V1, PID, 9, -1), (State.EMPTY, V2, PID, 9, -1), (State.ONGOING, V2, PID, 9, -1),
+    ],
+)  # fmt: skip
+def test_a_record_of_an_end_of_v2_implies_the_epoch_before_it(
+    state: State, version: int, previous: int, epoch: int, last: int
+) -> None:
+    whole = Transaction("x", PID, epoch, TIMEOUT, state, (), NOW, NOW, previous, client_version=version)
+    again = records.decode(*records.encode(Written("x", whole), 2))
+    assert again is not None
+    assert again.transaction is not None
+    assert again.transaction.last_epoch == last
 
 
 def test_below_level_one_records_know_of_no_other_producer_id() -> None:
