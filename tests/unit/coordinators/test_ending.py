@@ -114,7 +114,7 @@ def test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before(
 @pytest.mark.parametrize("epoch", [EPOCH - 2, RETRY, CURRENT, EPOCH + 1])
 @pytest.mark.parametrize("producer_id", [PID, PID + 1])
 def test_v2_fences_nobody_while_markers_are_written(state: State, commit: bool, epoch: int, producer_id: int) -> None:
-    """A producer ended the fatal way where it was on to the end of its next transaction, which has the current epoch."""
+    """It was fatal where a producer was on to the end of its next transaction, which has the current epoch."""
     decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch, producer_id=producer_id)
     assert (decision.answer.error, decision.records) == (CONCURRENT, ())
 

@@ -1,0 +1,74 @@
+"""Our coordinator's answers about a transactional id are Apache Kafka's, but for a difference that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from chaos.runtimes.layout import addresses
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.world import World
+from tests.support.transaction_answers import (
+    CONCURRENT,
+    REQUESTS,
+    SETTINGS,
+    Coordinators,
+    cells,
+    coordinators_of,
+    expected,
+    golden,
+    lines,
+)
+from workloads.client.client import Client
+
+FATAL = (("InitProducerId", 5), ("EndTxn commit", 5))
+"""Requests whose wrong answers ended producers."""
+
+
+def on_our_cluster(test: Callable[[Coordinators], Awaitable[None]]) -> None:
+    """Run a test's body on three simulated brokers, one of them paused."""
+    world = World(7)
+    runtime = SimRuntime(world, settings=SETTINGS)
+
+    async def run() -> None:
+        await runtime.start()
+        client = Client(runtime.env("harness"), addresses(runtime.bootstrap("CLIENT")))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(client.run)
+            await test(await coordinators_of(runtime, client))
+            nursery.cancel_scope.cancel()
+        await runtime.stop()
+
+    world.kernel.simulate(7, run)
+
+
+@pytest.mark.parametrize(
+    ("level", "requests"),
+    [
+        pytest.param(2, FATAL, marks=pytest.mark.gate, id="2-fatal"),
+        pytest.param(2, REQUESTS, id="2"),
+        pytest.param(0, REQUESTS, id="0"),
+    ],
+)
+def test_each_state_request_and_epoch_has_kafkas_answer(level: int, requests: tuple[tuple[str, int], ...]) -> None:
+    """`EndTxn` was PRODUCER_FENCED while markers were written, and a claim of the epoch before a time-out."""
+
+    async def ask(asked: Coordinators) -> None:
+        await asked.set_level(level)
+        wanted = cells(level, requests)
+        rows = tuple(f"{cell.row}: " for cell in wanted)
+        assert lines(await asked.answers(wanted)) == [each for each in expected(golden(level)) if each.startswith(rows)]
+
+    on_our_cluster(ask)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("version", [4, 5])
+def test_of_two_pipelined_ends_the_second_is_sent_back_while_markers_are_written(version: int) -> None:
+    async def ask(asked: Coordinators) -> None:
+        for n in range(20):
+            assert await asked.pipelined_ends(f"pipelined {n}", version, version) == [0, CONCURRENT]
+
+    on_our_cluster(ask)
