@@ -1,4 +1,4 @@
-"""What groups need of brokers: a coordinators' log that finds enough of them, and sessions as short as theirs."""
+"""What groups need of brokers: their coordinators' log, and sessions as short as theirs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 FACTOR = "offsets.topic.replication.factor"
+"""Of the coordinators' log: no group finds its coordinator in a cluster of fewer brokers."""
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
 """A batch has to fit into one. A consumer group that becomes a classic one needs most: 450 bytes a member."""
@@ -16,17 +17,14 @@ CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.
 LONGEST_SESSION_MS, LONGEST_BEAT_MS = 60_000, 5_000
 """Kafka's default limits."""
 FLUSH = "log.flush.interval.messages"
-DEFAULT_FACTOR = 3
 RETENTION_MINUTES, RETENTION_CHECK = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 LEAST_RETENTION_S = 60
 COMMITS, TXN_COMMITS = "OffsetCommit", "TxnOffsetCommit"
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 
-def suited_to_groups(nodes: int) -> dict[str, str]:
-    """Settings for a cluster of this size. A member that is gone is missed within seconds."""
-    few = {FACTOR: str(nodes)} if nodes < DEFAULT_FACTOR else {}
-    return {**few, PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
+SUITED_TO_GROUPS: Mapping[str, str] = {PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
+"""A member that is gone is missed within seconds."""
 
 
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
@@ -64,9 +62,9 @@ def sessions_of(session_ms: int) -> dict[str, str]:
     }
 
 
-def drawn_of_groups(rng: Random, nodes: int, workload: Mapping[str, Any]) -> dict[str, str]:
+def drawn_of_groups(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
     """Settings for one plan of a swarm: few partitions of the coordinators' log, sometimes many segments."""
-    found = {**suited_to_groups(nodes), PARTITIONS: rng.choice(("1", "2", "3"))}
+    found = {**SUITED_TO_GROUPS, PARTITIONS: rng.choice(("1", "2", "3"))}
     found[FIRST_REBALANCE] = rng.choice(("0", "500"))
     if workload["topic_settings"].get("flush.messages") == "1":
         found[FLUSH] = "1"  # else offsets could be lost where no record may be

@@ -34,10 +34,10 @@ SCENARIOS: dict[str, type[Scenario]] = {
 DEFAULT = next(iter(SCENARIOS))
 
 
-def suited_brokers(table: dict[str, Any], nodes: int) -> dict[str, str]:
+def suited_brokers(table: dict[str, Any]) -> dict[str, str]:
     """Settings of brokers that suit this `[workload]` table, where nobody gives others."""
     scenario = SCENARIOS[table["name"]]
-    return {**scenario.brokers(nodes), **scenario.suited_brokers(table)}
+    return {**scenario.BROKERS, **scenario.suited_brokers(table)}
 
 
 def unknown(name: str) -> str:

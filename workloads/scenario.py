@@ -172,6 +172,10 @@ class Scenario(BaseModel, ABC):
     """Names of the anomalies that can show in it; None: all that there is a finder for."""
     MEANT_FOR: ClassVar[tuple[str, ...]] = ()
     """Names of anomalies that every run of it can show: a history that cannot show them lacks something."""
+    BROKERS: ClassVar[Mapping[str, str]] = {}
+    """Settings of the brokers that suit it, where nobody gives others."""
+    COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = ()
+    """Replication factors of the logs that it cannot work without."""
     SWARM_SHARE: ClassVar[float] = 0.0
     """Share of a swarm's seeds that have it, where nobody names a workload; the rest have the default."""
     COUNTED: ClassVar[tuple[str, ...]] = ()
@@ -252,24 +256,14 @@ class Scenario(BaseModel, ABC):
         return {"min.insync.replicas": str(self.min_isr), **self.topic_settings}
 
     @classmethod
-    def brokers(cls, nodes: int) -> dict[str, str]:
-        """Settings of the brokers that suit it in a cluster of this size, where nobody gives others."""
-        return {}
-
-    @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """Beside `brokers`: what these settings of the load call for, where nobody gives others."""
+        """Beside `BROKERS`: what these settings of the load call for, where nobody gives others."""
         return {}
 
     @classmethod
-    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
         """Settings of the brokers that a swarm gives it, beside `drawn_settings`, which are `table`."""
-        return cls.brokers(nodes)
-
-    @classmethod
-    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
-        """Why it cannot work with so many of our brokers and these settings of theirs; empty where it can."""
-        return ""
+        return dict(cls.BROKERS)
 
     def held_s(self) -> float:
         """How long a sound cluster may give its live readers nothing, because members or transactions of clients that

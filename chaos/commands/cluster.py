@@ -49,11 +49,14 @@ def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
     """
     import trio
 
+    from chaos.runtimes.broker_settings import too_high
     from chaos.runtimes.process.runtime import ProcessRuntime
 
     with ExitStack() as stack:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-cluster-")))
         settings = dict(_setting(text) for text in given)
+        for line in too_high(settings, nodes):
+            click.echo(line, err=True)
         runtime = ProcessRuntime(folder, nodes=nodes, zones=(ZONE,), settings=settings, proxied=False, client_port=port)
         with suppress(KeyboardInterrupt):  # that is how one ends it
             trio.run(_serve, runtime, folder)
@@ -73,7 +76,8 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
     async def serving() -> None:
         try:
             await runtime.start()
-            click.echo(f"{len(runtime.nodes)} brokers are up, with their files in {folder}; Ctrl-C stops them")
+            brokers = "1 broker is" if len(runtime.nodes) == 1 else f"{len(runtime.nodes)} brokers are"
+            click.echo(f"{brokers} up, with their files in {folder}; Ctrl-C stops them")
             click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
             await _tell_of_exits(runtime)
         finally:

@@ -312,7 +312,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         if name in given:
             cluster[name] = given[name]
     values["workload"] = _table(values.get("workload", {}), given, cluster["nodes"])
-    suited = suited_brokers(values["workload"], cluster["nodes"]) if values["runtime"] != "external" else {}
+    suited = suited_brokers(values["workload"]) if values["runtime"] != "external" else {}
     cluster["settings"] = {**suited, **cluster["settings"], **given["broker_settings"]}
     limits = values.setdefault("limits", {})
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})

@@ -170,7 +170,7 @@ def plan_of(cell: Cell, **values: Any) -> Plan:
         if axis.setting and name in cell:
             table[axis.setting] = _plain(name, cell[name])
     nodes = int(cell["nodes"])
-    settings = {**FAST_FAILOVER, **scenario.brokers(nodes)}
+    settings = {**FAST_FAILOVER, **scenario.BROKERS}
     try:
         return make_plan({**values, "runtime": cell["runtime"], "target": cell["target"], "workload": table,
                           "cluster": {"nodes": nodes, "settings": settings}})  # fmt: skip

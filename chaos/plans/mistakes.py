@@ -15,6 +15,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external
 from chaos.plans.parts import HOLDS, FaultPlan, PlanParts
 from chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
+from chaos.runtimes.broker_settings import too_high
 
 OPERATIONS_SAID = 3
 """Of wrong operations: a load has thousands, and what is wrong with one is often wrong with all."""
@@ -103,8 +104,8 @@ def _target(plan: PlanParts) -> Found:
 
 
 def _brokers(plan: PlanParts) -> Found:
-    """What the workload cannot work with. Only of our brokers is it known what they are without a setting."""
-    if plan.target == "squall" and (why := plan.workload.impossible(plan.cluster.nodes, plan.cluster.settings)):
+    """What the workload cannot work with."""
+    for why in too_high(plan.cluster.settings, plan.cluster.nodes, plan.workload.COORDINATOR_LOGS):
         yield f"workload {plan.workload.name}: {why}"
 
 

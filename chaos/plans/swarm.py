@@ -84,7 +84,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     stream = partial(rng_for, seed, "swarm")
     ground = SwarmGround(nodes, Trait.COUNTS_SYNCS in traits, Trait.DAMAGES_FILES in traits)
     table = scenario.drawn_settings(stream, ground)
-    settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, nodes, table)}
+    settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, table)}
     if long and "rate" in scenario.model_fields:
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)

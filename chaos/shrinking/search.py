@@ -85,7 +85,7 @@ def _completed(values: Values) -> Values:
     with these (`chaos.commands.run.plan_of`), so it has to fail with them.
     """
     cluster = values["cluster"]
-    suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"], cluster["nodes"])
+    suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"])
     return {**values, "cluster": {**cluster, "settings": {**suited, **cluster.get("settings", {})}}}
 
 

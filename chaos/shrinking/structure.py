@@ -11,6 +11,7 @@ from typing import Any
 
 from chaos.faults.triggers import kept
 from chaos.plans.plan import make_plan
+from chaos.runtimes.broker_settings import INTERNAL
 from chaos.shrinking.ddmin import ddmin
 from chaos.shrinking.search import Search, Values
 from workloads.client.cluster import Place
@@ -193,8 +194,8 @@ def fewer_nodes(search: Search[Any]) -> None:
         workload = values["workload"]
         factor = min(workload["replication_factor"], nodes)
         smaller = _with(values, ("cluster", "nodes"), nodes)
-        suited = scenario_of(values).brokers(nodes)
-        smaller["cluster"]["settings"] = {**smaller["cluster"]["settings"], **suited}
+        settings = smaller["cluster"]["settings"]
+        smaller["cluster"]["settings"] = {name: value for name, value in settings.items() if name not in INTERNAL}
         smaller["workload"] = {
             **workload,
             "replication_factor": factor,

@@ -13,11 +13,12 @@ from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import (
     COMMITS,
+    FACTOR,
+    SUITED_TO_GROUPS,
     drawn_of_groups,
     expiry_asked_by,
     often_asked,
     sessions_asked_by,
-    suited_to_groups,
 )
 from workloads.group_section import section_of
 from workloads.groups import acts
@@ -67,6 +68,8 @@ class GroupsLoad(Scenario):
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn", "conversions", "deletions", "away_s")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
+    BROKERS: ClassVar[Mapping[str, str]] = SUITED_TO_GROUPS
+    COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (FACTOR,)
     SWARM_SHARE: ClassVar[float] = 0.1
     MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group",)
 
@@ -173,19 +176,14 @@ class GroupsLoad(Scenario):
         )
 
     @classmethod
-    def brokers(cls, nodes: int) -> dict[str, str]:
-        """As `Scenario.brokers`."""
-        return suited_to_groups(nodes)
-
-    @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
         """As `Scenario.suited_brokers`."""
         return {**sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default), **expiry_asked_by(table)}
 
     @classmethod
-    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
-        return {**drawn_of_groups(stream("brokers of groups"), nodes, table), **cls.suited_brokers(table)}
+        return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""

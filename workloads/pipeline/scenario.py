@@ -17,11 +17,12 @@ from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import (
     COMMITS,
+    FACTOR,
+    SUITED_TO_GROUPS,
     TXN_COMMITS,
     drawn_of_groups,
     often_asked,
     sessions_asked_by,
-    suited_to_groups,
 )
 from workloads.group_section import section_of
 from workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
@@ -81,6 +82,8 @@ class InstancesLoad(Scenario):
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
+    BROKERS: ClassVar[Mapping[str, str]] = {**brokers.SUITED, **SUITED_TO_GROUPS}
+    COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (brokers.FACTOR, FACTOR)
     MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group", "eos-duplicate")
 
     rate: int = Field(20, ge=1, le=1000, description="Records a second, all producers together.")
@@ -183,26 +186,16 @@ class InstancesLoad(Scenario):
         return self.producers + application * self.instances + instance
 
     @classmethod
-    def brokers(cls, nodes: int) -> dict[str, str]:
-        """As `Scenario.brokers`."""
-        return {**brokers.suited(nodes), **suited_to_groups(nodes)}
-
-    @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
         """As `Scenario.suited_brokers`."""
         return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
 
     @classmethod
-    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
         rng = stream("brokers of pipelines")
-        drawn = {**brokers.drawn(rng, nodes, table), **drawn_of_groups(rng, nodes, table)}
+        drawn = {**brokers.drawn(rng, table), **drawn_of_groups(rng, table)}
         return {**drawn, **cls.suited_brokers(table)}
-
-    @classmethod
-    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
-        """As `Scenario.impossible`."""
-        return brokers.impossible(nodes, settings)
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""

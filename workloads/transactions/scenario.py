@@ -49,6 +49,8 @@ class TransactionsLoad(Scenario):
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Transaction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
+    BROKERS: ClassVar[Mapping[str, str]] = brokers.SUITED
+    COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (brokers.FACTOR,)
     SWARM_SHARE: ClassVar[float] = 0.2
     COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
     PLAIN: ClassVar[dict[int, Any]] = {STEPS: "send 0", 3: 100, 4: COMMIT}
@@ -109,19 +111,9 @@ class TransactionsLoad(Scenario):
         )
 
     @classmethod
-    def brokers(cls, nodes: int) -> dict[str, str]:
-        """As `Scenario.brokers`."""
-        return brokers.suited(nodes)
-
-    @classmethod
-    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
         """As `Scenario.drawn_brokers`."""
-        return brokers.drawn(stream("brokers of transactions"), nodes, table)
-
-    @classmethod
-    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
-        """As `Scenario.impossible`."""
-        return brokers.impossible(nodes, settings)
+        return brokers.drawn(stream("brokers of transactions"), table)
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""

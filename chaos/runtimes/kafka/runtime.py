@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.errors import Refused
+from chaos.runtimes.broker_settings import fitted
 from chaos.runtimes.contract import Act, Link
 from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, link_host
 from chaos.runtimes.kafka.program import KafkaProgram
@@ -22,6 +23,8 @@ from chaos.toolchain.kafka import ApacheKafka
 
 STRANGE = "squall."
 """What settings of ours begin with that no Kafka knows."""
+SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinator.state.topic.min.isr": 2}
+"""Kafka's defaults for the log of share groups, which only its brokers have."""
 
 
 class KafkaSoftware:
@@ -77,7 +80,7 @@ class KafkaRuntime(RealRuntime):
         second: ApacheKafka | None = None,
         say: Say = lambda line: None,
     ) -> None:
-        plan = blueprint(folder, nodes, zones, {**_replicated(nodes), **SMALL, **dict(settings or {})})
+        plan = blueprint(folder, nodes, zones, fitted({**SMALL, **(settings or {})}, len(nodes), SHARE))
         site = Processes(plan, KafkaSoftware(kafka, second), framed=framed, say=say)
         acts = (
             ACTS | {Act.LINK} | ({Act.FRAMES} if framed else set()) | ({Act.UPGRADE} if second is not None else set())
@@ -94,11 +97,3 @@ def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str,
             raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
     ours = tuple(sorted(name for name in given if name.startswith(STRANGE)))
     return {name: value for name, value in given.items() if name not in ours}, ours
-
-
-def _replicated(nodes: tuple[int, ...]) -> dict[str, str]:
-    """Put Kafka's own topics on as many brokers as there are."""
-    factor, min_isr = str(min(3, len(nodes))), str(2 if len(nodes) >= 3 else 1)
-    names = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-    replicas = {f"{name}.replication.factor": factor for name in names}
-    return replicas | {f"{name}.min.isr": min_isr for name in names[1:]}

@@ -12,6 +12,7 @@ from typing import IO
 
 from broker.config import BrokerConfig, ConfigError
 from chaos.errors import Refused
+from chaos.runtimes.broker_settings import fitted
 from chaos.runtimes.contract import Link
 from chaos.runtimes.layout import Layout, check_settings, check_zones, choose_controllers, links
 from chaos.runtimes.real.node_folder import NodeFolder
@@ -73,10 +74,10 @@ def blueprint(
     controllers: Sequence[int] | None = None,
 ) -> Blueprint:
     """nodes: how many nodes (ids count from 1), or their ids. controllers: the voters' ids; by default the first three,
-    or one if there are fewer than three. Refused for invalid zones and settings.
+    or one if there are fewer than three. settings: as in `fitted`. Refused for invalid zones and settings.
     """
     check_zones(zones)
     check_settings(settings or {})
     ids = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
     voters = tuple(controllers) if controllers is not None else choose_controllers(ids)
-    return Blueprint(folder.absolute(), ids, zones, dict(settings or {}), voters)
+    return Blueprint(folder.absolute(), ids, zones, fitted(settings or {}, len(ids)), voters)

@@ -14,6 +14,7 @@ from broker.config import ConfigError
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
 from chaos.errors import HarnessError, Refused
+from chaos.runtimes.broker_settings import fitted
 from chaos.runtimes.contract import (
     Act,
     ClockWord,
@@ -68,7 +69,7 @@ class SimRuntime:
         self.zones = zones
         given = self.nodes[:3] if len(self.nodes) >= 3 else self.nodes[:1]
         self._controllers = tuple(controllers) if controllers is not None else given
-        self._settings = dict(settings or {})
+        self._settings = fitted(settings or {}, len(self.nodes))
         self._envs: dict[str, SimEnv] = {}
         self._clocks_heard: dict[int, int] = {}
         self._cluster_id = urlsafe_b64encode(world.rng("cluster-id").randbytes(16)).decode().rstrip("=")

@@ -121,6 +121,34 @@ def test_a_development_cluster_has_everything_again_when_started_on_its_data(tmp
         assert read_all(bootstrap, MESSAGES) == sent
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_development_cluster_of_few_brokers_serves_groups_and_transactions(nodes: int) -> None:
+    port = next(port for port in range(19_092, 30_000, 2) if all(is_free(port + at) for at in range(nodes)))
+    with cluster_up("-n", str(nodes), "--port", str(port)) as bootstrap:
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "writer"})
+        producer.init_transactions(scaled(30))
+        producer.begin_transaction()
+        producer.produce("few", b"written")
+        producer.commit_transaction(scaled(30))
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["few"])
+        [message] = consumer.consume(1, timeout=scaled(30))
+        assert message.value() == b"written"
+        [committed] = consumer.commit(message, asynchronous=False)
+        assert (committed.offset, committed.error) == (1, None)
+        consumer.close()
+
+
+@pytest.mark.gate
+def test_a_development_cluster_says_which_setting_wants_more_brokers_than_there_are() -> None:
+    command = [sys.executable, "-P", "-m", "chaos", "cluster", "up", "-n", "1"]
+    settings = ["--set", "offsets.topic.replication.factor=3", "--set", "num.partitions=no number"]
+    ended = subprocess.run([*command, *settings], capture_output=True, text=True, cwd=ROOT, timeout=scaled(30))
+    said, refused = ended.stderr.splitlines()
+    assert said.startswith("offsets.topic.replication.factor is 3, and the cluster has 1 broker, so no group finds")
+    assert refused.startswith("squall: num.partitions=no number")
+
+
 def read_all(bootstrap: str, count: int) -> set[bytes]:
     """The first `count` values of the topic's three partitions."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})

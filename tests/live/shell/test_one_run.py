@@ -22,9 +22,10 @@ RUN = ("run", "--seed", "7", "--time", "8", "--warmup", "1", "--faults", "kill",
 def test_a_run_in_which_a_broker_dies_is_valid(runtime: str, tmp_path: Path, started: list[Squall]) -> None:
     if runtime == "docker":
         engine_and_images()
-    squall = Squall(tmp_path, (*RUN, "--runtime", runtime))
+    squall = Squall(tmp_path, (*RUN, "--runtime", runtime, "--set", "default.replication.factor=4"))
     started.append(squall)
     assert squall.code() == 0, squall.said()
+    assert "default.replication.factor is 4, and the cluster has 3 brokers" in squall.said()
     assert "VALID" in squall.said()
     assert squall.left_behind() == []
     run_dir = tmp_path / "runs/latest"

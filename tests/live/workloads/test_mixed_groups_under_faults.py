@@ -54,7 +54,7 @@ def judged(directory: RunDirectory) -> Judgement:
 
 
 def test_a_group_of_both_protocols_keeps_its_promises_while_members_crash_and_have_twins(tmp_path: Path) -> None:
-    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(LOAD)}
+    settings = {**GroupsLoad.BROKERS, **GroupsLoad.suited_brokers(LOAD)}
     cluster = {"nodes": 3, "settings": settings}
     lasts = {"warmup_s": scaled(1), "time_s": scaled(8)}
     plan = make_plan({"seed": 6, **lasts, "cluster": cluster, "workload": LOAD, "faults": FAULTS})

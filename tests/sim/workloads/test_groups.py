@@ -45,7 +45,7 @@ def played(
 ) -> SimResult:
     """A run without faults in which members do this. `broker`: settings over those that suit the load."""
     operations, table = sorted([*records(time_s - 1), *acts]), {**LOAD, **load}
-    settings = {**GroupsLoad.brokers(3), **GroupsLoad.suited_brokers(table), **(broker or {})}
+    settings = {**GroupsLoad.BROKERS, **GroupsLoad.suited_brokers(table), **(broker or {})}
     return simulate(make_plan({
         "seed": 5, "runtime": "sim", "time_s": time_s, "faults": [], "workload": table,
         "operations": operations, "cluster": {"nodes": 3, "settings": settings},

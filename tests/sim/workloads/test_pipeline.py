@@ -28,7 +28,7 @@ def told(
     """The lines of the history of a run in which instances do this."""
     inputs = [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(8) for part in range(2)]
     table = {**LOAD, **load}
-    settings = {**PipelineLoad.brokers(3), **PipelineLoad.suited_brokers(table)}
+    settings = {**PipelineLoad.BROKERS, **PipelineLoad.suited_brokers(table)}
     plan = make_plan({
         "seed": 5, "runtime": "sim", "time_s": 9, "faults": list(faults), "workload": table,
         "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": settings},

@@ -24,7 +24,7 @@ LOAD = {
 
 def judged(folder: Path, **table: Any) -> dict[str, Any]:
     """verdict.json of a simulated run."""
-    settings = {**SemanticsLoad.brokers(3), **SemanticsLoad.suited_brokers(LOAD)}
+    settings = {**SemanticsLoad.BROKERS, **SemanticsLoad.suited_brokers(LOAD)}
     plan = make_plan({"runtime": "sim", "workload": LOAD, "cluster": {"nodes": 3, "settings": settings}, **table})
     result = simulate(plan)
     assert not result.violations, result.told

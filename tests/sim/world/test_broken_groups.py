@@ -21,7 +21,7 @@ SEEDS = range(3)
 
 def plan(seed: int, workload: str) -> Plan:
     load = {"name": workload, "rate": 4, "partitions": 2, "churn": 30, "poll_pause_ms": 200}
-    cluster = {"nodes": 3, "settings": {**SCENARIOS[workload].brokers(3), "offsets.topic.num.partitions": "1"}}
+    cluster = {"nodes": 3, "settings": {**SCENARIOS[workload].BROKERS, "offsets.topic.num.partitions": "1"}}
     return make_plan({"seed": seed, "runtime": "sim", "time_s": 8, "workload": load, "faults": [], "cluster": cluster})
 
 

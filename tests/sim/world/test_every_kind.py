@@ -56,7 +56,7 @@ def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
     more: dict[str, Any] = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
     load = TRANSACTIONS if Trait.NEEDS_TRANSACTIONS in kind.traits else LOAD
     if Trait.NEEDS_MEMBERS in kind.traits:
-        load, more = MEMBERS, {**more, "cluster": {"nodes": 3, "settings": SCENARIOS["groups"].brokers(3)}}
+        load, more = MEMBERS, {**more, "cluster": {"nodes": 3, "settings": SCENARIOS["groups"].BROKERS}}
     workload = {**load, "topic_settings": OFTEN}
     values = {"seed": seed, "runtime": runtime, "time_s": fault["duration_s"] + SECONDS, "workload": workload}
     return make_plan({**values, **more, "faults": [fault]})

@@ -31,7 +31,7 @@ def fault(at_s: float, duration_s: float, action: str, target: str, **more: Any)
 
 def played(load: dict[str, Any], faults: list[dict[str, Any]], time_s: float) -> dict[int, dict[str, Any]]:
     """The last line of each fault of a valid run in which all of them landed."""
-    cluster = {"nodes": 3, "settings": SCENARIOS[load["name"]].brokers(3)}
+    cluster = {"nodes": 3, "settings": SCENARIOS[load["name"]].BROKERS}
     values = {"runtime": "sim", "seed": 4, "time_s": time_s, "cluster": cluster, "workload": load, "faults": faults}
     result = simulate(make_plan(values))
     assert result.verdict == "valid", result.told

@@ -30,7 +30,7 @@ def fault(at_s: float, action: str, target: str = "member", duration_s: float = 
 
 def values_of(load: dict[str, Any], *faults: dict[str, Any]) -> dict[str, Any]:
     scenario = SCENARIOS[load["name"]]
-    cluster = {"nodes": 3, "settings": {**scenario.brokers(3), **scenario.suited_brokers(load)}}
+    cluster = {"nodes": 3, "settings": {**scenario.BROKERS, **scenario.suited_brokers(load)}}
     time_s = 8.0 + max((each["at_s"] for each in faults), default=0.0)
     return {"runtime": "sim", "seed": 4, "time_s": time_s, "cluster": cluster, "workload": load, "faults": faults}
 

@@ -32,7 +32,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 
 def run_of(workload: str) -> tuple[Plan, SimResult]:
-    cluster = {"nodes": 3, "settings": SCENARIOS[workload].brokers(3)}
+    cluster = {"nodes": 3, "settings": SCENARIOS[workload].BROKERS}
     load = {"name": workload, **LOADS[workload]}
     plan = make_plan({"runtime": "sim", "seed": 4, "time_s": 6.0, "cluster": cluster, "workload": load, "faults": []})
     return plan, simulate(plan)

@@ -22,7 +22,7 @@ def test_groups_go_over_and_back_under_their_members_while_coordinators_are_kill
         "session_timeout_ms": 1500, "max_poll_interval_ms": 2000, "poll_pause_ms": 200, "static_members": True,
     }  # fmt: skip
     scenario, counts = SCENARIOS["groups"], Counter[str]()
-    cluster = {"nodes": 3, "settings": {**scenario.brokers(3), **scenario.suited_brokers(load)}}
+    cluster = {"nodes": 3, "settings": {**scenario.BROKERS, **scenario.suited_brokers(load)}}
     kill = {"duration_s": 2, "action": "kill", "target": "coordinator:squall-group"}
     faults = [{"at_s": at_s, **kill} for at_s in (4, 12)]
     for seed in range(4):

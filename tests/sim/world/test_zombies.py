@@ -119,7 +119,7 @@ def haunted_pipeline(generation: int, protocol: str, *targets: str) -> SimResult
     ]
     workload = {**PIPELINE, "generation": generation, "group_protocol": protocol}
     scenario = SCENARIOS["pipeline"]
-    cluster = {"nodes": 3, "settings": {**scenario.brokers(3), **scenario.suited_brokers(workload)}}
+    cluster = {"nodes": 3, "settings": {**scenario.BROKERS, **scenario.suited_brokers(workload)}}
     values = {"runtime": "sim", "seed": 3, "time_s": 2.0 + 9.0 * len(targets), "cluster": cluster}
     return simulate(make_plan({**values, "workload": workload, "faults": faults}), stop_at_first=False)
 

@@ -291,4 +291,4 @@ def test_a_coordinators_log_that_finds_too_few_brokers_is_refused_with_what_to_s
 ) -> None:
     factor = "transaction.state.log.replication.factor"
     (line,) = refused(capsys, command, "--workload", "transactions", "--nodes", "2", "--set", f"{factor}=3")
-    assert line.endswith(f"so no producer would get its id: set {factor}=2 and transaction.state.log.min.isr=1")
+    assert line.endswith(f"so no producer gets a transactional id: set {factor}=2, or leave it out")

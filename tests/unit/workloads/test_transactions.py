@@ -16,6 +16,7 @@ from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
 from checkers.plan_facts import facts_of
+from workloads.group_brokers import FACTOR as OFFSETS_FACTOR
 from workloads.transactions import TransactionsLoad
 from workloads.transactions.brokers import FACTOR
 from workloads.transactions.operations import Step, Transaction, steps_of, text_of
@@ -95,23 +96,33 @@ def test_another_isolation_is_refused_with_those_that_there_are() -> None:
         make_plan({"workload": {**LOAD, "isolation": "serializable"}})
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_a_small_cluster_gets_what_it_needs_from_flags_and_is_refused_without_in_a_file(nodes: int) -> None:
-    flags = {"workload": "transactions", "nodes": nodes, "seed": 1, "broker_settings": {}, "topic_settings": {}}
-    settings = plan_of(None, flags, "sim").cluster.settings
-    assert settings["transaction.state.log.replication.factor"] == str(nodes)
-    assert settings["broker.session.timeout.ms"] == "1800", "failover stays fast"
-    workload = {**LOAD, "replication_factor": 1, "min_isr": 1}
-    with pytest.raises(PlanError, match=f"set transaction.state.log.replication.factor={nodes} and .*min.isr=1"):
-        make_plan({"cluster": {"nodes": nodes}, "workload": workload})
-    make_plan({"cluster": {"nodes": nodes}, "target": "kafka", "workload": workload})
+@pytest.mark.parametrize("target", ["squall", "kafka"])
+@pytest.mark.parametrize(
+    ("name", "factor", "why"),
+    [
+        ("transactions", FACTOR, "no producer gets a transactional id"),
+        ("pipeline", FACTOR, "no producer gets a transactional id"),
+        ("pipeline", OFFSETS_FACTOR, "no group finds its coordinator"),
+        ("groups", OFFSETS_FACTOR, "no group finds its coordinator"),
+    ],
+)
+def test_a_plan_whose_coordinators_log_wants_more_brokers_is_refused(
+    name: str, factor: str, why: str, target: str
+) -> None:
+    workload = {"name": name, "replication_factor": 1, "min_isr": 1}
+    values = {"target": target, "workload": workload, "cluster": {"nodes": 2}}
+    make_plan(values)
+    with pytest.raises(PlanError, match=f"workload {name}: {factor} is 3, and .* 2 brokers, so {why}: set {factor}=2"):
+        make_plan({**values, "cluster": {"nodes": 2, "settings": {factor: "3"}}})
+    other = FACTOR if name == "groups" else "default.replication.factor"
+    make_plan({**values, "cluster": {"nodes": 2, "settings": {other: "3"}}})
 
 
 def test_what_is_set_by_hand_stays_so() -> None:
     given = {"transaction.state.log.min.isr": "1"}
     flags = {"workload": "transactions", "nodes": 3, "seed": 1, "broker_settings": given, "topic_settings": {}}
     assert plan_of(None, flags, "sim").cluster.settings.items() >= given.items()
-    with pytest.raises(PlanError, match="is 3, and the cluster has 1 broker, so no producer would get its id"):
+    with pytest.raises(PlanError, match="is 3, and the cluster has 1 broker, so no producer gets a transactional id"):
         plan_of(None, flags | {"nodes": 1, "broker_settings": {FACTOR: "3"}}, "sim")
 
 
@@ -130,9 +141,6 @@ def test_swarms_of_it_are_plans_and_a_swarm_without_a_name_has_some_of_them() ->
     plans = [swarm_plan(seed, workload="transactions") for seed in range(60)]
     assert {plan.workload.name for plan in plans} == {"transactions"}
     assert len({plan.workload.model_dump_json() for plan in plans}) > 10
-    small = [plan.cluster.settings for plan in plans if len(plan.nodes) < 3]
-    # As many as a load's own topics may have: else decisions are lost where no record may be.
-    assert {settings["transaction.state.log.min.isr"] for settings in small} == {"1", "2"}
     assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}
     of_any = [swarm_plan(seed, workload=None).workload for seed in range(100)]
     assert 10 <= sum(load.name == "transactions" for load in of_any) <= 30

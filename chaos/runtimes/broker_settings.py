@@ -1,0 +1,47 @@
+"""What brokers' settings mean in a cluster of few brokers: filled in where nobody gave them, and said where they cannot
+work.
+
+Kafka's defaults put the coordinators' logs on three brokers. With fewer, no such log is ever created, and clients are
+answered COORDINATOR_NOT_AVAILABLE for ever. The file that Kafka ships for a single node sets these settings to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+INTERNAL: Mapping[str, int] = MappingProxyType(
+    {
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.replication.factor": 3,
+        "transaction.state.log.min.isr": 2,
+    }
+)
+"""Kafka's defaults, and ours, that ask for more than one broker."""
+FOLLOWS: Mapping[str, str] = MappingProxyType(
+    {
+        "offsets.topic.replication.factor": "no group finds its coordinator",
+        "transaction.state.log.replication.factor": "no producer gets a transactional id",
+        "default.replication.factor": "no topic is created by its first use",
+        "transaction.state.log.min.isr": "it counts as {nodes}",
+        "min.insync.replicas": "it counts as {nodes}",
+    }
+)
+"""What follows where a setting asks for more brokers than there are. A min ISR counts as at most the number of replicas
+(KAFKA-15583)."""
+
+
+def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] = INTERNAL) -> dict[str, str]:
+    """The settings, with each of `defaults` that asks for more brokers lowered to their number unless it is given."""
+    return {**{name: str(nodes) for name, default in defaults.items() if default > nodes}, **settings}
+
+
+def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = FOLLOWS) -> list[str]:
+    """A sentence for each of these settings that was given and asks for more brokers than there are."""
+    brokers = "1 broker" if nodes == 1 else f"{nodes} brokers"
+    return [
+        f"{name} is {settings[name]}, and the cluster has {brokers}, so {FOLLOWS[name].format(nodes=nodes)}: "
+        f"set {name}={nodes}, or leave it out"
+        for name in names
+        if settings.get(name, "").isdecimal() and int(settings[name]) > nodes  # what is no number the broker refuses
+    ]
