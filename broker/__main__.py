@@ -6,11 +6,12 @@ import gc
 import resource
 import signal
 import sys
+from collections.abc import Iterable
 
 import trio
 
 from broker.cluster.feed import UnsupportedFeature
-from broker.config import BrokerConfig, ConfigError, parse_properties
+from broker.config import BrokerConfig, ConfigError
 from broker.control.port import RegistrationFailed
 from broker.log.manager import InconsistentMeta
 from broker.node import broker_main
@@ -62,10 +63,11 @@ def main() -> int:
     path = arguments[1]
     try:
         with open(path, encoding="utf-8") as file:
-            config = BrokerConfig.from_properties(parse_properties(file.read()))
+            config = BrokerConfig.from_text(file.read())
     except (OSError, UnicodeDecodeError, ConfigError) as error:
-        sys.stderr.write(f"broker: {path}: {error}\n")
+        _say(path, str(error).splitlines())
         return USAGE
+    _say(path, config.ignored)
     try:
         env = _env(config, arguments[3] if len(arguments) == 4 else None)
     except (OSError, ValueError) as error:
@@ -84,6 +86,11 @@ def main() -> int:
             sys.stderr.write(f"broker: {leaf}\n")
         return FAILED
     return 0
+
+
+def _say(path: str, lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stderr.write(f"broker: {path}: {line}\n")
 
 
 def _open_as_many_files_as_allowed() -> None:

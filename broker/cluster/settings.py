@@ -99,9 +99,10 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
     try:
         return config.changed(altered)
     except ConfigError as error:
-        if error.setting not in altered:
+        wrong = next((each.setting for each in error.each if each.setting in altered), None)
+        if wrong is None:
             return config
-        return with_altered(config, {name: value for name, value in altered.items() if name != error.setting})
+        return with_altered(config, {name: value for name, value in altered.items() if name != wrong})
 
 
 def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from broker.config.relations import check
+from broker.config import lacking
+from broker.config.relations import mistakes
 from broker.config.settings import (
     INT_MAX,
     LONG_MAX,
@@ -20,11 +21,12 @@ from broker.config.settings import (
     integer,
     listing,
     long,
-    nearest,
     ratio,
     read_endpoint,
     read_feature,
     read_node_address,
+    read_properties,
+    read_server,
     short,
     text,
 )
@@ -44,20 +46,6 @@ DEVIATIONS = MappingProxyType(
     }
 )
 """Settings whose default or range is not Kafka's, and why."""
-
-NO_EFFECT = MappingProxyType(
-    {
-        "add.partitions.to.txn.retry.backoff.ms": "an addition waits for the transaction before it to be complete",
-        "queued.max.requests": "requests are not queued: queued.max.request.bytes bounds what is held",
-        "socket.send.buffer.bytes": "the system sizes the sockets' buffers",
-        "socket.receive.buffer.bytes": "the system sizes the sockets' buffers",
-        "replica.socket.receive.buffer.bytes": "the system sizes the sockets' buffers",
-        "fetch.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
-        "producer.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
-        "delete.records.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
-    }
-)
-"""Kafka's settings that are accepted, so that its files can be used, but change nothing here, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,6 +72,8 @@ class BrokerConfig:
     initial_broker_registration_timeout_ms: int = integer(60_000)
     controlled_shutdown_enable: bool = flag(True)
     controller_quorum_voters: tuple[NodeAddress, ...] = listing((), item=read_node_address)
+    controller_quorum_bootstrap_servers: tuple[str, ...] = listing((), item=read_server)
+    """Taken of a controller on its own, as Kafka's file for one node has it."""
     controller_quorum_election_timeout_ms: int = integer(1000, low=1)
     controller_quorum_fetch_timeout_ms: int = integer(2000, low=1)
     controller_quorum_election_backoff_max_ms: int = integer(1000, low=1)
@@ -157,6 +147,8 @@ class BrokerConfig:
     log_retention_minutes: int | None = integer(None, low=-1)
     log_retention_hours: int = integer(168, low=-1)
     log_retention_bytes: int = long(-1, low=-1)
+    log_local_retention_ms: int = long(-2, low=-2)
+    log_local_retention_bytes: int = long(-2, low=-2)
     log_retention_check_interval_ms: int = long(300_000, low=1)
     log_segment_delete_delay_ms: int = long(60_000, low=0)
     log_cleanup_policy: tuple[str, ...] = listing(("delete",), "compact", "delete")
@@ -293,23 +285,54 @@ class BrokerConfig:
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """The configuration that `properties` describe, with defaults for the rest.
 
-        ConfigError for an unknown name (with the nearest one), an impossible value, or two that exclude each other.
+        ConfigError for all unknown names (with the nearest one), names that only Kafka has, impossible values, and
+        values that exclude each other.
         """
         known: dict[str, Any] = {}
+        strange: list[ConfigError] = []
+        wrong = [ConfigError(name, f"{name} must be given") for name in _REQUIRED if name not in properties]
         for name, value in properties.items():
             setting = BROKER_SETTINGS.get(name)
-            if setting is not None:
-                known[name.replace(".", "_")] = setting.parse(value)
-            elif name not in NO_EFFECT:
-                near = nearest(name, [*BROKER_SETTINGS, *NO_EFFECT])
-                raise ConfigError(name, f"unknown setting {name}: did you mean {near}?")
-        for name in _REQUIRED:
-            if name not in properties:
-                raise ConfigError(name, f"{name} must be given")
-        return cls(**known, given=MappingProxyType(dict(properties)))
+            try:
+                if setting is not None:
+                    known[name.replace(".", "_")] = setting.parse(value)
+                elif refused := lacking.refusal(name, value, BROKER_SETTINGS):
+                    strange.append(refused)
+            except ConfigError as error:
+                wrong.append(error)
+        if wrong:
+            raise ConfigError.of(strange + wrong)
+        try:
+            config = cls(**known, given=MappingProxyType(dict(properties)))
+        except ConfigError as error:
+            raise ConfigError.of([*strange, *error.each]) from None
+        if strange:
+            raise ConfigError.of(strange)
+        return config
+
+    @classmethod
+    def from_text(cls, text: str) -> BrokerConfig:
+        """The configuration that a properties file describes. ConfigError as of `from_properties`, with their lines."""
+        found = read_properties(text)
+        errors = list(found.errors)
+        try:
+            config = cls.from_properties(found.values)
+        except ConfigError as error:
+            for each in sorted(error.each, key=lambda each: found.lines.get(each.setting, len(text))):
+                line = found.lines.get(each.setting)
+                errors.append(each if line is None else ConfigError(each.setting, f"line {line}: {each}"))
+        if errors:
+            raise ConfigError.of(errors)
+        return config
 
     def __post_init__(self) -> None:
-        check(self)
+        if errors := list(mistakes(self)):
+            raise ConfigError.of(errors)
+
+    @property
+    def ignored(self) -> list[str]:
+        """A sentence for each reason why settings that were given have no effect, as Squall lacks what they are for."""
+        return lacking.ignored(self.given, [name for name in self.given if name not in BROKER_SETTINGS])
 
     def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
         """This configuration with some properties replaced: for settings that are altered while the node runs."""
@@ -342,6 +365,11 @@ class BrokerConfig:
             return self.inter_broker_listener_name
         names = [endpoint.name for endpoint in self.listeners]
         return "INTERNAL" if "INTERNAL" in names else names[0]
+
+    @property
+    def node_listeners(self) -> frozenset[str]:
+        """Names of the listeners for traffic between nodes. Controllers may have others of their own, as with Kafka."""
+        return frozenset((self.inter_broker_listener, *self.controller_listener_names))
 
     @property
     def bind_listeners(self) -> tuple[Endpoint, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from re import _parser  # type: ignore[attr-defined]
 from typing import Final
 
-from broker.config.settings import ConfigError, declared, integer, listing, nearest
+from broker.config.settings import ConfigError, declared, integer, listing, unknown
 from broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym
 
 INTERVAL_MS = (100, 3_600_000)
@@ -78,8 +78,7 @@ def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, i
         value = altered[name]
         setting = SUBSCRIPTION_SETTINGS.get(name)
         if setting is None:
-            near = nearest(name, SUBSCRIPTION_SETTINGS)
-            raise UnfitSubscription(name, f"unknown client metrics setting {name}: did you mean {near}?")
+            raise UnfitSubscription(name, str(unknown("client metrics setting", name, SUBSCRIPTION_SETTINGS)))
         read = setting.parse(value)
         if name == "interval.ms" and not INTERVAL_MS[0] <= read <= INTERVAL_MS[1]:
             low, high = INTERVAL_MS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from broker.config.broker import BrokerConfig
-from broker.config.settings import ConfigError, Setting, declared, flag, integer, nearest, text
+from broker.config.settings import ConfigError, Setting, declared, flag, integer, text, unknown
 from broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym, alter_list
 
 RESETS = ("earliest", "latest")
@@ -74,7 +74,7 @@ def alter_group_configs(
             continue
         setting = GROUP_SETTINGS.get(name)
         if setting is None:
-            raise ConfigError(name, f"unknown group setting {name}: did you mean {nearest(name, GROUP_SETTINGS)}?")
+            raise unknown("group setting", name, GROUP_SETTINGS)
         assert value is not None, "nulls are refused before"
         altered[name] = value if operation == ConfigOp.SET else alter_list(setting, None, operation, value)
     for name, value in altered.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from broker.config.settings import ConfigError, Endpoint, NodeAddress
@@ -27,6 +28,9 @@ class Related(Protocol):
 
     @property
     def controller_quorum_voters(self) -> tuple[NodeAddress, ...]: ...
+
+    @property
+    def controller_quorum_bootstrap_servers(self) -> tuple[str, ...]: ...
 
     @property
     def voters(self) -> Mapping[int, NodeAddress]: ...
@@ -69,143 +73,177 @@ class Related(Protocol):
     def retention_ms(self) -> int: ...
 
 
-def check(config: Related) -> None:
-    """Raise ConfigError for the first relation that does not hold."""
-    _check_roles(config)
-    _check_listeners(config)
-    _check_connections(config)
-    _check_times(config)
-    _check_sizes(config)
+Found = Iterator[ConfigError]
 
 
-def _require(holds: bool, setting: str, message: str) -> None:
+def mistakes(config: Related) -> Found:
+    """An error for each relation that does not hold."""
+    for relations in (_roles, _quorum, _listeners, _protocols, _connections, _times, _sizes):
+        yield from relations(config)
+
+
+def _require(holds: bool, setting: str, message: str) -> Found:
     if not holds:
-        raise ConfigError(setting, message)
+        yield ConfigError(setting, message)
 
 
-def _at_most(config: Related, lesser: str, greater: str, why: str) -> None:
+def _at_most(config: Related, lesser: str, greater: str, why: str) -> Found:
     low, high = getattr(config, lesser.replace(".", "_")), getattr(config, greater.replace(".", "_"))
-    _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
+    yield from _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
 
 
-def _check_roles(config: Related) -> None:
-    _require(bool(config.process_roles), "process.roles", "process.roles should name broker, controller or both")
-    _require(
+def _roles(config: Related) -> Found:
+    yield from _require(
+        bool(config.process_roles), "process.roles", "process.roles should name broker, controller or both"
+    )
+    yield from _require(
         len(config.log_dirs) <= 1, "log.dirs", f"log.dirs={','.join(config.log_dirs)}: one directory holds all logs"
     )
+    peers = [address.node_id for address in config.squall_peers]
+    yield from _require(len(set(peers)) == len(peers), "squall.peers", f"squall.peers names a node twice: {peers}")
+
+
+def _quorum(config: Related) -> Found:
     voters = config.voters
     ids = [address.node_id for address in config.controller_quorum_voters]
-    _require(len(ids) == len(voters), "controller.quorum.voters", f"controller.quorum.voters names a node twice: {ids}")
+    yield from _require(
+        len(ids) == len(voters), "controller.quorum.voters", f"controller.quorum.voters names a node twice: {ids}"
+    )
     if voters and config.is_controller:
-        _require(
+        yield from _require(
             config.node_id in voters,
             "controller.quorum.voters",
             f"node.id={config.node_id} has the role of a controller, but controller.quorum.voters={ids} lacks it",
         )
     if voters and not config.is_controller:
-        _require(
+        yield from _require(
             config.node_id not in voters,
             "controller.quorum.voters",
             f"node.id={config.node_id} is in controller.quorum.voters={ids}, but process.roles lacks controller",
         )
     if not config.is_controller:
-        _require(
+        yield from _require(
             bool(voters),
             "controller.quorum.voters",
-            "controller.quorum.voters must be given where process.roles lacks controller",
+            "controller.quorum.voters=ID@HOST:PORT must be given where process.roles lacks controller: "
+            "controller.quorum.bootstrap.servers names no ids",
         )
-    peers = [address.node_id for address in config.squall_peers]
-    _require(len(set(peers)) == len(peers), "squall.peers", f"squall.peers names a node twice: {peers}")
+    if config.is_controller and not voters:
+        own = {f"{_home(each.host)}:{each.port}" for each in (*config.listeners, *config.advertised_listeners)}
+        for server in config.controller_quorum_bootstrap_servers:
+            host, _, port = server.rpartition(":")
+            yield from _require(
+                f"{_home(host)}:{port}" in own,
+                "controller.quorum.bootstrap.servers",
+                f"controller.quorum.bootstrap.servers={server} is another node: voters are not asked for here, "
+                "so name them all, as controller.quorum.voters=ID@HOST:PORT",
+            )
+
+
+def _home(host: str) -> str:
+    """The host of an address, where all that name this machine are one."""
+    return "localhost" if host.strip("[]") in ("", "0.0.0.0", "::", "127.0.0.1", "::1") else host.strip("[]")
 
 
 def _names(endpoints: Sequence[Endpoint]) -> list[str]:
     return [endpoint.name for endpoint in endpoints]
 
 
-def _check_listeners(config: Related) -> None:
+def _listeners(config: Related) -> Found:
     names, advertised = _names(config.listeners), _names(config.advertised_listeners)
-    _require(bool(names), "listeners", "listeners should name at least one listener")
-    _require(len(set(names)) == len(names), "listeners", f"listeners names a listener twice: {names}")
+    yield from _require(bool(names), "listeners", "listeners should name at least one listener")
+    if not names:
+        return
+    yield from _require(len(set(names)) == len(names), "listeners", f"listeners names a listener twice: {names}")
     ports = [(endpoint.host, endpoint.port) for endpoint in config.bind_listeners if endpoint.port]
-    _require(len(set(ports)) == len(ports), "listeners", f"two of the listeners share an address: {ports}")
-    _require(
+    yield from _require(len(set(ports)) == len(ports), "listeners", f"two of the listeners share an address: {ports}")
+    yield from _require(
         len(set(advertised)) == len(advertised),
         "advertised.listeners",
         f"advertised.listeners names a listener twice: {advertised}",
     )
     for endpoint in config.advertised_listeners:
-        _require(
+        yield from _require(
             endpoint.name in names,
             "advertised.listeners",
             f"advertised.listeners names {endpoint.name}, which is not in listeners={names}",
         )
-        _require(
+        yield from _require(
             endpoint.host not in ("", "0.0.0.0", "::"),
             "advertised.listeners",
             f"advertised.listeners={endpoint}: nobody can connect to that address",
         )
     inner = config.inter_broker_listener
-    _require(
+    yield from _require(
         inner in names, "inter.broker.listener.name", f"inter.broker.listener.name={inner} is not in listeners={names}"
     )
-    for name in config.controller_listener_names:
-        _require(
-            name == inner,
+    for name in config.controller_listener_names if config.is_controller else ():
+        yield from _require(
+            name in names,
             "controller.listener.names",
-            f"controller.listener.names={name}: the quorum speaks on {inner}, as all brokers do",
-        )
-    for pair in config.listener_security_protocol_map:
-        _require(
-            pair.endswith(":PLAINTEXT"),
-            "listener.security.protocol.map",
-            f"listener.security.protocol.map={pair}: only PLAINTEXT is spoken",
+            f"controller.listener.names={name} is not in listeners={names}",
         )
 
 
-def _check_connections(config: Related) -> None:
+def _protocols(config: Related) -> Found:
+    """A listener that bears the name of a protocol speaks it, unless the map says otherwise, as with Kafka."""
+    spoken = {name: name for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+    spoken |= dict(pair.partition(":")[::2] for pair in config.listener_security_protocol_map)
+    used = dict.fromkeys((*_names(config.listeners), *config.controller_listener_names))
+    for name in used:
+        protocol = spoken.get(name, "PLAINTEXT")
+        given = "listener.security.protocol.map" if config.listener_security_protocol_map else "listeners"
+        yield from _require(protocol == "PLAINTEXT", given, f"{given}: {name}:{protocol}: only PLAINTEXT is spoken")
+
+
+def _connections(config: Related) -> Found:
     # Kafka takes 0 for max.connections, and for max.connections.per.ip beside max.connections.per.ip.overrides.
     for name, allowed in (
         ("max.connections", config.max_connections),
         ("max.connections.per.ip", config.max_connections_per_ip),
     ):
-        _require(allowed != 0, name, f"{name}=0 would lock out every client, also whoever wants to undo it")
+        yield from _require(allowed != 0, name, f"{name}=0 would lock out every client, also whoever wants to undo it")
 
 
-def _check_times(config: Related) -> None:
-    _require(
+def _times(config: Related) -> Found:
+    yield from _require(
         config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
         "broker.heartbeat.interval.ms",
         f"broker.heartbeat.interval.ms={config.broker_heartbeat_interval_ms} should be below "
         f"broker.session.timeout.ms={config.broker_session_timeout_ms}: no session would last until its next heartbeat",
     )
-    _at_most(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "every idle fetch would time out")
-    _at_most(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms", "idle followers would leave the ISR")
-    _at_most(
+    yield from _at_most(
+        config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "every idle fetch would time out"
+    )
+    yield from _at_most(
+        config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms", "idle followers would leave the ISR"
+    )
+    yield from _at_most(
         config,
         "log.cleaner.min.compaction.lag.ms",
         "log.cleaner.max.compaction.lag.ms",
         "what must wait could not be due",
     )
-    _at_most(
+    yield from _at_most(
         config, "group.min.session.timeout.ms", "group.max.session.timeout.ms", "no session timeout would be allowed"
     )
     for what in ("session.timeout.ms", "heartbeat.interval.ms"):
         low, own, high = (f"group.consumer.{bound}{what}" for bound in ("min.", "", "max."))
-        _at_most(config, low, own, "the default should be allowed")
-        _at_most(config, own, high, "the default should be allowed")
-    _at_most(
+        yield from _at_most(config, low, own, "the default should be allowed")
+        yield from _at_most(config, own, high, "the default should be allowed")
+    yield from _at_most(
         config, "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", "no member would live"
     )
-    _require(
+    yield from _require(
         config.retention_ms != 0,
         "log.retention.ms",
         "log.retention.ms (.minutes, .hours) of 0 would delete what was just written: -1 is for ever",
     )
 
 
-def _check_sizes(config: Related) -> None:
-    _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
+def _sizes(config: Related) -> Found:
+    yield from _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
     if config.queued_max_request_bytes != -1:
-        _at_most(
+        yield from _at_most(
             config, "socket.request.max.bytes", "queued.max.request.bytes", "the largest request could not be received"
         )

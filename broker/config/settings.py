@@ -7,7 +7,7 @@ DescribeConfigs, so that a setting can describe itself on the wire.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
@@ -24,12 +24,20 @@ LONG_MAX = 2**63 - 1
 class ConfigError(ValueError):
     """A setting that cannot be: unknown, unreadable, out of range, or at odds with another. The caller's fault.
 
-    `setting` is the name at fault.
+    `setting` is the name at fault. `each` has one error for each mistake, where several were found.
     """
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
         self.setting = setting
+        self.each: tuple[ConfigError, ...] = (self,)
+
+    @classmethod
+    def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
+        """All of these as one, a line for each."""
+        together = cls(errors[0].setting, "\n".join(map(str, errors)))
+        together.each = tuple(errors)
+        return together
 
 
 class Kind(IntEnum):
@@ -191,6 +199,12 @@ def read_endpoint(text: str) -> Endpoint:
     return Endpoint(name.upper(), *_host_port(address))
 
 
+def read_server(text: str) -> str:
+    """`host:port`, as it is written. ValueError where it is not."""
+    _host_port(text)
+    return text
+
+
 def read_node_address(text: str) -> NodeAddress:
     """`id@host:port`. ValueError where it is not."""
     node_id, at, address = text.partition("@")
@@ -228,12 +242,19 @@ def read_feature(text: str) -> FeatureLevel:
     return FeatureLevel(name, int(level))
 
 
+def unknown(what: str, name: str, names: Iterable[str]) -> ConfigError:
+    """The error for a name that is none of the known ones, with the nearest of them where one is near."""
+    near = nearest(name, names)
+    return ConfigError(name, f"unknown {what} {name}" + (f": did you mean {near}?" if near else ""))
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The known name that an unknown one was most likely meant to be: it shares the most pairs of neighbouring letters
-    (Dice's coefficient). A request may hold thousands of unknown names, so this is quick.
+    (Dice's coefficient). None where even that shares few. A request may hold thousands of unknown names, so this is
+    quick.
     """
     pairs = _pairs(name[:LONGEST_COMPARED])
-    best, most = None, -1.0
+    best, most = None, LEAST_SHARED
     for known in names:
         theirs = _known_pairs(known)
         share = len(pairs & theirs) / (len(pairs) + len(theirs))
@@ -242,6 +263,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return best
 
 
+LEAST_SHARED = 0.15
+"""Of the pairs of both names. Two that are alike have 0.5."""
 LONGEST_COMPARED = 60
 """Characters of an unknown name that are looked at: as many as the longest known names have."""
 
@@ -254,21 +277,38 @@ def _pairs(name: str) -> frozenset[str]:
 _known_pairs = cache(_pairs)
 
 
-def parse_properties(text: str) -> dict[str, str]:
+class Properties(NamedTuple):
+    """What a properties text says. lines: where each name stands. errors: lines that say nothing."""
+
+    values: dict[str, str]
+    lines: dict[str, int]
+    errors: list[ConfigError]
+
+
+def read_properties(text: str) -> Properties:
     """A Java-style properties text: `name=value` or `name: value` lines, `#` and `!` comments, `\\` continues a line.
 
-    A name given twice is an ConfigError: one of the two would be silently lost.
+    A name given twice is an error: one of the two would be silently lost.
     """
-    properties: dict[str, str] = {}
+    found = Properties({}, {}, [])
     for number, line in _logical_lines(text):
         cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=-1)
-        if cut <= 0:
-            raise ConfigError("", f"line {number}: {line!r} should look like name=value")
         name = line[:cut].strip()
-        if name in properties:
-            raise ConfigError(name, f"line {number}: {name} is given twice")
-        properties[name] = line[cut + 1 :].strip()
-    return properties
+        if cut <= 0:
+            found.errors.append(ConfigError("", f"line {number}: {line!r} should look like name=value"))
+        elif name in found.values:
+            found.errors.append(ConfigError(name, f"line {number}: {name} is given twice"))
+        else:
+            found.values[name], found.lines[name] = line[cut + 1 :].strip(), number
+    return found
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The values of a properties text. ConfigError for its errors."""
+    found = read_properties(text)
+    if found.errors:
+        raise ConfigError.of(found.errors)
+    return found.values
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:

@@ -21,9 +21,9 @@ from broker.config.settings import (
     integer,
     listing,
     long,
-    nearest,
     ratio,
     text,
+    unknown,
 )
 
 ALL_REPLICAS = "*"
@@ -52,6 +52,8 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = listing((), item=read_throttled)
     index_interval_bytes: int = integer(4096, low=0)
     leader_replication_throttled_replicas: tuple[str, ...] = listing((), item=read_throttled)
+    local_retention_bytes: int = long(-2, low=-2)
+    local_retention_ms: int = long(-2, low=-2)
     max_compaction_lag_ms: int = long(2**63 - 1, low=1)
     max_message_bytes: int = integer((1 << 20) + 12, low=0)
     message_timestamp_after_max_ms: int = long(3_600_000, low=0)
@@ -61,6 +63,9 @@ class TopicConfig:
     min_compaction_lag_ms: int = long(0, low=0)
     min_insync_replicas: int = integer(1, low=1)
     preallocate: bool = flag(False)
+    remote_log_copy_disable: bool = flag(False)
+    remote_log_delete_on_disable: bool = flag(False)
+    remote_storage_enable: bool = flag(False)
     retention_bytes: int = long(-1, low=-1)
     retention_ms: int = long(604_800_000, low=-1)
     segment_bytes: int = integer(1 << 30, low=14)
@@ -97,6 +102,8 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     "flush.messages": ("log.flush.interval.messages", "log_flush_interval_messages"),
     "flush.ms": ("log.flush.interval.ms", "flush_ms"),
     "index.interval.bytes": ("log.index.interval.bytes", "log_index_interval_bytes"),
+    "local.retention.bytes": ("log.local.retention.bytes", "log_local_retention_bytes"),
+    "local.retention.ms": ("log.local.retention.ms", "log_local_retention_ms"),
     "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", "log_cleaner_max_compaction_lag_ms"),
     "max.message.bytes": ("message.max.bytes", "message_max_bytes"),
     "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", "log_message_timestamp_after_max_ms"),
@@ -187,7 +194,8 @@ def topic_setting(name: str) -> Setting:
     """The topic-level setting of that name. ConfigError with the nearest name where there is none."""
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
-        raise ConfigError(name, f"unknown topic setting {name}: did you mean {nearest(name, TOPIC_SETTINGS)}?")
+        own = [topic_level for topic_level, (broker_level, _) in BROKER_SYNONYMS.items() if broker_level == name]
+        raise unknown("topic setting", name, own or TOPIC_SETTINGS)
     return setting
 
 
@@ -209,6 +217,8 @@ def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
         listed: tuple[str, ...] = getattr(config, name.replace(".", "_"))
         if ALL_REPLICAS in listed and len(listed) > 1:
             raise ConfigError(name, f"{name}={','.join(listed)}: should be * alone, or a list of partition:broker")
+    if config.remote_storage_enable:  # Kafka's answer where remote.log.storage.system.enable is false
+        raise ConfigError("remote.storage.enable", "remote.storage.enable=true: there is no tiered storage")
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             "min.compaction.lag.ms",
@@ -238,10 +248,11 @@ def alter_topic_configs(
     """
     altered = dict(overrides)
     for name, operation, value in changes:
-        setting = topic_setting(name)
-        if operation == ConfigOp.DELETE:
+        if operation == ConfigOp.DELETE:  # as with Kafka of any name
             altered.pop(name, None)
-        elif value is None:
+            continue
+        setting = topic_setting(name)
+        if value is None:
             raise ConfigError(name, f"{name} has no value")
         elif operation == ConfigOp.SET:
             altered[name] = value

@@ -26,7 +26,9 @@ from broker.config import (
 )
 from broker.config.client_metrics import UnfitSubscription, alter_subscription
 from broker.config.group import alter_group_configs
-from broker.config.settings import nearest
+from broker.config.kafka_settings import NODE
+from broker.config.lacking import lacking, not_here
+from broker.config.settings import unknown
 from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
@@ -224,10 +226,8 @@ def _altered(
 def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
     altered = dict(before)
     for name, operation, value in changes:
-        if name not in BROKER_SETTINGS:
-            raise ConfigError(name, f"unknown setting {name}: did you mean {nearest(name, DYNAMIC_BROKER_SETTINGS)}?")
         if name not in DYNAMIC_BROKER_SETTINGS:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+            raise _unalterable(name)
         if operation == ConfigOp.DELETE:
             altered.pop(name, None)
         elif value is None:
@@ -237,6 +237,13 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
         else:
             altered[name] = alter_list(BROKER_SETTINGS[name], altered.get(name), operation, value)
     return altered
+
+
+def _unalterable(name: str) -> Refused | ConfigError:
+    if name in BROKER_SETTINGS or (name in NODE and not NODE[name].alterable):
+        return Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+    row = lacking(name)
+    return unknown("setting", name, DYNAMIC_BROKER_SETTINGS) if row is None else not_here(name, row)
 
 
 def _records(

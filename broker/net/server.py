@@ -88,8 +88,10 @@ class Server:
         self._max_parked = config.squall_connection_parked_max_requests
         self._max_unsent = config.squall_connection_parked_max_bytes
         self._connections: dict[Connection, Frames] = {}
-        self._inner = config.inter_broker_listener if len(config.bind_listeners) > 1 else None
-        """The inter-broker listener where it is one of its own: `max.connections` and its like let brokers in there."""
+        names = {endpoint.name for endpoint in config.bind_listeners}
+        shared = set() if names - config.node_listeners else {config.inter_broker_listener}
+        self._inner = config.node_listeners - shared
+        """The listeners that clients do without: `max.connections` and its like let brokers in there."""
         self._of_brokers: dict[Connection, None] = {}
         """The connections of `_inner`."""
         self._turns = Turns(lambda task: self._nursery.start_soon(task))
@@ -126,7 +128,7 @@ class Server:
         self._ready.set()
 
     async def _accept(self, listener: Any, name: str) -> None:
-        if name != self._config.inter_broker_listener:
+        if name not in self._config.node_listeners:
             await self._ready.wait()
         while True:
             try:
@@ -149,7 +151,7 @@ class Server:
         """Whether there is room for one more connection. Brokers, on a listener of their own, have room of their own,
         so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
         """
-        if listener != self._inner:
+        if listener not in self._inner:
             config = self.in_force()
             held = self._per_address.get(address, 0)
             return len(self._connections) < config.max_connections and held < config.max_connections_per_ip
@@ -163,13 +165,13 @@ class Server:
         return True
 
     async def _serve(self, link: Transport, listener: str, address: str) -> None:
-        between_nodes = listener == self._config.inter_broker_listener
+        between_nodes = listener in self._config.node_listeners
         routes = self._for_nodes if between_nodes else self._for_clients
         conn = Connection(link, listener, self._mark_dirty, self._nursery.start_soon)
         frames = Frames(self._env, link, self._memory, self._max_frame)
         self._connections[conn] = frames
         conn.last_active_ms = int(self._env.mono() * 1000)
-        if listener == self._inner:
+        if listener in self._inner:
             self._of_brokers[conn] = None
         turns = self._turns_of(listener)
         max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
@@ -211,7 +213,8 @@ class Server:
             self._release(address)
 
     def _turns_of(self, listener: str) -> Turns | None:
-        return self._turns if self._inner is not None and listener != self._inner else None
+        apart = self._config.inter_broker_listener in self._inner and listener not in self._inner
+        return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
         """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
@@ -412,7 +415,7 @@ class Server:
         while dirty:
             conn, _ = dirty.popitem()
             conn.flush()
-            if conn.kept_bytes > _MUCH_KEPT and conn.listener != self._inner:
+            if conn.kept_bytes > _MUCH_KEPT and conn.listener not in self._inner:
                 self._heavy[conn] = None
                 heavy = True
         if heavy:

@@ -49,13 +49,13 @@ def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
     """
     import trio
 
-    from chaos.runtimes.broker_settings import too_high
+    from chaos.runtimes.broker_settings import notes
     from chaos.runtimes.process.runtime import ProcessRuntime
 
     with ExitStack() as stack:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-cluster-")))
         settings = dict(_setting(text) for text in given)
-        for line in too_high(settings, nodes):
+        for line in notes(settings, nodes, ours=True):
             click.echo(line, err=True)
         runtime = ProcessRuntime(folder, nodes=nodes, zones=(ZONE,), settings=settings, proxied=False, client_port=port)
         with suppress(KeyboardInterrupt):  # that is how one ends it

@@ -41,8 +41,9 @@ def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
     """Refusals, one after the other, each without the settings that were refused before."""
     found: list[str] = []
     while error := _refusal(broker, topic):
-        found.append(str(error))
-        kept = [tuple(each for each in pairs if each[0] != error.setting) for pairs in (broker, topic)]
+        found += map(str, error.each)
+        wrong = {each.setting for each in error.each}
+        kept = [tuple(each for each in pairs if each[0] not in wrong) for pairs in (broker, topic)]
         if kept == [broker, topic]:
             break  # a relation between settings, which names none of those given
         broker, topic = kept

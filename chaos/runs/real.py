@@ -25,7 +25,7 @@ from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
 from chaos.runs.run import MakeDriver, Run
 from chaos.runs.target_facts import Stranger
-from chaos.runtimes.broker_settings import too_high
+from chaos.runtimes.broker_settings import notes
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.external.runtime import ExternalRuntime
@@ -85,7 +85,7 @@ def run_and_judge(
         runtime = make_runtime(directory.path)
         command = repeat_command(directory)
         say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
-        for line in too_high(plan.cluster.settings, plan.cluster.nodes):
+        for line in notes(plan.cluster.settings, plan.cluster.nodes, ours=plan.target == "squall"):
             say.print(line)
         progress.begin(f"squall run  {directory.run_id}")
         progress.sight.about = {

@@ -1,5 +1,5 @@
 """What brokers' settings mean in a cluster of few brokers: filled in where nobody gave them, and said where they cannot
-work.
+work or have no effect.
 
 Kafka's defaults put the coordinators' logs on three brokers. With fewer, no such log is ever created, and clients are
 answered COORDINATOR_NOT_AVAILABLE for ever. The file that Kafka ships for a single node sets these settings to 1.
@@ -34,6 +34,15 @@ FOLLOWS: Mapping[str, str] = MappingProxyType(
 def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] = INTERNAL) -> dict[str, str]:
     """The settings, with each of `defaults` that asks for more brokers lowered to their number unless it is given."""
     return {**{name: str(nodes) for name, default in defaults.items() if default > nodes}, **settings}
+
+
+def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
+    """What people should know of a cluster's settings before it starts, a sentence each. ours: of Squall's brokers."""
+    from broker.config import BROKER_SETTINGS
+    from broker.config.lacking import ignored
+
+    without_effect = ignored(settings, [name for name in settings if name not in BROKER_SETTINGS]) if ours else []
+    return [*too_high(settings, nodes), *without_effect]
 
 
 def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = FOLLOWS) -> list[str]:

@@ -29,6 +29,7 @@ from broker.protocol.schema import incremental_alter_configs as alter_wire
 from broker.protocol.schema import list_config_resources as list_wire
 from chaos.toolchain.kafka import at_hand
 from chaos.toolchain.lookout import FETCH
+from tests.support import kafka_settings
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
@@ -151,6 +152,9 @@ def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(bo
         (BROKER_RESOURCE, "", [("num.io.threads", SET, "9"), ("producer.id.expiration.ms", SET, "70000000")]),
         (TOPIC_RESOURCE, TOPIC, [("retention.ms", SET, "999999"), ("cleanup.policy", APPEND, "compact")]),
         (TOPIC_RESOURCE, TOPIC, [("leader.replication.throttled.replicas", SET, "0:1")]),
+        (TOPIC_RESOURCE, TOPIC, [("local.retention.ms", SET, "1000"), ("remote.storage.enable", SET, "false")]),
+        (TOPIC_RESOURCE, TOPIC, [("remote.log.copy.disable", SET, "true"), ("no.such.setting", DELETE, None)]),
+        (BROKER_RESOURCE, "", [("log.local.retention.bytes", SET, "5"), ("log.local.retention.ms", SET, "6")]),
         (BROKER_RESOURCE, "", [("log.cleanup.policy", DELETE, None), ("log.retention.ms", DELETE, None)]),
         (BROKER_RESOURCE, "1", [("log.retention.ms", DELETE, None)]),
         (TOPIC_RESOURCE, TOPIC, [("retention.ms", DELETE, None)]),
@@ -250,9 +254,15 @@ def test_the_root_logger_is_told_and_altered_as_kafkas(both: tuple[Cluster, Clus
         (TOPIC_RESOURCE, TOPIC, ("retention.ms", SET, None)),
         (TOPIC_RESOURCE, TOPIC, ("retention.ms", APPEND, "5")),
         (TOPIC_RESOURCE, TOPIC, ("retention.ms", SET, "x")),
+        (TOPIC_RESOURCE, TOPIC, ("remote.storage.enable", SET, "true")),
+        (TOPIC_RESOURCE, TOPIC, ("local.retention.bytes", SET, "-3")),
+        (TOPIC_RESOURCE, TOPIC, ("log.retention.ms", SET, "5")),
         (TOPIC_RESOURCE, "absent", ("retention.ms", SET, "5")),
         (BROKER_RESOURCE, "1", ("node.id", SET, "4")),
         (BROKER_RESOURCE, "", ("num.partitions", SET, "3")),
+        (BROKER_RESOURCE, "1", ("group.share.max.size", SET, "9")),
+        (BROKER_RESOURCE, "", ("group.coordinator.threads", SET, "9")),
+        (BROKER_RESOURCE, "1", ("authorizer.class.name", SET, "x")),
         (BROKER_RESOURCE, "1", ("log.retention.hours", SET, "3")),
         (BROKER_RESOURCE, "1", ("max.connections", SET, "-5")),
         (BROKER_RESOURCE, "", ("min.insync.replicas", SET, "0")),
@@ -297,3 +307,7 @@ def test_what_kafka_refuses_is_refused_with_its_code(
     code, _ = altered(kafka, kind, name, change)
     assert code != ErrorCode.NONE
     assert altered(ours, kind, name, change)[0] == code
+
+
+def test_the_list_of_kafkas_settings_is_what_its_classes_declare() -> None:
+    assert kafka_settings.FILE.read_text() == kafka_settings.text()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,8 +26,10 @@ from chaos.plans.parts import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.layout import addresses
+from chaos.runtimes.process.program import BROKER
 from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real.processes.ports import is_free
+from chaos.runtimes.real.processes.ports import free_ports, is_free
+from chaos.runtimes.real.processes.registry import claimed_ports
 from tests.live.hurt_links import answers
 from tests.support.patience import scaled, slowed
 
@@ -77,6 +83,68 @@ async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(
     with pytest.raises(Refused, match="num.partitons.*num.partitions"):
         await ProcessRuntime(tmp_path / "run", proxied=False, settings={"num.partitons": "3"}).start()
     assert not (tmp_path / "run/nodes").exists()
+
+
+@pytest.mark.gate
+def test_a_file_with_mistakes_is_refused_as_the_page_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs/broker.md").read_text()
+    shown = re.search(r"```\n\$ cat bad.properties\n(.*?)\n\n\$ ./squall (broker .*?)\n(.*?\n)```", page, re.DOTALL)
+    assert shown is not None
+    (tmp_path / "bad.properties").write_text(shown[1])
+    command = [sys.executable, "-P", "-m", *shown[2].split()]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", shown[3])
+
+
+def test_nodes_whose_controller_has_a_listener_of_its_own_are_one_cluster(tmp_path: Path) -> None:
+    """As the files that Kafka ships have it: a combined node, and a broker that knows the voter alone."""
+    first, control, second = free_ports(3, claimed_ports(), Random(1))
+    of_both = {
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    files = {
+        1: {
+            "process.roles": "broker,controller",
+            "controller.quorum.bootstrap.servers": f"localhost:{control}",
+            "listeners": f"PLAINTEXT://:{first},CONTROLLER://:{control}",
+        },
+        2: {
+            "process.roles": "broker",
+            "controller.quorum.voters": f"1@127.0.0.1:{control}",
+            "listeners": f"PLAINTEXT://:{second}",
+        },
+    }
+    nodes = []
+    try:
+        for node, own in files.items():
+            settings = {"node.id": str(node), "log.dirs": str(tmp_path / str(node)), **of_both, **own}
+            config = tmp_path / f"{node}.properties"
+            config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+            nodes.append(
+                subprocess.Popen([*BROKER, "--config", str(config)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+            )
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{first}"})
+        until = time.monotonic() + scaled(60)
+        while len(admin.list_topics(timeout=scaled(30)).brokers) < 2:
+            assert time.monotonic() < until
+        for made in admin.create_topics([NewTopic("both", 1, 2)]).values():
+            made.result(scaled(30))
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{second}", "acks": "all"})
+        producer.produce("both", b"written")
+        assert producer.flush(scaled(30)) == 0
+    finally:
+        for popen in nodes:
+            popen.terminate()
+        said = [popen.communicate()[1] for popen in nodes]
+    assert [popen.returncode for popen in nodes] == [0, 0]
+    assert all(
+        "ignored, because there are no share groups: share.coordinator.state.topic.min.isr" in each for each in said
+    )
 
 
 @contextmanager

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from broker.config import BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
+from broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
+from broker.config.kafka_settings import NODE as NODE_OF_KAFKA
+from broker.config.lacking import LACKING, lacking
 
 NODE = {"node.id": "1"}
 
@@ -39,6 +43,118 @@ def test_unknown_setting_is_refused_with_the_nearest_name(unknown: str, meant: s
     error = refused({unknown: "1"})
     assert str(error) == f"unknown setting {unknown}: did you mean {meant}?"
     assert error.setting == unknown
+
+
+@pytest.mark.parametrize(
+    "name", ["group.share.max.size", "group.streams.max.size", "group.coordinator.threads", "socket.send.buffer.bytes"]
+)
+def test_setting_that_only_kafka_has_is_ignored_with_a_reason(name: str) -> None:
+    taken = BrokerConfig.from_properties({**NODE, name: "77"})
+    (line,) = taken.ignored
+    assert line.startswith("ignored, because ")
+    assert line.endswith(f": {name}")
+    assert not BrokerConfig.from_properties({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("ssl.keystore.location", "/k", "TLS is not spoken"),
+        ("authorizer.class.name", "x.Y", "every client may do everything"),
+        ("super.users", "User:a", "every client may do everything"),
+        ("sasl.enabled.mechanisms", "PLAIN", "SASL is not spoken"),
+        ("listener.name.client.ssl.keystore.location", "/k", "no listener has settings of its own"),
+        ("max.connections.per.ip.overrides", "h:1", "holds for every address"),
+        ("create.topic.policy.class.name", "x.Y", "no policy is asked"),
+        ("remote.log.storage.system.enable", "true", "no tiered storage"),
+        ("broker.id", "1", "give node.id"),
+        ("zookeeper.connect", "h:2181", "controller.quorum.voters"),
+    ],
+)
+def test_setting_that_only_kafka_has_is_refused_where_somebody_relies_on_it(name: str, value: str, why: str) -> None:
+    message = str(refused({name: value}))
+    assert message.startswith(f"{name} is a setting of Kafka's that Squall lacks: ")
+    assert why in message
+    if name in NODE_OF_KAFKA:
+        assert not BrokerConfig.from_properties({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
+
+
+def test_every_setting_that_kafka_declares_is_ours_or_has_a_row_that_the_page_has_too() -> None:
+    page = (Path(__file__).parents[3] / "docs/broker.md").read_text()
+    assert [name for name in NODE_OF_KAFKA if name not in BROKER_SETTINGS and lacking(name) is None] == []
+    for row in LACKING:
+        assert f"| {', '.join(f'`{name}`' for name in row.names)} | {row.why} |" in page
+
+
+def test_a_name_that_is_near_to_none_is_unknown_without_a_hint() -> None:
+    assert str(refused({"qqq.zzz": "1"})) == "unknown setting qqq.zzz"
+    assert str(refused({"group.share.max.siz": "1"})).endswith("did you mean group.share.max.size?")
+
+
+def test_all_that_is_wrong_with_a_file_is_said_at_once_with_its_lines() -> None:
+    lines = [
+        "# mine",
+        "node.id=1",
+        "log.segmnt.bytes=5",
+        "nonsense",
+        "ssl.keystore.location=/k",
+        "node.id=2",
+        "log.retention.ms=0",
+        "max.connections=0",
+        "group.share.max.size=3",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_text("\n".join(lines))
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [f"line {n}" for n in (4, 6, 3, 5, 7, 8)]
+    with pytest.raises(ConfigError, match="line 2: num.partitions=x: should be a whole number\nnode.id must be given"):
+        BrokerConfig.from_text("\nnum.partitions=x")
+
+
+SHIPPED = {
+    # What the files in Kafka 4.3's config/ say of a node, without the sizes of its sockets and logs.
+    "server": {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    },
+    "controller": {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "CONTROLLER://:9093",
+        "advertised.listeners": "CONTROLLER://localhost:9093",
+    },
+    "broker": {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://localhost:9092",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+    },
+}
+OF_ALL = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "num.network.threads": "3",
+    "socket.send.buffer.bytes": "102400",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+def test_the_files_that_kafka_ships_are_taken_the_brokers_with_its_voters() -> None:
+    server = BrokerConfig.from_properties({**SHIPPED["server"], **OF_ALL})
+    assert server.node_listeners == {"PLAINTEXT", "CONTROLLER"}
+    assert [line.rpartition(": ")[2] for line in server.ignored] == ["share.coordinator.state.topic.min.isr"]
+    assert BrokerConfig.from_properties({**SHIPPED["controller"], **OF_ALL}).inter_broker_listener == "CONTROLLER"
+    with pytest.raises(ConfigError, match="controller.quorum.voters=ID@HOST:PORT must be given"):
+        BrokerConfig.from_properties({**SHIPPED["broker"], **OF_ALL})
+    voters = {"controller.quorum.voters": "1@localhost:9093"}
+    assert BrokerConfig.from_properties({**SHIPPED["broker"], **OF_ALL, **voters}).voters[1].port == 9093
 
 
 def test_setting_of_kafkas_that_changes_nothing_here_is_taken() -> None:
@@ -111,7 +227,7 @@ def test_impossible_value_is_refused_with_setting_value_and_range(name: str, tex
             {"process.roles": "broker", "controller.quorum.voters": "1@h:1"},
             ["node.id=1", "process.roles lacks controller"],
         ),
-        ({"process.roles": "broker"}, ["controller.quorum.voters must be given"]),
+        ({"process.roles": "broker"}, ["controller.quorum.voters=ID@HOST:PORT must be given"]),
         ({"squall.peers": "2@h:1,2@h:2"}, ["squall.peers names a node twice"]),
         ({"listeners": ""}, ["listeners should name"]),
         ({"listeners": "A://h:1,A://h:2"}, ["listeners names a listener twice", "'A'"]),
@@ -120,7 +236,9 @@ def test_impossible_value_is_refused_with_setting_value_and_range(name: str, tex
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, ["PLAINTEXT://0.0.0.0:1", "nobody can connect"]),
         ({"inter.broker.listener.name": "INTERNAL"}, ["inter.broker.listener.name=INTERNAL", "['PLAINTEXT']"]),
         ({"controller.listener.names": "CONTROLLER"}, ["controller.listener.names=CONTROLLER", "PLAINTEXT"]),
-        ({"listener.security.protocol.map": "CLIENT:SSL"}, ["CLIENT:SSL", "only PLAINTEXT"]),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, ["PLAINTEXT:SSL", "only PLAINTEXT"]),
+        ({"listeners": "SASL_SSL://h:1"}, ["listeners: SASL_SSL:SASL_SSL", "only PLAINTEXT"]),
+        ({"controller.quorum.bootstrap.servers": "h:9093"}, ["controller.quorum.bootstrap.servers=h:9093", "ID@HOST"]),
     ],
 )
 def test_settings_that_exclude_each_other_are_named_with_their_values(

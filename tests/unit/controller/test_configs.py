@@ -100,6 +100,38 @@ def test_what_cannot_be_altered_is_refused() -> None:
     assert alter(harness, EVERY_BROKER, ("min.insync.replicas", ConfigOp.SET, "0")) == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("group.share.max.size", ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically"),
+        (
+            "group.share.assignment.interval.ms",
+            ErrorCode.INVALID_CONFIG,
+            "that Squall lacks: there are no share groups",
+        ),
+        ("ssl.keystore.location", ErrorCode.INVALID_CONFIG, "that Squall lacks: TLS is not spoken"),
+        ("max.connection", ErrorCode.INVALID_CONFIG, "unknown setting max.connection: did you mean max.connections?"),
+    ],
+)
+def test_brokers_settings_that_only_kafka_has_are_told_apart_from_unknown_ones(
+    name: str, error: ErrorCode, said: str
+) -> None:
+    change = wire.AlterableConfig(name=name, config_operation=ConfigOp.SET, value="5")
+    resource = wire.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configs=[change])
+    request = wire.IncrementalAlterConfigsRequest(resources=[resource])
+    (response,) = prepared().do(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+    assert response.error_code == error
+    assert said in response.error_message
+
+
+def test_what_only_tiered_storage_needs_is_kept_of_a_topic_and_tiered_storage_is_refused() -> None:
+    harness = prepared()
+    assert alter(harness, TOPIC_T, ("local.retention.ms", ConfigOp.SET, "5")) == ErrorCode.NONE
+    assert alter(harness, TOPIC_T, ("remote.storage.enable", ConfigOp.SET, "true")) == ErrorCode.INVALID_CONFIG
+    assert alter(harness, TOPIC_T, ("no.such", ConfigOp.DELETE, None)) == ErrorCode.NONE
+    assert harness.image.configs[TOPIC_T] == {"retention.ms": "1000", "local.retention.ms": "5"}
+
+
 def test_settings_of_groups_and_of_subscriptions_are_kept_and_what_is_gone_leaves_nothing() -> None:
     harness = prepared()
     group, subscription = (GROUP_RESOURCE, "g"), (CLIENT_METRICS_RESOURCE, "m")

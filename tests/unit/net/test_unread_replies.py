@@ -102,7 +102,7 @@ def test_records_that_are_still_in_their_files_take_no_memory(broker: UnreadBrok
 def test_brokers_do_not_count() -> None:
     broker = UnreadBroker()
     server: Any = broker.server
-    server._inner = "INTERNAL"
+    server._inner = frozenset({"INTERNAL"})
     of_a_broker, client = broker.reads_nothing("INTERNAL"), broker.reads_nothing()
     broker.reply(of_a_broker, bytes(8 * MIB))
     broker.reply(client, bytes(3 * MIB))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.config import BROKER_SETTINGS
-from chaos.runtimes.broker_settings import INTERNAL, fitted, too_high
+from chaos.runtimes.broker_settings import INTERNAL, fitted, notes, too_high
 
 OFFSETS, TXN_FACTOR = "offsets.topic.replication.factor", "transaction.state.log.replication.factor"
 TXN_MIN_ISR = "transaction.state.log.min.isr"
@@ -40,5 +42,15 @@ def test_each_setting_that_asks_for_more_brokers_is_a_sentence_with_what_follows
     assert without_groups.endswith(f": set {OFFSETS}=2, or leave it out")
     assert lowered.startswith(f"{TXN_MIN_ISR} is 3, and the cluster has 2 brokers, so it counts as 2: set")
     assert too_high(given, 3) == []
+    (printed,) = too_high({OFFSETS: "3"}, 1)
+    assert printed in (Path(__file__).parents[3] / "docs/cluster.md").read_text().splitlines()
     (without_transactions,) = too_high(given, 1, [TXN_FACTOR])
     assert "the cluster has 1 broker, so no producer gets a transactional id" in without_transactions
+
+
+def test_what_squalls_brokers_ignore_is_said_of_them_alone() -> None:
+    given = {"group.share.max.size": "9", "min.insync.replicas": "2"}
+    lowered, without_effect = notes(given, 1, ours=True)
+    assert lowered.startswith("min.insync.replicas is 2")
+    assert without_effect == "ignored, because there are no share groups: group.share.max.size"
+    assert notes(given, 1, ours=False) == [lowered]

@@ -1,0 +1,118 @@
+"""What becomes of a setting that Kafka has and this broker lacks: it is ignored, or refused where that would be a lie.
+
+A setting is refused if who gives it relies on it for security, for data or for a limit. One that has Kafka's default
+asks for nothing, and is taken without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.config.kafka_settings import NODE
+from broker.config.settings import ConfigError, unknown
+
+UNDECLARED = (
+    *("zookeeper.", "listener.name.", "config.providers.", "rlmm.config.", "rsm.config."),
+    *("super.users", "allow.everyone.if.no.acl.found"),
+)
+"""Beginnings of names that Kafka's files have and its `ConfigDef` does not declare: plug-ins read them."""
+
+
+class Lacking(NamedTuple):
+    """Settings that share a reason. names: whole ones, or beginnings that end in `*`."""
+
+    names: tuple[str, ...]
+    why: str
+    refused: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether a setting is one of these."""
+        return any(name == each or (each[-1] == "*" and name.startswith(each[:-1])) for each in self.names)
+
+
+LACKING = (
+    Lacking(("broker.id",), "give node.id", refused=True),
+    Lacking(
+        ("zookeeper.*",), "Kafka has no ZooKeeper since 4.0: controllers are controller.quorum.voters", refused=True
+    ),
+    Lacking(("ssl.*", "security.*"), "TLS is not spoken: whatever is sent can be read on its way", refused=True),
+    Lacking(("sasl.*", "connections.max.reauth.ms"), "SASL is not spoken: nobody is asked who they are", refused=True),
+    Lacking(
+        ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found", "principal.builder.class"),
+        "there are no ACLs: every client may do everything",
+        refused=True,
+    ),
+    Lacking(("delegation.token.*",), "there are no delegation tokens", refused=True),
+    Lacking(("listener.name.*",), "no listener has settings of its own", refused=True),
+    Lacking(("create.topic.policy.*", "alter.config.policy.*"), "no policy is asked before a change", refused=True),
+    Lacking(("client.quota.callback.class",), "there are no quotas", refused=True),
+    Lacking(("max.connections.per.ip.overrides",), "max.connections.per.ip holds for every address", refused=True),
+    Lacking(("config.providers*",), "values are taken as they are written", refused=True),
+    Lacking(("cordoned.log.dirs",), "there is one log directory", refused=True),
+    Lacking(("remote.log.storage.system.enable",), "there is no tiered storage", refused=True),
+    Lacking(("controller.quorum.auto.join.enable",), "controller.quorum.voters names all voters", refused=True),
+    Lacking(
+        ("remote.*", "follower.fetch.last.tiered.*", "rlmm.config.*", "rsm.config.*"), "there is no tiered storage"
+    ),
+    Lacking(("group.share.*", "share.*"), "there are no share groups"),
+    Lacking(("group.streams.*",), "there are no streams groups"),
+    Lacking(("group.coordinator.*",), "coordinators run in the event loop, and write each change at once"),
+    Lacking(("group.consumer.*",), "an assignment is computed with the heartbeat that asks for it"),
+    Lacking(("replica.selector.class",), "consumers fetch from leaders"),
+    Lacking(("replication.quota.*", "alter.log.dirs.replication.quota.*"), "replication is not throttled"),
+    Lacking(("metric*", "kafka.metrics.*", "telemetry.*"), "there are no such metrics"),
+    Lacking(("early.start.listeners", "connection.failed.*"), "no listener waits for an authorizer"),
+    Lacking(("num.replica.alter.log.dirs.threads", "log.dir.failure.timeout.ms"), "there is one log directory"),
+    Lacking(("metadata.log.segment.ms",), "segments of the metadata log end by their size"),
+    Lacking(("controller.quorum.fetch.*",), "one fetch of the metadata log has at most 1 MiB"),
+    Lacking(("controller.socket.timeout.ms", "socket.connection.setup.*"), "requests have their own time-outs"),
+    Lacking(("add.partitions.to.txn.retry.backoff.ms",), "an addition waits for the transaction before it to complete"),
+    Lacking(("queued.max.requests",), "requests are not queued: queued.max.request.bytes bounds what is held"),
+    Lacking(
+        ("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "replica.socket.receive.buffer.bytes"),
+        "the system sizes the sockets' buffers",
+    ),
+    Lacking(
+        tuple(f"{each}.purgatory.purge.interval.requests" for each in ("fetch", "producer", "delete.records")),
+        "what is complete leaves the purgatory at once",
+    ),
+)
+"""The first row that has a setting's name says what becomes of it."""
+
+
+def lacking(name: str) -> Lacking | None:
+    """What becomes of a setting of Kafka's that this broker lacks; None of any other."""
+    if name not in NODE and not name.startswith(UNDECLARED):
+        return None
+    return next((each for each in LACKING if each.has(name)), None)
+
+
+def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
+    """Why a setting that is none of ours cannot be given; None where it can, without an effect."""
+    row = lacking(name)
+    if row is None:
+        return unknown("setting", name, [*ours, *NODE])
+    if not row.refused or asks_for_nothing(name, value):
+        return None
+    return not_here(name, row)
+
+
+def not_here(name: str, row: Lacking) -> ConfigError:
+    """The error for a setting that Kafka has, or had, and this broker lacks."""
+    return ConfigError(name, f"{name} is a setting of Kafka's that Squall lacks: {row.why}")
+
+
+def asks_for_nothing(name: str, value: str) -> bool:
+    """Whether a setting is given Kafka's own default."""
+    return name in NODE and value.strip() == (NODE[name].default or "")
+
+
+def ignored(given: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """A sentence for each reason why some of the given settings, of those that this broker lacks, have no effect."""
+    by_reason: dict[str, list[str]] = {}
+    for name in names:
+        row = lacking(name)
+        if row is not None and not asks_for_nothing(name, given[name]):
+            by_reason.setdefault(row.why, []).append(name)
+    return [f"ignored, because {why}: {', '.join(names)}" for why, names in by_reason.items()]
