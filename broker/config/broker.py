@@ -339,11 +339,6 @@ class BrokerConfig:
         return BrokerConfig.from_properties({**self.given, **properties})
 
     @property
-    def is_broker(self) -> bool:
-        """True where this node stores partitions and serves clients."""
-        return "broker" in self.process_roles
-
-    @property
     def is_controller(self) -> bool:
         """True where this node votes in the controllers' quorum."""
         return "controller" in self.process_roles

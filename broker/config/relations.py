@@ -94,7 +94,10 @@ def _at_most(config: Related, lesser: str, greater: str, why: str) -> Found:
 
 def _roles(config: Related) -> Found:
     yield from _require(
-        bool(config.process_roles), "process.roles", "process.roles should name broker, controller or both"
+        "broker" in config.process_roles,
+        "process.roles",
+        f"process.roles={','.join(config.process_roles)} should name broker, or broker and controller: "
+        "no node is a controller alone",
     )
     yield from _require(
         len(config.log_dirs) <= 1, "log.dirs", f"log.dirs={','.join(config.log_dirs)}: one directory holds all logs"

@@ -146,11 +146,14 @@ OF_ALL = {
 }
 
 
-def test_the_files_that_kafka_ships_are_taken_the_brokers_with_its_voters() -> None:
+def test_the_files_that_kafka_ships_are_taken_but_for_a_controller_alone_the_brokers_with_its_voters() -> None:
     server = BrokerConfig.from_properties({**SHIPPED["server"], **OF_ALL})
     assert server.node_listeners == {"PLAINTEXT", "CONTROLLER"}
     assert [line.rpartition(": ")[2] for line in server.ignored] == ["share.coordinator.state.topic.min.isr"]
-    assert BrokerConfig.from_properties({**SHIPPED["controller"], **OF_ALL}).inter_broker_listener == "CONTROLLER"
+    with pytest.raises(
+        ConfigError, match="process.roles=controller should name broker, .* no node is a controller alone"
+    ):
+        BrokerConfig.from_properties({**SHIPPED["controller"], **OF_ALL})
     with pytest.raises(ConfigError, match="controller.quorum.voters=ID@HOST:PORT must be given"):
         BrokerConfig.from_properties({**SHIPPED["broker"], **OF_ALL})
     voters = {"controller.quorum.voters": "1@localhost:9093"}
@@ -297,10 +300,8 @@ def test_retention_of_minus_one_in_any_unit_is_for_ever(name: str) -> None:
 
 
 def test_roles_say_what_a_node_does() -> None:
-    assert config().is_broker
     assert config().is_controller
-    broker = config(process_roles="broker", controller_quorum_voters="2@h:1")
-    assert (broker.is_broker, broker.is_controller) == (True, False)
+    assert not config(process_roles="broker", controller_quorum_voters="2@h:1").is_controller
 
 
 def test_directory_of_the_logs_is_log_dirs_or_else_log_dir() -> None:
