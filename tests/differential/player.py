@@ -1,0 +1,187 @@
+"""Plays a row against one broker over plain sockets, and returns its answers as trees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import read_header
+from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
+from tests.differential.answers import Symbols, Tree
+from tests.differential.steps import Ask, Next, Row, resolved
+from tests.support.brokers.raw_client import RawClient, frame_of
+
+WITHIN_S = 20.0
+"""How long an answer may take; none within it is an answer, too."""
+SETTLED_S = 120.0
+MEMBER_ID_REQUIRED = 79
+CHANGES = frozenset(
+    {
+        *(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),
+        *(ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.UPDATE_FEATURES),
+        *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
+    }
+)
+"""Requests to the controller, after which a broker is asked only when it has what they changed."""
+TRANSITIONS = frozenset({ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN})
+"""Requests after which markers may be on their way."""
+
+
+class Broker:
+    """One of the two brokers: its port, and what rows share."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name, self.port = name, port
+        self.shared: dict[str, Any] = {}
+        self._barriers = 0
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer to one request on a connection of its own."""
+        with RawClient(self.port, WITHIN_S) as client:
+            return client.ask(request, version)
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Poll until it holds. AssertionError after a minute."""
+        deadline = time.monotonic() + SETTLED_S
+        while not holds():
+            assert time.monotonic() < deadline, f"{self.name}: {what}"
+            time.sleep(0.01)
+
+    def get_ready(self) -> None:
+        """Wait for the broker, for the logs of its coordinators, and for a producer id above 0."""
+        self.until(self._serves, "no answer to Metadata")
+        for kind in (0, 1):
+            find = FindCoordinatorRequest(key_type=kind, coordinator_keys=["first"])
+            self.until(lambda find=find: self.ask(find, 4).coordinators[0].error_code == 0, "no coordinator")  # type: ignore[misc]
+        first = InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000)
+        self.until(lambda: self.ask(first, 4).error_code == 0, "no producer id")
+
+    def _serves(self) -> bool:
+        try:
+            answer = self.ask(MetadataRequest(topics=None), 12)
+            return len(answer.brokers) == 1
+        except OSError:
+            return False
+
+    def barrier(self) -> None:
+        """Wait until the broker has replayed all that the controller has decided: a new topic is the last of it."""
+        self._barriers += 1
+        name = f"barrier-{self._barriers}"
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        self.await_topic(name)
+
+    def await_topic(self, name: str) -> None:
+        """Wait until every partition of the topic has a leader that this broker knows."""
+        metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+
+        def led() -> bool:
+            topic = self.ask(metadata, 12).topics[0]
+            return topic.error_code == 0 and all(part.error_code == 0 for part in topic.partitions)
+
+        self.until(led, f"topic {name} has no leaders")
+
+    def settle(self, ask: Ask, request: Any, answer: Any) -> None:
+        """Wait for what a request left running."""
+        if ask.api == ApiKey.CREATE_TOPICS and answer is not None:
+            for topic in answer.topics:
+                if topic.error_code == 0 and not request.validate_only:
+                    self.await_topic(topic.name)
+        elif ask.api in CHANGES and not ask.setup:
+            self.barrier()
+        elif ask.api in TRANSITIONS and request.transactional_id:
+            self.settle_transaction(request.transactional_id)
+
+    def settle_transaction(self, transactional_id: str) -> None:
+        """Wait until no marker of the transactional id is on its way."""
+        describe = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        self.until(
+            lambda: not self.ask(describe, 0).transaction_states[0].transaction_state.startswith("Prepare"),
+            f"the markers of {transactional_id} are not written",
+        )
+
+
+class Player:
+    """Plays one row at one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._clients: dict[str, RawClient] = {}
+        self._answers: dict[str, Any] = dict(broker.shared)
+        self._symbols = Symbols()
+
+    def play(self, row: Row) -> list[Tree]:
+        """The answer to each step, in the order of the steps."""
+        trees: dict[int, Tree] = {}
+        late: list[tuple[int, Ask, Any]] = []
+        try:
+            for number, ask in enumerate(row.steps):
+                request = resolved(ask.request, self._answers)
+                if (wrong := self._send(ask, request)) is not None:
+                    trees[number] = wrong
+                elif not ask.waits:
+                    late.append((number, ask, request))
+                else:
+                    trees[number] = self._take(ask, request)
+            for number, ask, request in late:
+                trees[number] = self._take(ask, request)
+        finally:
+            for client in self._clients.values():
+                client.close()
+        return [trees[number] for number in range(len(row.steps))]
+
+    def _client(self, ask: Ask) -> RawClient:
+        if ask.connection not in self._clients:
+            self._clients[ask.connection] = RawClient(self._broker.port, WITHIN_S)
+        return self._clients[ask.connection]
+
+    def _send(self, ask: Ask, request: Any) -> Tree:
+        """None, or why it could not be sent."""
+        try:
+            self._client(ask).send(frame_of(request, ask.version))
+        except OSError:
+            return "<closed>"
+        return None
+
+    def _take(self, ask: Ask, request: Any) -> Tree:
+        """The answer as a tree; where there is none, what came instead."""
+        if ask.api == ApiKey.PRODUCE and request.acks == 0:
+            return "<no answer is due>"
+        try:
+            answer = self._client(ask).answer(request, ask.version)
+        except TimeoutError:
+            self._drop(ask)
+            return f"<no answer within {WITHIN_S:g} s>"
+        except (AssertionError, OSError):
+            self._drop(ask)
+            return "<closed>"
+        except MalformedFrame as problem:
+            self._drop(ask)
+            return f"<malformed: {problem}>"
+        if ask.name and getattr(answer, "error_code", 0) in (0, MEMBER_ID_REQUIRED):
+            self._answers[ask.name] = answer
+        if ask.api == ApiKey.PRODUCE:
+            self._count(request, answer)
+        tree = self._symbols.tree(answer)
+        self._broker.settle(ask, request, answer)
+        return tree
+
+    def _count(self, request: Any, answer: Any) -> None:
+        """Take note of the sequence numbers of batches that were taken."""
+        for topic, its in zip(request.topic_data, answer.responses, strict=False):
+            for part, taken in zip(topic.partition_data, its.partition_responses, strict=False):
+                if taken.error_code == 0 and part.records:
+                    header = read_header(memoryview(part.records), 0)
+                    place = Next(topic.name, part.index).place(header.producer_id, header.producer_epoch)
+                    self._answers[place] = header.last_sequence + 1
+
+    def _drop(self, ask: Ask) -> None:
+        """The next request of this connection begins another one."""
+        self._clients.pop(ask.connection).close()

@@ -1,0 +1,235 @@
+"""Rows written by hand: states that people know, and every near miss of the request that is right in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from tests.differential import asks
+from tests.differential.bases import become_member, join, make_topic
+from tests.differential.steps import Ask, Batch, Next, Ref, Row, topic_id
+
+READS = (-2, -1, -3, 0)
+"""Timestamps that ListOffsets is asked for: earliest, latest, largest, any."""
+
+
+def rows() -> list[Row]:
+    """All rows written by hand."""
+    return [*_produce(), *_transaction_reads(), *_producers(), *_txn_offsets(), *_classic(), *_consumer(), *_offsets()]
+
+
+# ------------------------------------------------------------------------------------------------------------ produce
+
+
+def _produce() -> Iterator[Row]:
+    """Produce of no producer, of an idempotent one, and inside transactions of V1 and V2, with near misses."""
+    for version, sequence, epoch in product((3, 9, 12), (-2, -1, 0, 1), (-1, 0, 1)):
+        name = f"idempotent-v{version}-{sequence}-{epoch}"
+        batch = asks.batch("p", b"a", b"b", sequence=Next(name, 0, sequence), plus=epoch)
+        first = asks.send(name, asks.batch("p", b"a", b"b", sequence=0), version=version)
+        again = asks.send(name, asks.batch("p", b"c", sequence=Next(name, 0, 0)), version=version)
+        yield Row(f"{name}", (make_topic(name), asks.init(None, "p"), first, asks.send(name, batch, version=version), again))
+    for version, added, txn, right in product((11, 12), (False, True), (False, True), (False, True)):
+        name = f"txn-produce-v{version}-{added}-{txn}-{right}"
+        own: dict[str, Any] = {"producer": asks.pid("p"), "at": asks.epoch("p")}
+        add = (asks.add(name, name, **own),) if added else ()
+        batch = asks.batch("p", b"a", sequence=0, txn=txn)
+        tid = name if right else f"{name}-other"
+        last = asks.end(name, True, version=5 if version == 12 else 4, **own)
+        sent = asks.send(name, batch, tid=tid, version=version)
+        yield Row(name, (make_topic(name), asks.init(name, "p"), *add, sent, last, *_all_reads(name)))
+    odd = {
+        "null id": Batch((b"v",), 5, 0, 0), "no records": Batch((b"v",)), "zstd": Batch((b"v",), codec=4),
+        "no key": Batch((b"v",), key=None), "large": Batch((b"v" * 2_000_000,)), "epoch -1": Batch((b"v",), 5, -1, 0),
+        "sequence -1": Batch((b"v",), 5, 0, -1), "transactional": Batch((b"v",), 5, 0, 0, True),
+    }  # fmt: skip
+    for (what, batch), version, acks in product(odd.items(), (3, 9, 12), (-1, 1)):
+        name = f"produce-{what.replace(' ', '-')}-v{version}-{acks}"
+        yield Row(name, (make_topic(name), asks.send(name, batch, version=version, acks=acks), *_all_reads(name)[:4]))
+    yield from _compacted()
+
+
+def _compacted() -> Iterator[Row]:
+    for key in (b"k", None):
+        name = f"compacted-{key is None}"
+        sent = asks.send(name, Batch((b"v",), key=key))
+        yield Row(name, (make_topic(name, cleanup_policy="compact"), sent, *_all_reads(name)))
+
+
+def _all_reads(topic: str) -> tuple[Ask, ...]:
+    """Fetch and ListOffsets of the first partition, at both isolations."""
+    found = [asks.read(topic, committed=committed) for committed in (False, True)]
+    found += [asks.offsets(topic, at, committed=committed) for at, committed in product(READS, (False, True))]
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------------------- transactions
+
+
+def _transaction_reads() -> Iterator[Row]:
+    """Reads at both isolations around an open, a committed and an aborted transaction, and behind one another."""
+    for fate, v2, before in product(("open", "committed", "aborted", "fenced"), (False, True), (False, True)):
+        name = f"reads-{fate}-{'v2' if v2 else 'v1'}-{before}"
+        own: dict[str, Any] = {"producer": asks.pid("p"), "at": asks.epoch("p")}
+        steps = [make_topic(name), asks.init(name, "p", setup=True)]
+        steps += [asks.send(name, Batch((b"before",)))] if before else []
+        steps += [] if v2 else [asks.add(name, name, **own)]
+        steps += [asks.send(name, asks.batch("p", b"in", sequence=0, txn=True), tid=name, version=12 if v2 else 11)]
+        steps += [asks.send(name, Batch((b"after",))), *_all_reads(name)]
+        if fate in ("committed", "aborted"):
+            steps += [asks.end(name, fate == "committed", version=5 if v2 else 4, **own)]
+        elif fate == "fenced":
+            steps += [asks.init(name, "q"), asks.init(name, "q")]
+        steps += [*_all_reads(name), asks.producers(name), asks.describe_txn(name)]
+        steps += [asks.read(name, committed=True, at=at) for at in (1, 2, 3, 9)]
+        yield Row(name, tuple(steps))
+
+
+def _producers() -> Iterator[Row]:
+    """Requests to the transaction coordinator with right and wrong ids and epochs, in each state."""
+    states = ("empty", "ongoing", "committed", "aborted")
+    for state, v2, plus, whose in product(states, (False, True), (-1, 0, 1), ("own", "none", "other")):
+        name = f"producer-{state}-{'v2' if v2 else 'v1'}-{plus}-{whose}"
+        tid = name if whose != "none" else f"{name}-none"
+        claimed = {"producer": asks.pid("p") if whose != "other" else 999_999, "at": asks.epoch("p", plus)}
+        setup = _in_state(name, state, v2)
+        version = 5 if v2 else 4
+        group = f"{name}-g"
+        for kind, ask in {
+            "commit": asks.end(tid, True, version=version, **claimed),
+            "abort": asks.end(tid, False, version=version, **claimed),
+            "add": asks.add(tid, name, **claimed),
+            "offsets": asks.add_offsets(tid, group, **claimed),
+            "init": asks.init(tid, "p", **claimed),
+        }.items():
+            follow = (ask, asks.describe_txn(name), asks.end(name, True, version=version, **_own()))
+            yield Row(f"{name}-{kind}", (*setup, *follow, asks.describe_txn(name)))
+
+
+def _own(step: str = "p") -> dict[str, Any]:
+    return {"producer": asks.pid(step), "at": asks.epoch(step)}
+
+
+def _in_state(name: str, state: str, v2: bool) -> tuple[Ask, ...]:
+    """What brings a transactional id into a state: the topic "shared" takes no records of it."""
+    steps = [asks.init(name, "p", setup=True)]
+    if state != "empty":
+        steps.append(asks.add(name, "shared", setup=True, **_own()))
+    if state in ("committed", "aborted"):
+        how: dict[str, Any] = {"version": 5, "name": "p"} if v2 else {"version": 4}
+        steps.append(asks.end(name, state == "committed", setup=True, **_own(), **how))
+    return tuple(steps)
+
+
+def _txn_offsets() -> Iterator[Row]:
+    """TxnOffsetCommit of V1 and V2, of members and of none, and what OffsetFetch sees before and after the end."""
+    for v2, added, commits, member in product((False, True), (False, True), (False, True), ("none", "right", "wrong", "old")):
+        name = f"txn-offsets-{'v2' if v2 else 'v1'}-{added}-{commits}-{member}"
+        whose: dict[str, Any] = {
+            "none": {},
+            "right": {"member": Ref("join", "member_id", ""), "generation": Ref("join", "generation_id")},
+            "wrong": {"member": "wrong", "generation": 1},
+            "old": {"member": Ref("join", "member_id", ""), "generation": Ref("join", "generation_id", plus=-1)},
+        }[member]
+        steps = [asks.init(name, "p", setup=True), *become_member(name)]
+        steps += [asks.add_offsets(name, name, **_own())] if added else []
+        steps += [asks.commit_in_txn(name, name, 3, version=5 if v2 else 4, **_own(), **whose)]
+        steps += [asks.committed(name, stable=stable) for stable in (False, True)]
+        steps += [asks.end(name, commits, version=5 if v2 else 4, **_own()), asks.committed(name, stable=True)]
+        yield Row(name, tuple(steps))
+
+
+# ------------------------------------------------------------------------------------------------------------- groups
+
+
+def _classic() -> Iterator[Row]:
+    """Requests of members of a classic group with right and wrong groups, generations, members and instances."""
+    generations, members, instances = (0, -1, 1), ("right", "wrong", ""), (None, "wrong")
+    for plus, member, instance, known in product(generations, members, instances, (True, False)):
+        name = f"classic-{plus}-{member or 'empty'}-{instance}-{known}"
+        who = Ref("join", "member_id", "") if member == "right" else member
+        at = Ref("join", "generation_id", plus=plus)
+        for kind in ("heartbeat", "sync", "leave", "commit"):
+            group = f"{name}-{kind}"
+            to = group if known else f"{group}-none"
+            ask = {
+                "heartbeat": asks.beat(to, at, who, instance),
+                "sync": asks.sync(to, at, who, instance),
+                "leave": asks.leave(to, who, instance),
+                "commit": asks.commit(to, 3, generation=at, member=who, instance=instance),
+            }[kind]
+            yield Row(f"{name}-{kind}", (*become_member(group), ask, asks.describe_group(group), asks.committed(group)))
+    for version in (0, 3, 4, 5, 9):
+        name = f"join-v{version}"
+        static = join(f"{name}-static", version=max(version, 5), instance="i", name="static")
+        again = join(f"{name}-static", version=max(version, 5), instance="i")
+        old = asks.beat(f"{name}-static", 1, Ref("static", "member_id", ""), "i")
+        member = asks.sync(f"{name}-static", Ref("static", "generation_id"), Ref("static", "member_id", ""), "i")
+        yield Row(name, (join(name, version=version, name="m"), join(name, Ref("m", "member_id", ""), version=version)))
+        yield Row(f"{name}-static", (static, member, again, old, asks.describe_group(f"{name}-static")))
+    yield from _two_members()
+
+
+def _two_members() -> Iterator[Row]:
+    """A second member joins: its JoinGroup is answered when the first has joined again."""
+    name = "two-members"
+    first = Ref("join", "member_id", "")
+    yield Row(name, (
+        *become_member(name),
+        join(name, connection="b", name="second"),
+        join(name, Ref("second", "member_id", ""), connection="b", waits=False),
+        asks.beat(name, Ref("join", "generation_id"), first),
+        asks.commit(name, 3, generation=Ref("join", "generation_id"), member=first),
+        asks.sync(name, Ref("join", "generation_id"), first),
+    ))  # fmt: skip
+
+
+def _consumer() -> Iterator[Row]:
+    """Heartbeats of consumer groups (KIP-848) with right and wrong members, epochs and instances."""
+    for plus, member, owned, version in product((0, -1, 1), ("m", "wrong", ""), (None, [], [0], [0, 1], [7]), (0, 1)):
+        name = f"consumer-{plus}-{member or 'empty'}-{owned}-v{version}".replace("[", "").replace("]", "").replace(", ", "")
+        topics = None if owned is None else _owned(owned)
+        first = asks.consume(name, "m", 0, topics=[name], owned=[], name="m")
+        ask = asks.consume(name, member, Ref("m", "member_epoch", plus=plus), timeout_ms=-1, owned=topics, version=version)
+        after = (asks.consume(name, "m", Ref("m", "member_epoch"), timeout_ms=-1), asks.describe_consumers(name))
+        yield Row(name, (make_topic(name), first, ask, *after))
+    first_heartbeats: dict[str, dict[str, Any]] = {
+        "no-topics": {"topics": None, "owned": []}, "nothing-owned-null": {"topics": ["shared"], "owned": None},
+        "empty-topics": {"topics": [], "owned": []}, "no-timeout": {"topics": ["shared"], "owned": [], "timeout_ms": -1},
+        "regex": {"topics": None, "owned": [], "regex": "sha.*"}, "bad-regex": {"topics": None, "owned": [], "regex": "("},
+        "range": {"topics": ["shared"], "owned": [], "assignor": "range"},
+        "no-such-assignor": {"topics": ["shared"], "owned": [], "assignor": "none"},
+        "static": {"topics": ["shared"], "owned": [], "instance": "i"},
+        "unknown-topic": {"topics": ["none"], "owned": []}, "twice": {"topics": ["shared", "shared"], "owned": []},
+    }  # fmt: skip
+    for what, how in first_heartbeats.items():
+        name = f"consumer-first-{what}"
+        steps = (asks.consume(name, "m", 0, name="m", **how), asks.describe_consumers(name), asks.describe_group(name))
+        left = (asks.consume(name, "m", -2, timeout_ms=-1, instance="i"), asks.consume(name, "m", -1, timeout_ms=-1))
+        yield Row(name, (*steps, *left, asks.describe_consumers(name)))
+    for plus, member in product((0, -1, 1), ("m", "wrong", "")):
+        name = f"consumer-offsets-{plus}-{member or 'empty'}"
+        at = Ref("m", "member_epoch", plus=plus)
+        first = asks.consume(name, "m", 0, topics=["shared"], owned=[], name="m")
+        commits = asks.commit(name, 3, generation=at, member=member)
+        yield Row(name, (first, commits, asks.committed(name, member=member, at=at), asks.committed(name)))
+
+
+def _owned(partitions: list[int]) -> list[Any]:
+    if not partitions:
+        return []
+    return [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id("topic"), partitions)]  # type: ignore[arg-type]
+
+
+def _offsets() -> Iterator[Row]:
+    """Offsets of groups without members: commits, reads and deletions at each version."""
+    for version in range(2, 10):
+        name = f"offsets-v{version}"
+        reads = [asks.committed(name, topic=topic, version=max(8, version)) for topic in ("shared", None, "none")]
+        deletes = [asks.forget(name), asks.forget(name, "none"), asks.forget(f"{name}-none")]
+        wrong = [asks.commit(name, 5, topic="none", version=version), asks.commit(name, 5, part=9, version=version)]
+        member = asks.commit(name, 6, generation=1, member="m", version=version)
+        steps = (asks.commit(name, 4, version=version), *wrong, member, *reads, *deletes, asks.committed(name))
+        yield Row(name, (*steps, asks.describe_group(name)))
