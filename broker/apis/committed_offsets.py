@@ -56,6 +56,10 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
 
 
+LONGEST_MS = 2**63 - 1
+"""The last time that a record of a committed offset has a place for."""
+
+
 class CommittedOffsetApis:
     """Handlers of requests about committed offsets; none of them waits before the request has taken effect."""
 
@@ -82,7 +86,7 @@ class CommittedOffsetApis:
     def offset_commit(self, request: commit_wire.OffsetCommitRequest, slot: Slot) -> Any:
         """Commit offsets of a group. What can be refused without the group is refused for each partition alone."""
         kept_ms = request.retention_time_ms
-        expires_ms = NO_TIME if kept_ms < 0 else self._env.wall_ms() + kept_ms
+        expires_ms = NO_TIME if kept_ms < 0 else min(self._env.wall_ms() + kept_ms, LONGEST_MS)
         plan, offsets = self.plan(request.topics, expires_ms, by_id=slot.version >= BY_ID_FROM)
 
         def respond(answers: list[Answer]) -> commit_wire.OffsetCommitResponse:

@@ -17,6 +17,7 @@ from broker.cluster.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from broker.cluster.names import name_fault
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
 from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.client_metrics import describe_subscription
@@ -41,8 +42,8 @@ RESOURCES_A_TURN = 10
 """Of which each takes up to 1.5 ms to describe."""
 UNKNOWN_TYPE = 0
 """Of a logger's level, as Kafka tells it."""
-BROKERS_ENDPOINT = 1
-"""`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
+BROKERS_ENDPOINT, CONTROLLERS_ENDPOINT = 1, 2
+"""`DescribeClusterRequest.endpoint_type` (KIP-919)."""
 NOT_ASKED = -2147483648
 """The answer for authorized operations if the client did not ask for them."""
 TOPIC_OPERATIONS = 0b110111111000
@@ -133,7 +134,11 @@ def describe_cluster(
 
     if request.endpoint_type != BROKERS_ENDPOINT:
         return cluster_wire.DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_code=(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if request.endpoint_type == CONTROLLERS_ENDPOINT
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
             error_message="The request was sent to an endpoint of the wrong type.",
             endpoint_type=BROKERS_ENDPOINT,
         )
@@ -236,8 +241,9 @@ def _entries(
             except ConfigError as error:  # the topic's settings contradict the defaults in this node's file
                 result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
                 return []
-        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        result.error_message = "This server does not host this topic-partition."
+        fault = name_fault(name)
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if fault else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_message = fault and f"Topic name is invalid: {fault}"
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})

@@ -410,9 +410,9 @@ class FetchApi:
         diverging = state.divergence(log.epochs, part.last_fetched_epoch, offset)
         if diverging is not None:
             if diverging.is_undefined:
-                return _failed(part.index, _OUT_OF_RANGE, None, hw, start)
+                return _failed(part.index, _OUT_OF_RANGE, None)
         elif offset > end or offset < start:
-            return _failed(part.index, _OUT_OF_RANGE, None, hw, start)
+            return _failed(part.index, _OUT_OF_RANGE, None)
         records: FileSlice | None = None
         aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
         if diverging is None and (left > 0 or first):
@@ -467,5 +467,5 @@ def _aborted(h: Hosted, offset: int, records: FileSlice) -> list[tuple[int, int]
     return [(txn.producer_id, txn.first_offset) for txn in found]
 
 
-def _failed(index: int, error: int, leader: tuple[int, int] | None, hw: int = -1, log_start: int = -1) -> FetchPartOut:
-    return FetchPartOut(index, error, hw, -1, log_start, None, -1, _EMPTY, None, leader, None)
+def _failed(index: int, error: int, leader: tuple[int, int] | None) -> FetchPartOut:
+    return FetchPartOut(index, error, -1, -1, -1, [], -1, _EMPTY, None, leader, None)

@@ -46,7 +46,7 @@ class CoordinatorFinder:
         (one,) = found
         return wire.FindCoordinatorResponse(
             error_code=one.error_code,
-            error_message=one.error_message,
+            error_message=one.error_message or None,
             node_id=one.node_id,
             host=one.host,
             port=one.port,
@@ -72,7 +72,7 @@ class CoordinatorFinder:
             broker = self._image.brokers.get(partition.leader) if partition.leader != NO_NODE else None
             if broker is not None and not broker.fenced and listener in broker.endpoints:
                 host, port = broker.endpoints[listener]
-                return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port, error_message=None)
+                return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port)
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 

@@ -148,8 +148,7 @@ class ClassicGroup(GroupRules):
             self._join_again(request, token, now)
 
     def _refuse(self, token: Token, request: Join, error: ErrorCode) -> None:
-        member_id = NO_MEMBER if error == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
-        self.effects.append(Reply(token, Joined(error, member_id)))
+        self.effects.append(Reply(token, Joined(error, request.member_id)))
 
     def _join_new(self, request: Join, token: Token, now: Moment) -> None:
         if request.instance_id is not None:

@@ -19,6 +19,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import offset_commit, offset_fetch
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from broker.protocol.schema.sync_group import SyncGroupRequest
 from tests.support.brokers.coordinators import GroupBroker
 
 Clock = trio.testing.MockClock
@@ -87,6 +88,24 @@ async def test_a_partition_that_does_not_exist_has_no_position(broker: OffsetsBr
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.NONE, unknown, unknown]
     assert told(broker.apis.offset_fetch(asked("g"), broker.asks())) == {"g": [7]}
+
+
+async def test_a_retention_longer_than_time_lasts_is_for_ever(broker: OffsetsBroker) -> None:
+    """It was an error: the sum of now and such a retention has no place in a record."""
+    topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=[offset_commit.OffsetCommitRequestPartition(0, 7)])]
+    request = offset_commit.OffsetCommitRequest("g", retention_time_ms=2**63 - 1, topics=topics)
+    later = broker.apis.offset_commit(request, broker.asks(2))
+    broker.replicate()
+    assert (await later.wait()).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("lacks", [{"protocol_type": None}, {"protocol_name": None}])
+async def test_a_sync_of_version_5_names_its_protocol(lacks: dict[str, None], broker: OffsetsBroker) -> None:
+    """KIP-559; as with Kafka, before the group is asked."""
+    groups = GroupApis(broker.env, broker.coordinator, broker.config, broker.much)
+    request = SyncGroupRequest("g", 1, "m", protocol_type="consumer", protocol_name="range").replace(**lacks)
+    answer = groups.sync_group(request, broker.slot(broker.client(), ApiKey.SYNC_GROUP, 5))
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 async def test_few_positions_are_told_at_once(broker: OffsetsBroker) -> None:

@@ -314,6 +314,11 @@ def test_controllers_are_not_described_here() -> None:
     assert described(Cluster(), endpoint_type=2).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
+@pytest.mark.parametrize("kind", [-1, 0, 3])
+def test_an_endpoint_of_no_known_type_is_unsupported_as_with_kafka(kind: int) -> None:
+    assert described(Cluster(), endpoint_type=kind).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+
 # -------------------------------------------------------------------------------------------------- DescribeConfigs
 
 
@@ -369,6 +374,8 @@ def test_a_broker_tells_its_own_settings_and_those_of_all() -> None:
 def test_what_this_broker_cannot_describe_is_refused() -> None:
     cluster = Cluster()
     assert entries(cluster, TOPIC_RESOURCE, "u") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
+    assert entries(cluster, TOPIC_RESOURCE, "u u") == (ErrorCode.INVALID_TOPIC_EXCEPTION, {})
+    assert entries(cluster, TOPIC_RESOURCE, "") == (ErrorCode.INVALID_TOPIC_EXCEPTION, {})
     assert entries(cluster, BROKER_RESOURCE, "2") == (ErrorCode.INVALID_REQUEST, {})
     assert entries(cluster, 99, "x") == (ErrorCode.INVALID_REQUEST, {})
 

@@ -152,7 +152,10 @@ def test_an_epoch_that_the_leader_does_not_know_is_out_of_range() -> None:
 def test_an_offset_beyond_the_log_is_out_of_range_at_once_and_acknowledges_nothing(replica: int) -> None:
     broker = broker_with(1)
     [h] = broker.replicas.hosted()
-    assert fetched(asked(broker, 9, replica=replica, epoch=5)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    part = fetched(asked(broker, 9, replica=replica, epoch=5))
+    assert part.error == ErrorCode.OFFSET_OUT_OF_RANGE
+    offsets = part.high_watermark, part.last_stable_offset, part.log_start_offset
+    assert (offsets, part.aborted) == ((-1, -1, -1), []), "as with Kafka: nothing is known of it"
     assert h.state.followers[2].log_end_offset == -1
 
 

@@ -104,3 +104,11 @@ def test_nobody_coordinates_without_a_leader_that_serves(leader: int) -> None:
 
 def test_another_type_of_key_is_refused() -> None:
     assert FinderHarness().find("x", key_type=5)[0][1] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_coordinator_that_is_found_has_an_empty_message_from_version_4_on_and_none_before() -> None:
+    """As with Kafka (`FindCoordinatorResponse`)."""
+    finder = FinderHarness((1,)).finder
+    batched = finder.find_coordinator(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4, LISTENER)
+    assert [each.error_message for each in batched.coordinators] == [""]
+    assert finder.find_coordinator(FindCoordinatorRequest("x", 1), 3, LISTENER).error_message is None

@@ -149,6 +149,7 @@ def test_a_join_that_cannot_be_is_refused(also: dict[str, object], error: ErrorC
     answer = GroupHarness().join("a", **also)  # type: ignore[arg-type]
     assert answer is not None
     assert answer.error == error
+    assert getattr(answer, "member_id", "") == also.get("member_id", ""), "as with Kafka, it names who was refused"
 
 
 # ---------------------------------------------------------------------------------------------------- living and going

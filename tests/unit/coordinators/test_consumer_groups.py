@@ -186,6 +186,7 @@ def test_a_heartbeat_needs_all_that_joining_takes(harness: ConsumerHarness) -> N
         {"owned": places(A, 0)},
         {"topics": None},
         {"instance_id": ""},
+        {"rack_id": ""},
     ):
         assert harness.ask("m1", 0, **{**join, **lacks}).error == ErrorCode.INVALID_REQUEST, lacks
     assert harness.ask("", 0, **join).error == ErrorCode.INVALID_REQUEST

@@ -30,6 +30,8 @@ def wrong_with(beat: ConsumerBeat, assignors: tuple[str, ...]) -> tuple[ErrorCod
         return ErrorCode.INVALID_REQUEST, "MemberId can't be empty."
     if beat.instance_id == "":
         return ErrorCode.INVALID_REQUEST, "InstanceId can't be empty."
+    if beat.rack_id == "":
+        return ErrorCode.INVALID_REQUEST, "RackId can't be empty."
     if beat.epoch == LEAVES_FOR_NOW and beat.instance_id is None:
         return ErrorCode.INVALID_REQUEST, "InstanceId can't be null."
     if beat.epoch == JOINS:
