@@ -115,7 +115,8 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
             writes += _update(command, update)
     except Refused as refused:
         writes, code, message = [], refused.code, refused.message
-    results = [wire.UpdatableFeatureResult(update.feature, code, message) for update in request.feature_updates]
+    # With an error on top there is no result of a feature: clients give that error to each (KIP-1022).
+    results = [] if code else [wire.UpdatableFeatureResult(update.feature) for update in request.feature_updates]
     reply = wire.UpdateFeaturesResponse(error_code=code, error_message=message, results=results)
     return Decision(reply, () if request.validate_only else tuple(writes))
 

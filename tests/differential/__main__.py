@@ -1,4 +1,4 @@
-"""Asks one of our nodes and one of Apache Kafka's the same, and says where their answers differ."""
+"""Asks one of our nodes and one of Apache Kafka's the same, and reports where their answers differ."""
 
 from __future__ import annotations
 
@@ -9,47 +9,75 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from chaos.errors import Refused
+from chaos.interrupts import as_ctrl_c
 from tests.differential import brokers, compare, fields, java, report, sequences, table
+from tests.differential.compare import UNEXPLAINED, Result
 from tests.differential.steps import Row
 
 SEQUENCES = 200
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0: every difference is named. 1: one is not. 3: wrong usage, or Apache Kafka cannot be had."""
+    """0: every difference is named. 1: one is not. 3: wrong usage, or Apache Kafka cannot be had. 130 after Ctrl-C."""
     asked = _parser().parse_args(given)
     rows = chosen(asked)
-    if not rows and not asked.only_java:
-        print("squall: no row has such a name", file=sys.stderr)
+    if not rows and not asked.java:
+        say(f"squall: no row is named {asked.rows}")
         return 3
-    with TemporaryDirectory(prefix="squall-differential-") as folder:
-        with brokers.both(Path(folder)) as (ours, theirs):
-            results = list(java.results(Path(folder), ours, theirs)) if asked.only_java or asked.rows == "*" and asked.sequence is None else []
-            results += compare.play(rows, ours, theirs, lambda line: print(line, flush=True))
-    return report.write(results, asked.out)
+    try:
+        results = play(rows, with_java=asked.java or asked.rows == "*" and asked.sequence is None)
+    except Refused as refused:
+        say(f"squall: {refused}")
+        return 3
+    except KeyboardInterrupt:
+        say("squall: interrupted")
+        return 130
+    page = report.write(results, sum(row.seed is not None for row in rows), asked.out)
+    unexplained = [result for result in results if result.outcome == UNEXPLAINED]
+    for result in unexplained[: report.SHOWN]:
+        say(f"{report.told(result)}\n")
+    for api, total, count in report.counts(results):
+        say(f"{api:<32}{total:>7,}  " + ", ".join(f"{n:,} {outcome}" for outcome, n in count.most_common()))
+    say(f"{page}\n{report.headline(results, sum(row.seed is not None for row in rows))}")
+    return 1 if unexplained else 0
+
+
+def play(rows: Sequence[Row], *, with_java: bool) -> list[Result]:
+    """The results of rows, and of Java's clients, at two brokers that are started for them."""
+    with TemporaryDirectory(prefix="squall-differential-") as folder, brokers.both(Path(folder)) as (ours, theirs):
+        results = list(java.results(Path(folder), ours, theirs)) if with_java else []
+        return results + compare.play(rows, ours, theirs, say)
 
 
 def chosen(asked: argparse.Namespace) -> list[Row]:
     """The rows that the command line asks for; all of them where it names none."""
-    if asked.only_java:
+    if asked.java:
         return []
     if asked.sequence is not None:
         return [sequences.sequence(asked.sequence)]
     drawn = [sequences.sequence(asked.seed + number) for number in range(asked.sequences)]
     rows = [*fields.rows(), *table.rows(), *drawn]
-    return [row for row in rows if asked.rows in ("*", row.name) or fnmatchcase(row.name, asked.rows)]
+    return [row for row in rows if asked.rows == row.name or fnmatchcase(row.name, asked.rows)]
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows with such a name")
-    parser.add_argument("--java", dest="only_java", action="store_true", help="only the actions of Java's clients")
-    parser.add_argument("--sequence", type=int, metavar="SEED", help="only this random sequence")
-    parser.add_argument("--sequences", type=int, default=SEQUENCES, metavar="N", help="how many random sequences")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first random sequence")
-    parser.add_argument("--out", type=Path, default=Path("runs/differential"), metavar="DIR", help="gets the report")
+    parser.add_argument("--java", action="store_true", help="only the actions of Java's clients")
+    parser.add_argument("--sequence", type=int, metavar="SEED", help="only the random sequence of this seed")
+    parser.add_argument("--sequences", type=int, default=SEQUENCES, metavar="N", help="random sequences (200)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the first random sequence (1)")
+    parser.add_argument("--out", type=Path, default=Path("runs/differential"), metavar="DIR",
+                        help="gets report/index.html and unexplained.txt (runs/differential)")  # fmt: skip
     return parser
 
 
 if __name__ == "__main__":
+    as_ctrl_c()
     sys.exit(main())

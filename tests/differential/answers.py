@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ SIZES = frozenset({"total_bytes", "usable_bytes"})
 KEYS = (
     ("resource_type", "resource_name"),
     *((name,) for name in ("api_key", "group_id", "transactional_id", "topic_name", "name", "topic", "feature")),
-    *((name,) for name in ("partition_index", "partition", "broker_id", "index")),
+    *((name,) for name in ("partition_index", "partition", "producer_id", "member_id")),
 )
 """Fields by which the structures of a list are told apart: they are compared with their likes, and their order too."""
 
@@ -144,6 +145,9 @@ def differences(ours: Tree, theirs: Tree, path: str = "") -> Iterator[tuple[str,
         for name in _either(ours, theirs):
             yield from differences(ours.get(name, ABSENT), theirs.get(name, ABSENT), f"{path}.{name}".lstrip("."))
     elif isinstance(ours, list) and isinstance(theirs, list) and ours and theirs:
+        if ours != theirs and Counter(map(repr, ours)) == Counter(map(repr, theirs)):
+            yield f"{path}.<order>", ours, theirs
+            return
         our, its = keys_of(ours), keys_of(theirs)
         if our is None or its is None:
             our, its = list(zip(range(len(ours)))), list(zip(range(len(theirs))))

@@ -88,7 +88,7 @@ def join(group: str, member: Any = "", version: int = 9, *, instance: str | None
     request = join_group.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=30_000,
-        rebalance_timeout_ms=300,
+        rebalance_timeout_ms=2_000,
         member_id=member,
         group_instance_id=instance,
         protocol_type="consumer",

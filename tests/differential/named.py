@@ -102,5 +102,116 @@ NAMED: Sequence[Named] = (
             At("CreateTopics|DescribeConfigs", r".*configs\[squall\..*\]", ANY, ABSENT),
         ),
     ),
+    Named(
+        "no time at all",
+        "a request to the controller with a timeout of 0 or less is carried out here; Kafka's controller answers that its"
+        " time is up, and may have carried it out",
+        "org.apache.kafka.queue.EventQueue, org.apache.kafka.controller.QuorumController",
+        "nothing: the answer is the more exact one",
+        (
+            At("CreateTopics|DeleteTopics|CreatePartitions|AlterPartitionReassignments|ElectLeaders", ".*", rows=r"timeout_ms=(0|-1)$"),
+        ),
+    ),
+    Named(
+        "named twice in one request",
+        "what a request names twice is answered once, or refused the second time: one small request must not be able to ask"
+        " for an answer of any size; Kafka answers each time, and fails JoinGroup with UNKNOWN_SERVER_ERROR",
+        "docs/broker.md",
+        "nothing: Java's clients put what they ask for into sets and maps",
+        (At(".*", ".*", rows=r"of 2$|=\[(0, 0|1, 1|0, 1, 0, 1|'name', 'name'|'shared', 'shared')\]$"),),
+    ),
+    Named(
+        "a topic without partitions",
+        "a topic of a request that names no partition of it is left out of some answers and kept in others",
+        "kafka.server.KafkaApis",
+        "nothing: Java's clients send none",
+        (At(".*", ".*", rows=r"(partitions|partition_indexes|topic_partitions)=(\[\]|None)$"),),
+    ),
+    Named(
+        "UNKNOWN_SERVER_ERROR for impossible numbers",
+        "Kafka throws an exception at a negative size, an isolation level or an election type that does not exist, or a"
+        " session that is ended before it began; here such a value counts as the nearest possible one",
+        "org.apache.kafka.common.IsolationLevel, kafka.server.ReplicaManager",
+        "nothing: the request has no meaning; a client's mistake stays unseen",
+        (
+            At("Fetch", ".*", rows=r"(max_bytes|isolation_level|session_id|partition_max_bytes)=(-1|127|2147483647)$"),
+            At("ListOffsets", ".*", rows=r"isolation_level=(-1|127)$"),
+            At("ElectLeaders", ".*", rows=r"election_type=(-1|127)$"),
+            At("DescribeTopicPartitions", r".*error_code", "INVALID_TOPIC_EXCEPTION", "UNKNOWN_SERVER_ERROR", rows=r"name=''$"),
+        ),
+    ),
+    Named(
+        "no answer from Kafka",
+        "Kafka never answers AddPartitionsToTxn of version 4 and later without a transaction",
+        "kafka.server.KafkaApis.handleAddPartitionsToTxnRequest",
+        "nothing: only brokers send these versions, and never so",
+        (At("AddPartitionsToTxn", "", ANY, "<no answer within 10 s>", rows=r"transactions=\[\]$"),),
+    ),
+    Named(
+        "WriteTxnMarkers and replicas' requests on a client's listener",
+        "a client's listener takes no requests of brokers, and ends the connection",
+        "docs/broker.md",
+        "kafka-transactions abort; kafka-python's next version, which sends replica id 0",
+        (
+            At("ApiVersions", r"api_keys\[27\]", ABSENT),
+            At("WriteTxnMarkers", "", CLOSED),
+            At("Fetch|ListOffsets", "", CLOSED, rows=r"replica_id=(0|2147483647)$"),
+        ),
+        "issue 38, item 6",
+    ),
+    Named(
+        "the group without a name",
+        "a request about the group \"\" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API to API",
+        "org.apache.kafka.coordinator.group.GroupCoordinatorService",
+        "clients of before Kafka 2.1 that commit offsets of the group \"\"",
+        (
+            At("DeleteGroups|DescribeGroups|LeaveGroup|OffsetCommit|OffsetDelete|TxnOffsetCommit", ".*",
+               rows=r"(group_id|groups_names\.0|groups\.0)=''$"),
+        ),
+        "issue 38, item 6",
+    ),
+    Named(
+        "Metadata by id beside a name",
+        "a topic id beside a name is looked up by the name",
+        "kafka.server.KafkaApis.handleTopicMetadataRequest",
+        "SubscriptionPattern of consumers, describeTopics by id",
+        (At("Metadata", ".*", rows=r"topics\.0\.(topic_id|name)=", versions=range(10, 14)),),
+        "issue 38, item 4",
+    ),
+    Named(
+        "documentation of settings",
+        "DescribeConfigs has no documentation",
+        "KIP-569",
+        "ConfigEntry.documentation() is null",
+        (At("DescribeConfigs", r".*documentation", None, "<text>"),),
+    ),
+    Named(
+        "sizes of coordinators' logs",
+        "batches and records of the coordinators' logs are put together in another way, and so are of another size",
+        "org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (KAFKA-16895)",
+        "nothing",
+        (At("DescribeLogDirs", r".*topics\[__(consumer_offsets|transaction_state)\].*partition_size"),),
+    ),
+    Named(
+        "positions in the metadata log",
+        "the metadata log has other records",
+        "KIP-500",
+        "nothing",
+        (At("DescribeQuorum", r".*(high_watermark|log_end_offset)"),),
+    ),
+    Named(
+        "DescribeQuorum of another log",
+        "a request that names anything but the metadata log is refused as a whole; Kafka refuses the partition",
+        "org.apache.kafka.raft.KafkaRaftClient",
+        "nothing: Java's client always names the metadata log",
+        (At("DescribeQuorum", r"error_code|error_message|topics.*", rows=r"topics"),),
+    ),
+    Named(
+        "limits of patterns",
+        "a pattern may have 256 characters here, because matching must end in time",
+        "docs/broker.md",
+        "longer patterns of transactional ids (KIP-1152)",
+        (At("ListTransactions", "error_code", "INVALID_REGULAR_EXPRESSION", "NONE", rows="transactional_id_pattern=.* of 300$"),),
+    ),
 )
 """The first that fits a difference names it."""

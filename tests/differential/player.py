@@ -13,14 +13,16 @@ from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsReq
 from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.answers import Symbols, Tree
 from tests.differential.steps import Ask, Next, Row, resolved
 from tests.support.brokers.raw_client import RawClient, frame_of
 
-WITHIN_S = 20.0
+WITHIN_S = 10.0
 """How long an answer may take; none within it is an answer, too."""
 SETTLED_S = 120.0
+EARLIEST = -2
 MEMBER_ID_REQUIRED = 79
 CHANGES = frozenset(
     {
@@ -79,12 +81,14 @@ class Broker:
         self.await_topic(name)
 
     def await_topic(self, name: str) -> None:
-        """Wait until every partition of the topic has a leader that this broker knows."""
+        """Wait until this broker leads every partition of the topic: Metadata names a leader before it does."""
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
 
         def led() -> bool:
             topic = self.ask(metadata, 12).topics[0]
-            return topic.error_code == 0 and all(part.error_code == 0 for part in topic.partitions)
+            parts = [ListOffsetsPartition(part.partition_index, -1, EARLIEST) for part in topic.partitions]
+            found = self.ask(ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, parts)]), 7).topics[0].partitions
+            return topic.error_code == 0 and bool(found) and all(part.error_code == 0 for part in found)
 
         self.until(led, f"topic {name} has no leaders")
 

@@ -1,15 +1,77 @@
-"""The report of a differential."""
+"""The report of a differential: counts for each API, each named difference, and all that is unexplained."""
+
 from __future__ import annotations
-import json
+
+import pprint
 from collections import Counter
-from tests.differential.compare import UNEXPLAINED
-def write(results, out):
-    out.mkdir(parents=True, exist_ok=True)
-    count = Counter((r.api, r.outcome) for r in results)
-    print(Counter(r.outcome for r in results))
-    with (out/"unexplained.txt").open("w") as f:
-        for r in results:
-            if r.outcome == UNEXPLAINED:
-                for d in r.differences:
-                    f.write(f"{r.row} | {r.api} v{r.version} | {d.path} | {d.ours!r} | {d.theirs!r}\n")
-    return 1 if any(r.outcome == UNEXPLAINED for r in results) else 0
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from chaos.nights.directory import write_whole
+from reports.page import environment
+from tests.differential.compare import BEHIND, EQUAL, EXPLAINED, OUTCOMES, UNEXPLAINED, Result
+from tests.differential.named import NAMED
+
+COMMAND = ".venv/bin/python -m tests.differential"
+SHOWN = 40
+"""Unexplained answers that the terminal gets; the page and the text have all."""
+WIDTH = 110
+
+
+def write(results: Sequence[Result], sequences: int, out: Path) -> Path:
+    """Write the page and the text of what is unexplained. Returns the page's path."""
+    page = out / "report/index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    own = environment()
+    assert own.loader is not None
+    own.loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(Path(__file__).parent), own.loader])
+    unexplained = [result for result in results if result.outcome == UNEXPLAINED]
+    text = own.get_template("differential.html.j2").render(
+        headline=headline(results, sequences),
+        good=not unexplained,
+        counts=counts(results),
+        outcomes=OUTCOMES,
+        named=[(each, count) for each, count in _named(results)],
+        unexplained=[(result, told(result)) for result in unexplained],
+    )
+    write_whole(page, text)
+    write_whole(out / "unexplained.txt", "\n\n".join(map(told, unexplained)) + "\n" if unexplained else "")
+    return page
+
+
+def headline(results: Sequence[Result], sequences: int) -> str:
+    """One sentence with the sums."""
+    count = Counter(result.outcome for result in results)
+    return (
+        f"{len(results):,} answers, {sequences:,} random sequences: {count[EQUAL]:,} equal, {count[EXPLAINED]:,} differ as"
+        f" named, {count[UNEXPLAINED]:,} unexplained, {count[BEHIND]:,} behind a difference"
+    )
+
+
+def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
+    """(API, answers, outcome -> how many) in the order of the APIs' names."""
+    found: dict[str, Counter[str]] = {}
+    for result in results:
+        found.setdefault(result.api, Counter())[result.outcome] += 1
+    return [(api, count.total(), count) for api, count in sorted(found.items())]
+
+
+def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
+    """Each named difference with in how many answers it was met: none means that its entry has become superfluous."""
+    count = Counter(
+        name for result in results for name in {each.named.name for each in result.differences if each.named is not None}
+    )
+    return [(each, count[each.name]) for each in NAMED]
+
+
+def told(result: Result) -> str:
+    """An unexplained answer: the request, where the answers differ, both of them, and the command that asks again."""
+    lines = [f"{result.row}: {result.api} v{result.version}", f"  {result.request}"]
+    for each in result.differences:
+        mark = f" [{each.named.name}]" if each.named is not None else ""
+        lines.append(f"  at {each.path or 'the whole answer'}: ours {each.ours!r}, Kafka's {each.theirs!r}{mark}")
+    for whose, tree in (("ours", result.ours), ("Kafka's", result.theirs)):
+        lines.append(f"  {whose}:\n" + "\n".join(f"    {line}" for line in pprint.pformat(tree, width=WIDTH).splitlines()))
+    return "\n".join((*lines, f"  again: {COMMAND} {result.repeat}"))

@@ -98,6 +98,11 @@ def _libraries(folder: Folder, head: Head) -> list[str]:
     return _nightly(folder.path / "libraries", *matrix, "--time", "20", "--budget", "40m")
 
 
+def _differential(folder: Folder, head: Head) -> list[str]:
+    out = shown(folder.path / "differential")
+    return [".venv/bin/python", "-m", "tests.differential", "--seed", str(head.first_seed), "--out", out]
+
+
 def _matrix(folder: Folder, head: Head) -> list[str]:
     return _nightly(folder.matrix(head.night), "--seeds", "6", "--budget", "90m")
 
@@ -113,6 +118,12 @@ def _no_engine() -> str:
     from chaos.toolchain.engine_lacks import engine_lacks
 
     return next((lack.what for lack in engine_lacks()), "")
+
+
+def _no_kafka() -> str:
+    from chaos.toolchain.kafka import kafka_lacks
+
+    return next((lack.what for lack in kafka_lacks()), "")
 
 
 def _no_machine() -> str:
@@ -137,6 +148,8 @@ PARTS: Mapping[str, Part] = {
              page=lambda f, _: _report(f.path / "containers")),
         Part("libraries", "Runs with each foreign client library, against Squall and Apache Kafka.", 20, _libraries,
              page=lambda f, _: _report(f.path / "libraries")),
+        Part("differential", "The same requests to a node of ours and to one of Apache Kafka's.", 15, _differential,
+             _no_kafka, BY_MACHINE, page=lambda f, _: _report(f.path / "differential")),
         Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh("all"),
              _no_machine, BY_MACHINE),
         Part("oldest", "All tests on the oldest Python that is promised, on a Debian that has it alone.", 150,

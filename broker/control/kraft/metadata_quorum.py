@@ -307,7 +307,7 @@ class MetadataQuorum:
 
     async def describe_quorum(self, request: Any) -> Any:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
-        return wire.write_description(request, self._raft, self._voters, self._env.wall_ms() - self._now_ms())
+        return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
         """Put another node's request into the core: `replied` gets its reply, now or later. Returns the ticket."""

@@ -271,19 +271,24 @@ def write_fetch_error(version: int, error: ErrorCode) -> list[Any]:
 
 
 def write_description(
-    request: describe_quorum.DescribeQuorumRequest, raft: Raft, voters: Mapping[int, NodeAddress], since_wall_ms: int
+    request: describe_quorum.DescribeQuorumRequest,
+    raft: Raft,
+    voters: Mapping[int, NodeAddress],
+    now_ms: int,
+    wall_ms: int,
 ) -> describe_quorum.DescribeQuorumResponse:
-    """The response to DescribeQuorum. `since_wall_ms`: what to add to the core's times to get wall-clock times.
+    """The response to DescribeQuorum. `now_ms` and `wall_ms`: the same moment by the core's clock and by the wall's. The
+    leader has everything now (KIP-836).
 
     INVALID_REQUEST if the request names anything but the metadata log. Each voter has one listener, because all traffic
     between nodes goes there.
     """
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:
-        return describe_quorum.DescribeQuorumResponse(error_code=int(ErrorCode.INVALID_REQUEST), error_message=None)
-    part = describe_quorum.DescribeQuorumResponsePartitionData(
-        leader_id=raft.leader_id, leader_epoch=raft.epoch, error_message=None
-    )
+        return describe_quorum.DescribeQuorumResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    part = describe_quorum.DescribeQuorumResponsePartitionData(leader_id=raft.leader_id, leader_epoch=raft.epoch)
+
+    since_wall_ms = wall_ms - now_ms
 
     def state(node_id: int, replica: ReplicaState) -> describe_quorum.ReplicaState:
         return describe_quorum.ReplicaState(
@@ -296,12 +301,16 @@ def write_description(
     if raft.leadership is None:
         part.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     else:
-        own = describe_quorum.ReplicaState(replica_id=raft.node_id, log_end_offset=raft.log.end_offset)
+        own = describe_quorum.ReplicaState(
+            replica_id=raft.node_id,
+            log_end_offset=raft.log.end_offset,
+            last_fetch_timestamp=wall_ms,
+            last_caught_up_timestamp=wall_ms,
+        )
         part.high_watermark = raft.high_watermark
         part.current_voters = [own, *(state(*found) for found in raft.leadership.voters.items())]
         part.observers = [state(*found) for found in raft.leadership.observers.items()]
     return describe_quorum.DescribeQuorumResponse(
-        error_message=None,
         topics=[describe_quorum.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])],
         nodes=[
             describe_quorum.Node(node_id, [describe_quorum.Listener("CONTROLLER", address.host, address.port)])

@@ -774,8 +774,6 @@ def _read_describe_quorum_response_0(view: memoryview, at: int) -> tuple[Describ
 
 
 def _write_describe_quorum_response_0(o: DescribeQuorumResponse, w: Write) -> None:
-    if o.nodes:
-        raise absent("nodes")
     w(_pack_h(o.error_code))
     v_topics = o.topics
     w(UVARINT[len(v_topics) + 1])
@@ -810,8 +808,6 @@ def _read_describe_quorum_response_1(view: memoryview, at: int) -> tuple[Describ
 
 
 def _write_describe_quorum_response_1(o: DescribeQuorumResponse, w: Write) -> None:
-    if o.nodes:
-        raise absent("nodes")
     w(_pack_h(o.error_code))
     v_topics = o.topics
     w(UVARINT[len(v_topics) + 1])

@@ -35,7 +35,7 @@ MIN_ISR = "min.insync.replicas"
 def update(harness: ControllerHarness, *levels: tuple[str, int], kind: int = UPGRADE, **more: Any) -> ErrorCode:
     updates = [wire.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level in levels]
     reply = harness.do(ApiKey.UPDATE_FEATURES, wire.UpdateFeaturesRequest(feature_updates=updates, **more))
-    assert {result.error_code for result in reply.results} <= {reply.error_code}
+    assert [result.feature for result in reply.results] == ([] if reply.error_code else [name for name, _ in levels])
     return ErrorCode(reply.error_code)
 
 
