@@ -10,6 +10,7 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.asking import ask, of_each
+from broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from broker.cluster.image import GROUP_RESOURCE
 from broker.config.group import group_number
 from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
@@ -128,20 +129,21 @@ class ConsumerGroupApis:
             answers = await found.wait() if isinstance(found, Later) else found
 
             async def begin() -> Making:
-                return self._all_described(names, of_each(names, answers, AGAIN), version)
+                operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+                return self._all_described(names, of_each(names, answers, AGAIN), version, operations)
 
             return await self._much.tell(begin, slot)
 
         return Later(wait, holds=True)
 
-    def _all_described(self, names: Sequence[str], answers: Sequence[Answer], version: int) -> Making:
+    def _all_described(self, names: Sequence[str], answers: Sequence[Answer], version: int, operations: int) -> Making:
         groups = []
         for name, answer in zip(names, answers, strict=True):
-            groups.append(self._described(name, answer, version))
+            groups.append(self._described(name, answer, version, operations))
             yield
         return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
-    def _described(self, name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
+    def _described(self, name: str, answer: Answer, version: int, operations: int) -> describe_wire.DescribedGroup:
         if answer.error or not isinstance(answer, ConsumerDescribed):
             unknown = answer.error == ErrorCode.GROUP_ID_NOT_FOUND
             message = cut_short(f"Group {name} is not a consumer group.") if unknown else None
@@ -153,6 +155,7 @@ class ConsumerGroupApis:
             assignment_epoch=answer.target_epoch,
             assignor_name=answer.assignor,
             members=[self._member(member, version) for member in answer.members],
+            authorized_operations=operations,
         )
 
     def _member(self, member: DescribedMember, version: int) -> describe_wire.Member:
@@ -166,7 +169,7 @@ class ConsumerGroupApis:
             of.client_id,
             of.client_host,
             list(of.topics),
-            of.regex or None,
+            of.regex or "",
             self._assignment(member.current.assigned),
             self._assignment(member.target),
             kind if version >= TYPES_FROM else -1,

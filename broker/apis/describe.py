@@ -48,6 +48,8 @@ NOT_ASKED = -2147483648
 """The answer for authorized operations if the client did not ask for them."""
 TOPIC_OPERATIONS = 0b110111111000
 """Every operation on a topic: read, write, create, delete, alter, describe, describe and alter settings."""
+GROUP_OPERATIONS = 0b110101001000
+"""READ, DELETE, DESCRIBE and both of settings: what a client may do with a group is all of that (KIP-430)."""
 CLUSTER_OPERATIONS = 0b1111110100000
 """Every operation on the cluster: create, alter, describe, cluster action, describe and alter settings, idempotent
 write.

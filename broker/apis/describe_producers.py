@@ -69,7 +69,7 @@ def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[s
     h = replicas.by_name.get(key, {}).get(index)
     if h is None:
         error, _ = replicas.absent(key, index, by_id=False)
-        return PartitionResponse(partition_index=index, error_code=int(error))
+        return PartitionResponse(index, int(error), cut_short(f"{name}-{index} is not on this broker"))
     known = [_state(producer_id, entry) for producer_id, entry in h.log.producers.entries.items()]
     return PartitionResponse(partition_index=index, active_producers=known)
 

@@ -33,7 +33,9 @@ def describe_topic_partitions(
         topic = image.topic(name)
         if topic is None:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.topics.append(wire.DescribeTopicPartitionsResponseTopic(error_code=error, name=name))
+            unknown = wire.DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+            unknown.topic_authorized_operations = TOPIC_OPERATIONS
+            response.topics.append(unknown)
             continue
         if not left:
             response.next_cursor = wire.DescribeTopicPartitionsResponseCursor(name, 0)

@@ -427,7 +427,7 @@ class FetchApi:
 
     def _unknown(self, want: Want, version: int) -> FetchPartOut:
         error, leader = self._replicas.absent(want.key, want.part.index, by_id=version >= _TOPIC_IDS_FROM)
-        return _failed(want.part.index, int(error), leader)
+        return _failed(want.part.index, int(error), leader, aborted=[])
 
 
 _EMPTY: Any = b""
@@ -467,5 +467,7 @@ def _aborted(h: Hosted, offset: int, records: FileSlice) -> list[tuple[int, int]
     return [(txn.producer_id, txn.first_offset) for txn in found]
 
 
-def _failed(index: int, error: int, leader: tuple[int, int] | None) -> FetchPartOut:
-    return FetchPartOut(index, error, -1, -1, -1, [], -1, _EMPTY, None, leader, None)
+def _failed(
+    index: int, error: int, leader: tuple[int, int] | None, aborted: list[tuple[int, int]] | None = None
+) -> FetchPartOut:
+    return FetchPartOut(index, error, -1, -1, -1, aborted, -1, _EMPTY, None, leader, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.apis.asking import ask, of_each
+from broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from broker.apis.much import FEW, PIECE, made
 from broker.coordinators.groups.values import (
     NO_MEMBER,
@@ -192,7 +193,8 @@ class GroupApis:
             answers = await found.wait() if isinstance(found, Later) else found
 
             async def begin() -> Making:
-                return _all_described(names, of_each(names, answers, AGAIN), version)
+                operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+                return _all_described(names, of_each(names, answers, AGAIN), version, operations)
 
             return await self._much.tell(begin, slot)
 
@@ -236,15 +238,15 @@ class GroupApis:
         return self._ask([DeleteGroup(name) for name in names], respond)
 
 
-def _all_described(names: Sequence[str], answers: Sequence[Answer], version: int) -> Making:
+def _all_described(names: Sequence[str], answers: Sequence[Answer], version: int, operations: int) -> Making:
     groups = []
     for name, answer in zip(names, answers, strict=True):
-        groups.append(_described(name, answer, version))
+        groups.append(_described(name, answer, version, operations))
         yield
     return describe_wire.DescribeGroupsResponse(groups=groups)
 
 
-def _described(name: str, answer: Answer, version: int) -> describe_wire.DescribedGroup:
+def _described(name: str, answer: Answer, version: int, operations: int) -> describe_wire.DescribedGroup:
     if not isinstance(answer, Described) or answer.error:
         if answer.error == ErrorCode.GROUP_ID_NOT_FOUND:
             if version < NOT_FOUND_FROM:
@@ -270,4 +272,5 @@ def _described(name: str, answer: Answer, version: int) -> describe_wire.Describ
         protocol_type=answer.protocol_type,
         protocol_data=answer.protocol,
         members=members,
+        authorized_operations=operations,
     )

@@ -14,6 +14,7 @@ from broker.cluster.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from broker.cluster.names import name_fault
 from broker.cluster.replay import Write
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from broker.config import (
@@ -184,6 +185,10 @@ def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
     kind, name = resource
     if kind == TOPIC_RESOURCE:
         if name not in image.topic_ids:
+            if not name:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Settings of all topics are settings of the brokers.")
+            if fault := name_fault(name):
+                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER_RESOURCE:
         if name and broker_id_in(name) is None:

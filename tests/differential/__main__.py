@@ -63,7 +63,8 @@ def chosen(asked: argparse.Namespace) -> list[Row]:
 
 def say(line: str) -> None:
     """Print a line at once."""
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -62,7 +62,9 @@ def end(tid: str, commit: bool, *, producer: Any, at: Any, version: int = 4, **h
     return Ask(end_txn.EndTxnRequest(tid, producer, at, commit), version, **how)
 
 
-def send(topic: str, batch: Any, *, tid: str | None = None, part: int = 0, version: int = 11, acks: int = -1, **how: Any) -> Ask:
+def send(
+    topic: str, batch: Any, *, tid: str | None = None, part: int = 0, version: int = 11, acks: int = -1, **how: Any
+) -> Ask:
     """Produce; from version 12 on the leader adds the partition to the transaction (KIP-890)."""
     parts = [produce.PartitionProduceData(part, batch)]
     request = produce.ProduceRequest(tid, acks, 30_000, [produce.TopicProduceData(topic, partition_data=parts)])
@@ -113,9 +115,7 @@ def commit_in_txn(
     """TxnOffsetCommit."""
     parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, offset, -1, "m")]
     topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(topic, parts)]
-    request = txn_offset_commit.TxnOffsetCommitRequest(
-        tid, group, producer, at, generation, member, instance, topics
-    )
+    request = txn_offset_commit.TxnOffsetCommitRequest(tid, group, producer, at, generation, member, instance, topics)
     return Ask(request, version, **how)
 
 
@@ -132,7 +132,9 @@ def committed(
 def forget(group: str, topic: str = "shared", **how: Any) -> Ask:
     """OffsetDelete."""
     parts = [offset_delete.OffsetDeleteRequestPartition(0)]
-    return Ask(offset_delete.OffsetDeleteRequest(group, [offset_delete.OffsetDeleteRequestTopic(topic, parts)]), 0, **how)
+    return Ask(
+        offset_delete.OffsetDeleteRequest(group, [offset_delete.OffsetDeleteRequestTopic(topic, parts)]), 0, **how
+    )
 
 
 def beat(group: str, generation: Any, member: Any, instance: str | None = None, **how: Any) -> Ask:

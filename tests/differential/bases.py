@@ -317,7 +317,8 @@ BASES: Mapping[int, Base] = {
     ),
     ApiKey.INIT_PRODUCER_ID: lambda n, v: init_producer_id.InitProducerIdRequest(n, 60_000),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda n, v: offset_for_leader_epoch.OffsetForLeaderEpochRequest(
-        -1, [offset_for_leader_epoch.OffsetForLeaderTopic("shared", [offset_for_leader_epoch.OffsetForLeaderPartition()])]
+        -1,
+        [offset_for_leader_epoch.OffsetForLeaderTopic("shared", [offset_for_leader_epoch.OffsetForLeaderPartition()])],
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
@@ -328,7 +329,9 @@ BASES: Mapping[int, Base] = {
     ApiKey.CREATE_ACLS: lambda n, v: create_acls.CreateAclsRequest(
         [create_acls.AclCreation(2, n, 3, "User:u", "*", 3, 3)]
     ),
-    ApiKey.DELETE_ACLS: lambda n, v: delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(2, n, 3, None, None, 1, 1)]),
+    ApiKey.DELETE_ACLS: lambda n, v: delete_acls.DeleteAclsRequest(
+        [delete_acls.DeleteAclsFilter(2, n, 3, None, None, 1, 1)]
+    ),
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: lambda n, v: describe_log_dirs.DescribeLogDirsRequest(
@@ -360,8 +363,10 @@ BASES: Mapping[int, Base] = {
         [describe_client_quotas.ComponentData("client-id", 0, "other")], True
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_quotas,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda n, v: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
-        [describe_user_scram_credentials.UserName("u")]
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda n, v: (
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+            [describe_user_scram_credentials.UserName("u")]
+        )
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram,
     ApiKey.DESCRIBE_QUORUM: lambda n, v: describe_quorum.DescribeQuorumRequest(

@@ -44,7 +44,9 @@ class Result:
     @property
     def ends(self) -> bool:
         """Whether the two brokers' states differ from here on."""
-        return self.outcome == UNEXPLAINED or any(each.named is not None and each.named.ends for each in self.differences)
+        return self.outcome == UNEXPLAINED or any(
+            each.named is not None and each.named.ends for each in self.differences
+        )
 
 
 def judged(api: str, version: int, row: str, request: str, ours: Tree, theirs: Tree, repeat: str) -> Result:

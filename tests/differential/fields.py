@@ -1,4 +1,4 @@
-"""Generated rows: each API at its lowest and its highest version, with each field in turn null, empty, 0, -1, largest."""
+"""Generated rows: each API at its lowest and highest version, with each field in turn null, empty, 0, -1, largest."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ UNSERVED = frozenset(
 """APIs that our nodes do not list: one request of each says so."""
 WAITS = frozenset({"max_wait_ms", "rebalance_timeout_ms"})
 """Fields that are a wait: their largest value has no answer within any time."""
+READ_ONLY = ("List", "Describe", "Metadata", "Find", "Fetch", "ApiVersions", "ConsumerGroupDescribe")
+"""What names of APIs begin with that change nothing."""
 CHANGES_ALL = frozenset({("UpdateFeatures", "validate_only")})
 """Fields whose other value would change the cluster for all rows after them."""
 
@@ -45,8 +47,7 @@ def rows() -> list[Row]:
 
 
 def _order(ask: Ask) -> int:
-    name = APIS[ask.api].name
-    return 0 if name.startswith(("List", "Describe", "Metadata", "Find", "Fetch", "ApiVersions", "ConsumerGroupDescribe")) else 1
+    return 0 if APIS[ask.api].name.startswith(READ_ONLY) else 1
 
 
 def _rows_of(api: int, numbers: Iterator[int]) -> Iterator[Row]:

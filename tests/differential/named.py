@@ -75,8 +75,16 @@ NAMED: Sequence[Named] = (
         "docs/broker.md",
         "these calls of Admin, share consumers, and Kafka Streams' own group protocol (KIP-1071): UnsupportedVersionException",
         (
-            At("ApiVersions", r"api_keys\[(17|29|30|31|34|36|38|39|40|41|48|49|50|51|64|7[6-9]|8[01]|8[3-9]|9[0-2])\]", ABSENT),
-            At("(Describe|Create|Delete)Acls|(Describe|Alter)ClientQuotas|(Describe|Alter)UserScramCredentials", "", CLOSED),
+            At(
+                "ApiVersions",
+                r"api_keys\[(17|29|30|31|34|36|38|39|40|41|48|49|50|51|64|7[6-9]|8[01]|8[3-9]|9[0-2])\]",
+                ABSENT,
+            ),
+            At(
+                "(Describe|Create|Delete)Acls|(Describe|Alter)ClientQuotas|(Describe|Alter)UserScramCredentials",
+                "",
+                CLOSED,
+            ),
             At("UnregisterBroker", "", CLOSED),
         ),
     ),
@@ -109,7 +117,11 @@ NAMED: Sequence[Named] = (
         "org.apache.kafka.queue.EventQueue, org.apache.kafka.controller.QuorumController",
         "nothing: the answer is the more exact one",
         (
-            At("CreateTopics|DeleteTopics|CreatePartitions|AlterPartitionReassignments|ElectLeaders", ".*", rows=r"timeout_ms=(0|-1)$"),
+            At(
+                "CreateTopics|DeleteTopics|CreatePartitions|AlterPartitionReassignments|ElectLeaders",
+                ".*",
+                rows=r"timeout_ms=(0|-1)$",
+            ),
         ),
     ),
     Named(
@@ -125,7 +137,7 @@ NAMED: Sequence[Named] = (
         "a topic of a request that names no partition of it is left out of some answers and kept in others",
         "kafka.server.KafkaApis",
         "nothing: Java's clients send none",
-        (At(".*", ".*", rows=r"(partitions|partition_indexes|topic_partitions)=(\[\]|None)$"),),
+        (At(".*", ".*", rows=r"(partitions|partition_indexes|partition_data|topic_partitions)=(\[\]|None)$"),),
     ),
     Named(
         "UNKNOWN_SERVER_ERROR for impossible numbers",
@@ -137,7 +149,27 @@ NAMED: Sequence[Named] = (
             At("Fetch", ".*", rows=r"(max_bytes|isolation_level|session_id|partition_max_bytes)=(-1|127|2147483647)$"),
             At("ListOffsets", ".*", rows=r"isolation_level=(-1|127)$"),
             At("ElectLeaders", ".*", rows=r"election_type=(-1|127)$"),
-            At("DescribeTopicPartitions", r".*error_code", "INVALID_TOPIC_EXCEPTION", "UNKNOWN_SERVER_ERROR", rows=r"name=''$"),
+            At(
+                "DescribeTopicPartitions",
+                r".*error_code",
+                "INVALID_TOPIC_EXCEPTION",
+                "UNKNOWN_SERVER_ERROR",
+                rows=r"name=''$",
+            ),
+            At(
+                "CreatePartitions",
+                r".*error_code",
+                "POLICY_VIOLATION",
+                "UNKNOWN_SERVER_ERROR",
+                rows=r"count=2147483647$",
+            ),
+            At(
+                "IncrementalAlterConfigs",
+                r".*error_code",
+                "INVALID_REQUEST",
+                "UNKNOWN_SERVER_ERROR",
+                rows=r"config_operation=-1$",
+            ),
         ),
     ),
     Named(
@@ -161,12 +193,15 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "the group without a name",
-        "a request about the group \"\" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API to API",
+        'a request about the group "" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API to API',
         "org.apache.kafka.coordinator.group.GroupCoordinatorService",
-        "clients of before Kafka 2.1 that commit offsets of the group \"\"",
+        'clients of before Kafka 2.1 that commit offsets of the group ""',
         (
-            At("DeleteGroups|DescribeGroups|LeaveGroup|OffsetCommit|OffsetDelete|TxnOffsetCommit", ".*",
-               rows=r"(group_id|groups_names\.0|groups\.0)=''$"),
+            At(
+                "DeleteGroups|DescribeGroups|LeaveGroup|OffsetCommit|OffsetDelete|TxnOffsetCommit",
+                ".*",
+                rows=r"(group_id|groups_names\.0|groups\.0)=''$",
+            ),
         ),
         "issue 38, item 6",
     ),
@@ -211,7 +246,83 @@ NAMED: Sequence[Named] = (
         "a pattern may have 256 characters here, because matching must end in time",
         "docs/broker.md",
         "longer patterns of transactional ids (KIP-1152)",
-        (At("ListTransactions", "error_code", "INVALID_REGULAR_EXPRESSION", "NONE", rows="transactional_id_pattern=.* of 300$"),),
+        (
+            At(
+                "ListTransactions",
+                "error_code",
+                "INVALID_REGULAR_EXPRESSION",
+                "NONE",
+                rows="transactional_id_pattern=.* of 300$",
+            ),
+        ),
+    ),
+    Named(
+        "a sentence where Kafka has none",
+        "an error has a sentence for people where Kafka sends null, or the empty string where Kafka sends a sentence",
+        "org.apache.kafka.common.requests.ApiError",
+        "nothing: the error code is the same",
+        (
+            At(".*", r"(.*\.)?error_message", "<text>", None),
+            At("UpdateFeatures", r".*error_message", "", "<text>"),
+        ),
+    ),
+    Named(
+        "a subscription that cannot be read",
+        "the metadata of a member of a classic group is the members' own; Kafka reads it once the group has also had"
+        " members of the consumer protocol's kind, and fails with UNKNOWN_SERVER_ERROR where it cannot",
+        "org.apache.kafka.coordinator.group.classic.ClassicGroup (KIP-848)",
+        "nothing: a client that sends no subscription under the type consumer is broken",
+        (At("JoinGroup", ".*", rows=r"metadata=b.* of 16$"),),
+    ),
+    Named(
+        "APIs that are not served, by Java's clients",
+        'see "APIs that are not served"',
+        "docs/broker.md",
+        "these calls of Admin: UnsupportedVersionException",
+        (
+            At(
+                "Java",
+                "",
+                "! UnsupportedVersionException",
+                rows=r"share group|streams group|move to a directory|ACLs|quotas"
+                r"|SCRAM|unregister no broker|create token",
+            ),
+            At("Java", "", rows="^features$"),
+        ),
+    ),
+    Named(
+        "topics by id, in Java's Admin and Consumer",
+        "Java sends an empty name beside the id",
+        "org.apache.kafka.common.requests.MetadataRequest",
+        "SubscriptionPattern of consumers, describeTopics by id",
+        (At("Java", "", rows="describe by (unknown )?id|server's pattern"),),
+        "issue 38, item 4",
+    ),
+    Named(
+        "members of a consumer group removed by Admin",
+        "LeaveGroup of a member of the consumer protocol is refused",
+        "org.apache.kafka.coordinator.group.GroupMetadataManager",
+        "removeMembersFromConsumerGroup of groups of the consumer protocol",
+        (At("Java", "", "! KafkaException", "null", rows="^consumer, remove members$"),),
+        "issue 38, item 6",
+    ),
+    Named(
+        "commits of members that nobody knows",
+        "OffsetCommit of a member to a group that is known only by offsets, or not at all, is ILLEGAL_GENERATION or"
+        " GROUP_ID_NOT_FOUND",
+        "org.apache.kafka.coordinator.group.classic.ClassicGroup",
+        "the right error in a client's log: all of them are fatal for the commit",
+        (At("OffsetCommit", r".*error_code", rows="^offsets-v|sequence|classic|consumer", theirs="UNKNOWN_MEMBER_ID"),),
+        "issue 38, item 6",
+    ),
+    Named(
+        "a producer that claims its own epoch while its transaction is open",
+        "InitProducerId with the id's own epoch while its transaction is Ongoing is PRODUCER_FENCED",
+        "KIP-360, KIP-588",
+        "a producer that its own time-out fenced goes on with Kafka; here it ends",
+        (At("InitProducerId", "error_code|producer_id|producer_epoch"),),
+        "issue 38, item 3",
+        ends=True,
     ),
 )
 """The first that fits a difference names it."""

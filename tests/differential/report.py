@@ -61,7 +61,9 @@ def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
 def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
     """Each named difference with in how many answers it was met: none means that its entry has become superfluous."""
     count = Counter(
-        name for result in results for name in {each.named.name for each in result.differences if each.named is not None}
+        name
+        for result in results
+        for name in {each.named.name for each in result.differences if each.named}
     )
     return [(each, count[each.name]) for each in NAMED]
 
@@ -73,5 +75,7 @@ def told(result: Result) -> str:
         mark = f" [{each.named.name}]" if each.named is not None else ""
         lines.append(f"  at {each.path or 'the whole answer'}: ours {each.ours!r}, Kafka's {each.theirs!r}{mark}")
     for whose, tree in (("ours", result.ours), ("Kafka's", result.theirs)):
-        lines.append(f"  {whose}:\n" + "\n".join(f"    {line}" for line in pprint.pformat(tree, width=WIDTH).splitlines()))
+        lines.append(
+            f"  {whose}:\n" + "\n".join(f"    {line}" for line in pprint.pformat(tree, width=WIDTH).splitlines())
+        )
     return "\n".join((*lines, f"  again: {COMMAND} {result.repeat}"))

@@ -100,7 +100,10 @@ def _classic(rng: random.Random, name: str) -> list[Ask]:
     generation = Ref(step, "generation_id", plus=rng.choice(OFF_BY))
     instance = "i" if rng.random() < 0.15 else None
     kinds: list[tuple[int, Callable[[], list[Ask]]]] = [
-        (3, lambda: [join(group, member, instance=instance, name=step), asks.sync(group, generation, member, instance)]),
+        (
+            3,
+            lambda: [join(group, member, instance=instance, name=step), asks.sync(group, generation, member, instance)],
+        ),
         (1, lambda: [join(group, instance="i", name=step)]),
         (1, lambda: [join(group, name=step)]),
         (2, lambda: [asks.sync(group, generation, member, instance)]),

@@ -30,7 +30,9 @@ def _produce() -> Iterator[Row]:
         batch = asks.batch("p", b"a", b"b", sequence=Next(name, 0, sequence), plus=epoch)
         first = asks.send(name, asks.batch("p", b"a", b"b", sequence=0), version=version)
         again = asks.send(name, asks.batch("p", b"c", sequence=Next(name, 0, 0)), version=version)
-        yield Row(f"{name}", (make_topic(name), asks.init(None, "p"), first, asks.send(name, batch, version=version), again))
+        yield Row(
+            f"{name}", (make_topic(name), asks.init(None, "p"), first, asks.send(name, batch, version=version), again)
+        )
     for version, added, txn, right in product((11, 12), (False, True), (False, True), (False, True)):
         name = f"txn-produce-v{version}-{added}-{txn}-{right}"
         own: dict[str, Any] = {"producer": asks.pid("p"), "at": asks.epoch("p")}
@@ -125,7 +127,9 @@ def _in_state(name: str, state: str, v2: bool) -> tuple[Ask, ...]:
 
 def _txn_offsets() -> Iterator[Row]:
     """TxnOffsetCommit of V1 and V2, of members and of none, and what OffsetFetch sees before and after the end."""
-    for v2, added, commits, member in product((False, True), (False, True), (False, True), ("none", "right", "wrong", "old")):
+    for v2, added, commits, member in product(
+        (False, True), (False, True), (False, True), ("none", "right", "wrong", "old")
+    ):
         name = f"txn-offsets-{'v2' if v2 else 'v1'}-{added}-{commits}-{member}"
         whose: dict[str, Any] = {
             "none": {},
@@ -189,16 +193,24 @@ def _two_members() -> Iterator[Row]:
 def _consumer() -> Iterator[Row]:
     """Heartbeats of consumer groups (KIP-848) with right and wrong members, epochs and instances."""
     for plus, member, owned, version in product((0, -1, 1), ("m", "wrong", ""), (None, [], [0], [0, 1], [7]), (0, 1)):
-        name = f"consumer-{plus}-{member or 'empty'}-{owned}-v{version}".replace("[", "").replace("]", "").replace(", ", "")
+        name = (
+            f"consumer-{plus}-{member or 'empty'}-{owned}-v{version}".replace("[", "")
+            .replace("]", "")
+            .replace(", ", "")
+        )
         topics = None if owned is None else _owned(owned)
         first = asks.consume(name, "m", 0, topics=[name], owned=[], name="m")
-        ask = asks.consume(name, member, Ref("m", "member_epoch", plus=plus), timeout_ms=-1, owned=topics, version=version)
+        ask = asks.consume(
+            name, member, Ref("m", "member_epoch", plus=plus), timeout_ms=-1, owned=topics, version=version
+        )
         after = (asks.consume(name, "m", Ref("m", "member_epoch"), timeout_ms=-1), asks.describe_consumers(name))
         yield Row(name, (make_topic(name), first, ask, *after))
     first_heartbeats: dict[str, dict[str, Any]] = {
         "no-topics": {"topics": None, "owned": []}, "nothing-owned-null": {"topics": ["shared"], "owned": None},
-        "empty-topics": {"topics": [], "owned": []}, "no-timeout": {"topics": ["shared"], "owned": [], "timeout_ms": -1},
-        "regex": {"topics": None, "owned": [], "regex": "sha.*"}, "bad-regex": {"topics": None, "owned": [], "regex": "("},
+        "empty-topics": {"topics": [], "owned": []},
+        "no-timeout": {"topics": ["shared"], "owned": [], "timeout_ms": -1},
+        "regex": {"topics": None, "owned": [], "regex": "sha.*"},
+        "bad-regex": {"topics": None, "owned": [], "regex": "("},
         "range": {"topics": ["shared"], "owned": [], "assignor": "range"},
         "no-such-assignor": {"topics": ["shared"], "owned": [], "assignor": "none"},
         "static": {"topics": ["shared"], "owned": [], "instance": "i"},

@@ -277,8 +277,8 @@ def write_description(
     now_ms: int,
     wall_ms: int,
 ) -> describe_quorum.DescribeQuorumResponse:
-    """The response to DescribeQuorum. `now_ms` and `wall_ms`: the same moment by the core's clock and by the wall's. The
-    leader has everything now (KIP-836).
+    """The response to DescribeQuorum. `now_ms` and `wall_ms`: the same moment by the core's clock and by the wall's.
+    The leader has everything now (KIP-836).
 
     INVALID_REQUEST if the request names anything but the metadata log. Each voter has one listener, because all traffic
     between nodes goes there.

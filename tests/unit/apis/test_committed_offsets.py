@@ -92,7 +92,8 @@ async def test_a_partition_that_does_not_exist_has_no_position(broker: OffsetsBr
 
 async def test_a_retention_longer_than_time_lasts_is_for_ever(broker: OffsetsBroker) -> None:
     """It was an error: the sum of now and such a retention has no place in a record."""
-    topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=[offset_commit.OffsetCommitRequestPartition(0, 7)])]
+    parts = [offset_commit.OffsetCommitRequestPartition(0, 7)]
+    topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=parts)]
     request = offset_commit.OffsetCommitRequest("g", retention_time_ms=2**63 - 1, topics=topics)
     later = broker.apis.offset_commit(request, broker.asks(2))
     broker.replicate()

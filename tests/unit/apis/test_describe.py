@@ -492,7 +492,9 @@ def test_a_page_that_is_full_says_where_the_next_one_begins() -> None:
 
 
 def test_topics_that_are_not_there_have_errors_of_their_own() -> None:
-    found = {topic.name: topic.error_code for topic in paged("gone", "t", "not/a/name").topics}
+    topics = paged("gone", "t", "not/a/name").topics
+    assert {topic.topic_authorized_operations for topic in topics} == {handlers.TOPIC_OPERATIONS}, "as with Kafka"
+    found = {topic.name: topic.error_code for topic in topics}
     assert found == {
         "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "not/a/name": ErrorCode.INVALID_TOPIC_EXCEPTION,

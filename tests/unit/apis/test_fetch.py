@@ -155,7 +155,7 @@ def test_an_offset_beyond_the_log_is_out_of_range_at_once_and_acknowledges_nothi
     part = fetched(asked(broker, 9, replica=replica, epoch=5))
     assert part.error == ErrorCode.OFFSET_OUT_OF_RANGE
     offsets = part.high_watermark, part.last_stable_offset, part.log_start_offset
-    assert (offsets, part.aborted) == ((-1, -1, -1), []), "as with Kafka: nothing is known of it"
+    assert (offsets, part.aborted) == ((-1, -1, -1), None), "as with Kafka: nothing is known of it"
     assert h.state.followers[2].log_end_offset == -1
 
 

@@ -187,6 +187,9 @@ def test_describe_producers_shows_open_transactions_on_every_replica(leader: int
         broker.give(leader=leader, epoch=6, partition_epoch=11)
     request = DescribeProducersRequest(topics=[TopicRequest("t", [0]), TopicRequest("gone", [4])])
     told, gone = (topic.partitions[0] for topic in describe_producers(broker.replicas, request).topics)
+    impossible = DescribeProducersRequest(topics=[TopicRequest("no name", [0])])
+    [refused] = describe_producers(broker.replicas, impossible).topics[0].partitions
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     [one] = told.active_producers
     assert (one.producer_id, one.producer_epoch, one.last_sequence) == (PID, 3, 4)

@@ -89,6 +89,8 @@ def test_what_cannot_be_altered_is_refused() -> None:
     harness = prepared()
     change = ("retention.ms", ConfigOp.SET, "5")
     assert alter(harness, (TOPIC_RESOURCE, "u"), change) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(harness, (TOPIC_RESOURCE, "u u"), change) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert alter(harness, (TOPIC_RESOURCE, ""), change) == ErrorCode.INVALID_REQUEST
     assert alter(harness, (BROKER_RESOURCE, "one"), change) == ErrorCode.INVALID_REQUEST
     assert alter(harness, (BROKER_RESOURCE, "9"), change) == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert alter(harness, (99, "x"), change) == ErrorCode.INVALID_REQUEST

@@ -53,7 +53,9 @@ def test_the_printed_command_plays_that_row_alone(row: Row) -> None:
     result = compare.judged("Fetch", 4, row.name, "request", 1, 2, row.repeat)
     command = report.told(result).rpartition("again: ")[2]
     module = "tests.differential "
-    assert [again.name for again in chosen(_parser().parse_args(shlex.split(command.partition(module)[2])))] == [row.name]
+    assert [again.name for again in chosen(_parser().parse_args(shlex.split(command.partition(module)[2])))] == [
+        row.name
+    ]
 
 
 def test_a_request_takes_what_the_same_broker_answered() -> None:
