@@ -36,7 +36,7 @@ def main(given: Sequence[str] | None = None) -> int:
     page = report.write(results, sum(row.seed is not None for row in rows), asked.out)
     unexplained = [result for result in results if result.outcome == UNEXPLAINED]
     for result in unexplained[: report.SHOWN]:
-        say(f"{report.told(result)}\n")
+        say(f"{report.text_of(result)}\n")
     for api, total, count in report.counts(results):
         say(f"{api:<32}{total:>7,}  " + ", ".join(f"{n:,} {outcome}" for outcome, n in count.most_common()))
     say(f"{page}\n{report.headline(results, sum(row.seed is not None for row in rows))}")

@@ -48,7 +48,7 @@ KEYS = (
     *((name,) for name in ("api_key", "group_id", "transactional_id", "topic_name", "name", "topic", "feature")),
     *((name,) for name in ("partition_index", "partition", "producer_id", "member_id")),
 )
-"""Fields by which the structures of a list are told apart: they are compared with their likes, and their order too."""
+"""Fields that are the keys of the structures of a list: elements of one key are compared, and the order of keys."""
 
 
 class Symbols:

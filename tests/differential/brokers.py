@@ -22,8 +22,10 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
 }
-"""Beside those of `bench.clusters`: one node, whose classic groups wait for nobody in their first rebalance."""
+"""Beside those of `bench.clusters`: one node, whose classic groups do not wait in their first rebalance, and which
+keeps records as old as those of rows."""
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.consumer.assignor.offload.enable": "false"}
 """Of Apache Kafka, which since 4.3 assigns at most once a second, and in another thread (KIP-1263): a row would have to

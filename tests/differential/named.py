@@ -69,11 +69,12 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "APIs that are not served",
-        "ACLs (29-31), SASL (17, 36), tokens (38-41), quotas (48, 49), SCRAM (50, 51), log directories (34), unregistering"
-        " a broker (64), share groups (76-79, 83-87, 90-92), streams groups (88, 89) and changing voters (80, 81) are not"
-        " part of Squall's broker",
+        "ACLs (29-31), SASL (17, 36), tokens (38-41), quotas (48, 49), SCRAM (50, 51), log directories (34),"
+        " unregistering a broker (64), share groups (76-79, 83-87, 90-92), streams groups (88, 89) and changing voters"
+        " (80, 81) are not part of Squall's broker",
         "docs/broker.md",
-        "these calls of Admin, share consumers, and Kafka Streams' own group protocol (KIP-1071): UnsupportedVersionException",
+        "these calls of Admin, share consumers, and Kafka Streams' own group protocol (KIP-1071): they throw"
+        " UnsupportedVersionException",
         (
             At(
                 "ApiVersions",
@@ -112,8 +113,8 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "no time at all",
-        "a request to the controller with a timeout of 0 or less is carried out here; Kafka's controller answers that its"
-        " time is up, and may have carried it out",
+        "a request to the controller with a timeout of 0 or less is carried out here; Kafka's controller answers that"
+        " its time is up, and may have carried it out",
         "org.apache.kafka.queue.EventQueue, org.apache.kafka.controller.QuorumController",
         "nothing: the answer is the more exact one",
         (
@@ -126,8 +127,8 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "named twice in one request",
-        "what a request names twice is answered once, or refused the second time: one small request must not be able to ask"
-        " for an answer of any size; Kafka answers each time, and fails JoinGroup with UNKNOWN_SERVER_ERROR",
+        "what a request names twice is answered once, or refused the second time: one small request must not be able to"
+        " ask for an answer of any size; Kafka answers each time, and fails JoinGroup with UNKNOWN_SERVER_ERROR",
         "docs/broker.md",
         "nothing: Java's clients put what they ask for into sets and maps",
         (At(".*", ".*", rows=r"of 2$|=\[(0, 0|1, 1|0, 1, 0, 1|'name', 'name'|'shared', 'shared')\]$"),),
@@ -174,10 +175,14 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "no answer from Kafka",
-        "Kafka never answers AddPartitionsToTxn of version 4 and later without a transaction",
-        "kafka.server.KafkaApis.handleAddPartitionsToTxnRequest",
-        "nothing: only brokers send these versions, and never so",
-        (At("AddPartitionsToTxn", "", ANY, "<no answer within 10 s>", rows=r"transactions=\[\]$"),),
+        "Kafka never answers AddPartitionsToTxn of version 4 and later without a transaction, and Produce without"
+        " records",
+        "kafka.server.KafkaApis.handleAddPartitionsToTxnRequest, handleProduceRequest",
+        "nothing: the first is a request of brokers, and no client sends the second",
+        (
+            At("Produce", "", ANY, "<no answer within 10 s>", rows=r"records=None$"),
+            At("AddPartitionsToTxn", "", ANY, "<no answer within 10 s>", rows=r"transactions=\[\]$"),
+        ),
     ),
     Named(
         "WriteTxnMarkers and replicas' requests on a client's listener",
@@ -193,7 +198,8 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "the group without a name",
-        'a request about the group "" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API to API',
+        'a request about the group "" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API'
+        " to API",
         "org.apache.kafka.coordinator.group.GroupCoordinatorService",
         'clients of before Kafka 2.1 that commit offsets of the group ""',
         (
@@ -257,6 +263,17 @@ NAMED: Sequence[Named] = (
         ),
     ),
     Named(
+        "bytes that are no batch",
+        "a Produce whose records are zeros or empty is INVALID_RECORD, with the log's start; Kafka's CORRUPT_MESSAGE"
+        " would be retried",
+        "org.apache.kafka.common.record.DefaultRecordBatch, kafka.server.ReplicaManager.appendToLocalLog",
+        "nothing: bytes that were damaged on the way fail their CRC, and are CORRUPT_MESSAGE here, too",
+        (
+            At("Produce", r".*error_code", "INVALID_RECORD", "CORRUPT_MESSAGE", rows=r"records=b.* of 61$"),
+            At("Produce", r".*log_start_offset", 0, -1, rows=r"records=b"),
+        ),
+    ),
+    Named(
         "a sentence where Kafka has none",
         "an error has a sentence for people where Kafka sends null, or the empty string where Kafka sends a sentence",
         "org.apache.kafka.common.requests.ApiError",
@@ -307,7 +324,7 @@ NAMED: Sequence[Named] = (
         "issue 38, item 6",
     ),
     Named(
-        "commits of members that nobody knows",
+        "commits of unknown members",
         "OffsetCommit of a member to a group that is known only by offsets, or not at all, is ILLEGAL_GENERATION or"
         " GROUP_ID_NOT_FOUND",
         "org.apache.kafka.coordinator.group.classic.ClassicGroup",
@@ -319,8 +336,11 @@ NAMED: Sequence[Named] = (
         "a producer that claims its own epoch while its transaction is open",
         "InitProducerId with the id's own epoch while its transaction is Ongoing is PRODUCER_FENCED",
         "KIP-360, KIP-588",
-        "a producer that its own time-out fenced goes on with Kafka; here it ends",
-        (At("InitProducerId", "error_code|producer_id|producer_epoch"),),
+        "a producer that its own time-out fenced continues with Kafka; here it ends",
+        (
+            At("InitProducerId", "error_code", "PRODUCER_FENCED"),
+            At("InitProducerId", "producer_(id|epoch)", -1),
+        ),
         "issue 38, item 3",
         ends=True,
     ),

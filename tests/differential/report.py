@@ -34,10 +34,10 @@ def write(results: Sequence[Result], sequences: int, out: Path) -> Path:
         counts=counts(results),
         outcomes=OUTCOMES,
         named=[(each, count) for each, count in _named(results)],
-        unexplained=[(result, told(result)) for result in unexplained],
+        unexplained=[(result, text_of(result)) for result in unexplained],
     )
     write_whole(page, text)
-    write_whole(out / "unexplained.txt", "\n\n".join(map(told, unexplained)) + "\n" if unexplained else "")
+    write_whole(out / "unexplained.txt", "\n\n".join(map(text_of, unexplained)) + "\n" if unexplained else "")
     return page
 
 
@@ -45,8 +45,8 @@ def headline(results: Sequence[Result], sequences: int) -> str:
     """One sentence with the sums."""
     count = Counter(result.outcome for result in results)
     return (
-        f"{len(results):,} answers, {sequences:,} random sequences: {count[EQUAL]:,} equal, {count[EXPLAINED]:,} differ as"
-        f" named, {count[UNEXPLAINED]:,} unexplained, {count[BEHIND]:,} behind a difference"
+        f"{len(results):,} answers, {sequences:,} random sequences: {count[EQUAL]:,} equal, {count[EXPLAINED]:,} differ"
+        f" as named, {count[UNEXPLAINED]:,} unexplained, {count[BEHIND]:,} behind a difference"
     )
 
 
@@ -61,14 +61,12 @@ def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
 def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
     """Each named difference with in how many answers it was met: none means that its entry has become superfluous."""
     count = Counter(
-        name
-        for result in results
-        for name in {each.named.name for each in result.differences if each.named}
+        name for result in results for name in {each.named.name for each in result.differences if each.named}
     )
     return [(each, count[each.name]) for each in NAMED]
 
 
-def told(result: Result) -> str:
+def text_of(result: Result) -> str:
     """An unexplained answer: the request, where the answers differ, both of them, and the command that asks again."""
     lines = [f"{result.row}: {result.api} v{result.version}", f"  {result.request}"]
     for each in result.differences:

@@ -108,7 +108,7 @@ Answers = Mapping[str, Any]
 
 
 def found(ref: Ref, answers: Answers) -> Any:
-    """What the reference stands for in these answers."""
+    """The value of a reference in these answers."""
     value = answers.get(ref.step)
     for part in ref.path.split("."):
         if value is None:

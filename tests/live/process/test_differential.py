@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_printed_command_asks_both_brokers_the_sequence_again(tmp_path: Path) -> None:
     row = sequences.sequence(3)
     result = compare.judged("Fetch", 4, row.name, "request", 1, 2, row.repeat)
-    python, *words = shlex.split(report.told(result).rpartition("again: ")[2])
+    python, *words = shlex.split(report.text_of(result).rpartition("again: ")[2])
     assert python == ".venv/bin/python"
     command = [sys.executable, *words, "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

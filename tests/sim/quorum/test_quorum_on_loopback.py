@@ -198,7 +198,7 @@ async def test_leader_describes_the_quorum(tmp_path: Path) -> None:
         assert {state.log_end_offset for state in (*part.current_voters, *part.observers)} == {offset + 1}
         [own] = [state for state in part.current_voters if state.replica_id == leader.node_id]
         assert 0 < own.last_fetch_timestamp == own.last_caught_up_timestamp
-        assert all(answer.encode(version) for version in range(3)), "older clients are told no nodes"
+        assert all(answer.encode(version) for version in range(3)), "older versions have no nodes"
         other = await leader.quorum.describe_quorum(describe_quorum.DescribeQuorumRequest())
         assert other.error_code == ErrorCode.INVALID_REQUEST
         nursery.cancel_scope.cancel()

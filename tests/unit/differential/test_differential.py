@@ -51,7 +51,7 @@ def test_a_seed_repeats_a_sequence() -> None:
 def test_the_printed_command_plays_that_row_alone(row: Row) -> None:
     """`tests/live/process/test_differential.py` runs one."""
     result = compare.judged("Fetch", 4, row.name, "request", 1, 2, row.repeat)
-    command = report.told(result).rpartition("again: ")[2]
+    command = report.text_of(result).rpartition("again: ")[2]
     module = "tests.differential "
     assert [again.name for again in chosen(_parser().parse_args(shlex.split(command.partition(module)[2])))] == [
         row.name
@@ -125,7 +125,7 @@ def test_a_setup_that_differs_is_unexplained() -> None:
     assert [result.outcome for result in found] == [UNEXPLAINED, BEHIND]
 
 
-def test_a_named_difference_lets_the_row_go_on_unless_it_changes_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_continues_after_a_named_difference_that_changes_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     for ends, outcomes in ((False, [EXPLAINED, EQUAL]), (True, [EXPLAINED, BEHIND])):
         named = Named("n", "reason", "source", "loss", (At("Metadata", "", 1, 2),), ends=ends)
         monkeypatch.setattr(compare, "NAMED", (named,))
