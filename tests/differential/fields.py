@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -39,11 +40,12 @@ Place = tuple[str | int, ...]
 """Names of fields and indexes of lists, from the request down."""
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """All generated rows. What is only read comes first: a difference in state must not reach other rows."""
     numbers = count(1)
     found = [row for api in BASES for row in _rows_of(int(api), numbers)]
-    return sorted(found, key=lambda row: _order(row.steps[-1]))
+    return tuple(sorted(found, key=lambda row: _order(row.steps[-1])))
 
 
 def _order(ask: Ask) -> int:

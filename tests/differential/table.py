@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -15,9 +16,10 @@ READS = (-2, -1, -3, 0)
 """Timestamps that ListOffsets is asked for: earliest, latest, largest, any."""
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """All rows written by hand."""
-    return [*_produce(), *_transaction_reads(), *_producers(), *_txn_offsets(), *_classic(), *_consumer(), *_offsets()]
+    return (*_produce(), *_transaction_reads(), *_producers(), *_txn_offsets(), *_classic(), *_consumer(), *_offsets())
 
 
 # ------------------------------------------------------------------------------------------------------------ produce

@@ -140,7 +140,7 @@ class ClassicGroup(GroupRules):
             self._join_new(request, token, now)
         elif request.member_id in self.pending:
             if request.instance_id is not None:  # only who has none is given an id first, and another may have this one
-                self._refuse(token, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+                self.effects.append(Reply(token, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)))
                 return
             del self.pending[request.member_id]
             self._admit(request, request.member_id, token, now)
