@@ -111,7 +111,7 @@ class ConsumerGroupApis:
         return beat_wire.ConsumerGroupHeartbeatResponse(
             member_id=answer.member_id,
             member_epoch=answer.epoch,
-            heartbeat_interval_ms=self._interval_ms(group_id),
+            heartbeat_interval_ms=self._interval_ms(group_id) if answer.epoch >= 0 else 0,
             assignment=assignment,
         )
 

@@ -262,7 +262,7 @@ def _described(name: str, answer: Answer, version: int, operations: int) -> desc
             m.client_id,
             m.client_host,
             m.subscription if stable else b"",
-            m.assignment if stable else b"",
+            m.assignment,
         )
         for m in answer.members
     ]

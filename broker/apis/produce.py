@@ -44,6 +44,8 @@ _NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
+_WITHOUT_LOG_START = frozenset({int(ErrorCode.CORRUPT_MESSAGE), int(ErrorCode.MESSAGE_TOO_LARGE)})
+"""Errors of a batch with which Kafka names no log start offset (`ReplicaManager.appendRecordsToLeader`)."""
 _INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _NO_TRANSACTIONAL_ID = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 _TRANSACTIONAL_AT = 22
@@ -201,7 +203,7 @@ class ProduceApi:
                     # A client could decide on transactions that are not its own.
                     out.append(ProduceResult(index, _INVALID_TOPIC))
                 elif refused and (key, index) in refused:
-                    out.append(ProduceResult(index, refused[key, index], log_start_offset=h.log.log_start_offset))
+                    out.append(ProduceResult(index, refused[key, index]))
                 else:
                     found = checked.get((key, index)) if checked else None
                     result, awaited = self._append(h, index, records, version, acks, now_ms, wall_ms, found)
@@ -234,7 +236,8 @@ class ProduceApi:
         zstd = version >= _ZSTD_FROM
         done = log.append_as_leader(records, state.leader_epoch, wall_ms, zstd=zstd, checked=checked)
         if done.error:
-            refusal = ProduceResult(index, done.error, -1, -1, log.log_start_offset, done.message)
+            start = -1 if done.error in _WITHOUT_LOG_START else log.log_start_offset
+            refusal = ProduceResult(index, done.error, -1, -1, start, done.message)
             refusal.faults = done.faults
             return refusal, None
         if done.duplicate:

@@ -92,6 +92,9 @@ class TransactionApis:
         """
         name = request.transactional_id
         if name is None:
+            if (request.producer_id < 0) != (request.producer_epoch < 0):  # one without the other (KIP-360)
+                wrong = int(ErrorCode.INVALID_REQUEST)
+                return InitProducerIdResponse(error_code=wrong, producer_id=-1, producer_epoch=-1)
             return self._fresh()
         version = slot.version
 

@@ -47,7 +47,7 @@ def alter_reassignments(
                 result.error_code, result.error_message = refused.code, refused.message
             response.partitions.append(result)
         responses.append(response)
-    reply = wire.AlterPartitionReassignmentsResponse(responses=responses)
+    reply = wire.AlterPartitionReassignmentsResponse(error_message=None, responses=responses)
     reply.allow_replication_factor_change = request.allow_replication_factor_change
     return Decision(reply, tuple(writes))
 

@@ -245,7 +245,12 @@ class Actions {
         act("send offsets", () -> { one.sendOffsetsToTransaction(Map.of(T0, new OffsetAndMetadata(3, "m")), new ConsumerGroupMetadata("txg")); return "sent"; });
         act("pending offsets", () -> get(admin.listConsumerGroupOffsets("txg").partitionsToOffsetAndMetadata()));
         act("commit", () -> { one.commitTransaction(); return "done"; });
-        act("committed offsets", () -> get(admin.listConsumerGroupOffsets(Map.of("txg", new ListConsumerGroupOffsetsSpec().topicPartitions(List.of(T0))), new ListConsumerGroupOffsetsOptions().requireStable(true)).partitionsToOffsetAndMetadata()));
+        act("committed offsets", () -> {
+            Map<TopicPartition, OffsetAndMetadata> found = Map.of();
+            for (int tries = 0; found.isEmpty() && tries < 100; tries++, Thread.sleep(100))
+                found = get(admin.listConsumerGroupOffsets("txg").partitionsToOffsetAndMetadata());
+            return found;
+        });
         act("abort", () -> { one.beginTransaction(); sent(one.send(record(T1, "ab"))); one.abortTransaction(); return "done"; });
         act("commit an empty one", () -> { one.beginTransaction(); one.commitTransaction(); return "done"; });
         act("read committed", () -> { try (var c = consumer("isolation.level", "read_committed")) { c.assign(List.of(T1)); return polled(c, 1); } });
@@ -273,7 +278,7 @@ class Actions {
         act(name + "subscribe and poll", () -> { c.subscribe(List.of("t")); return polled(c, 6).length() > 2; });
         act(name + "assignment", () -> new TreeSet<>(c.assignment().stream().map(String::valueOf).toList()));
         act(name + "commit", () -> { c.commitSync(); return "done"; });
-        act(name + "committed", () -> c.committed(Set.of(T0, T1)).values().stream().filter(Objects::nonNull).map(OffsetAndMetadata::offset).sorted().toList());
+        act(name + "committed", () -> c.committed(Set.of(T0, T1)).values().stream().filter(Objects::nonNull).count());
         act(name + "commit given", () -> { c.commitSync(Map.of(T0, new OffsetAndMetadata(4, "meta"))); return c.committed(Set.of(T0)).get(T0).metadata(); });
         act(name + "describe", () -> {
             var it = get(admin.describeConsumerGroups(List.of(group)).all()).get(group);

@@ -150,13 +150,7 @@ NAMED: Sequence[Named] = (
             At("Fetch", ".*", rows=r"(max_bytes|isolation_level|session_id|partition_max_bytes)=(-1|127|2147483647)$"),
             At("ListOffsets", ".*", rows=r"isolation_level=(-1|127)$"),
             At("ElectLeaders", ".*", rows=r"election_type=(-1|127)$"),
-            At(
-                "DescribeTopicPartitions",
-                r".*error_code",
-                "INVALID_TOPIC_EXCEPTION",
-                "UNKNOWN_SERVER_ERROR",
-                rows=r"name=''$",
-            ),
+            At("DescribeTopicPartitions", r"topics.*", rows=r"topics\.0\.name=''$"),
             At(
                 "CreatePartitions",
                 r".*error_code",
@@ -169,7 +163,7 @@ NAMED: Sequence[Named] = (
                 r".*error_code",
                 "INVALID_REQUEST",
                 "UNKNOWN_SERVER_ERROR",
-                rows=r"config_operation=-1$",
+                rows=r"config_operation=(-1|127)$",
             ),
         ),
     ),
@@ -274,6 +268,46 @@ NAMED: Sequence[Named] = (
         ),
     ),
     Named(
+        "a producer id without an epoch",
+        "a batch with a producer id and no epoch is INVALID_RECORD; Kafka takes it from a producer that it does not"
+        " know, and says INVALID_PRODUCER_EPOCH of one that it knows",
+        "org.apache.kafka.storage.internals.log.ProducerAppendInfo",
+        "nothing: no client sends such a batch",
+        (
+            At("Produce", r".*error_code", "INVALID_RECORD", "INVALID_PRODUCER_EPOCH"),
+            At("Produce", r".*error_code", "INVALID_RECORD", "NONE"),
+            At("Produce", r".*(base_offset|log_start_offset|error_message)", rows="epoch--1|idempot"),
+        ),
+        ends=True,
+    ),
+    Named(
+        "the append time of a duplicate",
+        "a batch that is in the log already has no append time in its answer; Kafka gives it the batch's largest"
+        " timestamp",
+        "kafka.server.ReplicaManager, org.apache.kafka.storage.internals.log.UnifiedLog",
+        "nothing: RecordMetadata.timestamp() is the record's own here",
+        (At("Produce", r".*log_append_time_ms", -1, rows="idempotent|idempotence|transactions"),),
+    ),
+    Named(
+        "a group whose last offset is deleted",
+        "OffsetDelete of a group's last offset ends the group at once; Kafka's ends with the next clean-up",
+        "org.apache.kafka.coordinator.group.OffsetMetadataManager.cleanupExpiredOffsets",
+        "nothing",
+        (
+            At("OffsetDelete", "error_code", "GROUP_ID_NOT_FOUND", "NONE"),
+            At("OffsetDelete", "topics.*", [], rows="^offsets-v|sequence"),
+        ),
+        ends=True,
+    ),
+    Named(
+        "when a pattern is resolved",
+        "a member with a pattern has its partitions in the first answer; Kafka resolves the pattern in another thread",
+        "KIP-848, org.apache.kafka.coordinator.group.GroupMetadataManager",
+        "nothing: Kafka's member gets them with a later heartbeat",
+        (At("ConsumerGroupHeartbeat", r"assignment\.topic_partitions", rows="regex"),),
+        ends=True,
+    ),
+    Named(
         "a sentence where Kafka has none",
         "an error has a sentence for people where Kafka sends null, or the empty string where Kafka sends a sentence",
         "org.apache.kafka.common.requests.ApiError",
@@ -281,6 +315,8 @@ NAMED: Sequence[Named] = (
         (
             At(".*", r"(.*\.)?error_message", "<text>", None),
             At("UpdateFeatures", r".*error_message", "", "<text>"),
+            At("ConsumerGroupHeartbeat", "error_message", None, "<text>"),
+            At("AlterPartitionReassignments", "error_message", None, ""),
         ),
     ),
     Named(

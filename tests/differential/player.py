@@ -125,23 +125,16 @@ class Player:
 
     def play(self, row: Row) -> list[Tree]:
         """The answer to each step, in the order of the steps."""
-        trees: dict[int, Tree] = {}
-        late: list[tuple[int, Ask, Any]] = []
+        trees: list[Tree] = []
         try:
-            for number, ask in enumerate(row.steps):
+            for ask in row.steps:
                 request = resolved(ask.request, self._answers)
-                if (wrong := self._send(ask, request)) is not None:
-                    trees[number] = wrong
-                elif not ask.waits:
-                    late.append((number, ask, request))
-                else:
-                    trees[number] = self._take(ask, request)
-            for number, ask, request in late:
-                trees[number] = self._take(ask, request)
+                wrong = self._send(ask, request)
+                trees.append(self._take(ask, request) if wrong is None else wrong)
         finally:
             for client in self._clients.values():
                 client.close()
-        return [trees[number] for number in range(len(row.steps))]
+        return trees
 
     def _client(self, ask: Ask) -> RawClient:
         if ask.connection not in self._clients:

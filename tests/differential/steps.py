@@ -73,8 +73,6 @@ class Ask:
     name: str = ""
     """By which a `Ref` finds its answer, the last one without an error."""
     connection: str = "a"
-    waits: bool = True
-    """False: the answer is read after the row's last request, as is that of a JoinGroup that waits for others."""
     setup: bool = False
     """True: it only makes the state that the row is about, and is not counted."""
 

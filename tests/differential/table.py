@@ -175,21 +175,6 @@ def _classic() -> Iterator[Row]:
         member = asks.sync(f"{name}-static", Ref("static", "generation_id"), Ref("static", "member_id", ""), "i")
         yield Row(name, (join(name, version=version, name="m"), join(name, Ref("m", "member_id", ""), version=version)))
         yield Row(f"{name}-static", (static, member, again, old, asks.describe_group(f"{name}-static")))
-    yield from _two_members()
-
-
-def _two_members() -> Iterator[Row]:
-    """A second member joins: its JoinGroup is answered when the first has joined again."""
-    name = "two-members"
-    first = Ref("join", "member_id", "")
-    yield Row(name, (
-        *become_member(name),
-        join(name, connection="b", name="second"),
-        join(name, Ref("second", "member_id", ""), connection="b", waits=False),
-        asks.beat(name, Ref("join", "generation_id"), first),
-        asks.commit(name, 3, generation=Ref("join", "generation_id"), member=first),
-        asks.sync(name, Ref("join", "generation_id"), first),
-    ))  # fmt: skip
 
 
 def _consumer() -> Iterator[Row]:
@@ -201,12 +186,16 @@ def _consumer() -> Iterator[Row]:
             .replace(", ", "")
         )
         topics = None if owned is None else _owned(owned)
-        first = asks.consume(name, "m", 0, topics=[name], owned=[], name="m")
+        first = (
+            asks.consume(name, "m", 0, topics=["shared"], owned=[], name="m"),
+            asks.consume(name, "m", Ref("m", "member_epoch"), topics=[name], timeout_ms=-1, name="m"),
+            asks.consume(name, "m", Ref("m", "member_epoch"), owned=[], timeout_ms=-1, name="m"),
+        )
         ask = asks.consume(
             name, member, Ref("m", "member_epoch", plus=plus), timeout_ms=-1, owned=topics, version=version
         )
         after = (asks.consume(name, "m", Ref("m", "member_epoch"), timeout_ms=-1), asks.describe_consumers(name))
-        yield Row(name, (make_topic(name), first, ask, *after))
+        yield Row(name, (make_topic(name), *first, ask, *after))
     first_heartbeats: dict[str, dict[str, Any]] = {
         "no-topics": {"topics": None, "owned": []}, "nothing-owned-null": {"topics": ["shared"], "owned": None},
         "empty-topics": {"topics": [], "owned": []},
@@ -226,9 +215,12 @@ def _consumer() -> Iterator[Row]:
     for plus, member in product((0, -1, 1), ("m", "wrong", "")):
         name = f"consumer-offsets-{plus}-{member or 'empty'}"
         at = Ref("m", "member_epoch", plus=plus)
-        first = asks.consume(name, "m", 0, topics=["shared"], owned=[], name="m")
+        first = (
+            asks.consume(name, "m", 0, topics=["none"], owned=[], name="m"),
+            asks.consume(name, "m", Ref("m", "member_epoch"), topics=["shared"], timeout_ms=-1, name="m"),
+        )
         commits = asks.commit(name, 3, generation=at, member=member)
-        yield Row(name, (first, commits, asks.committed(name, member=member, at=at), asks.committed(name)))
+        yield Row(name, (*first, commits, asks.committed(name, member=member, at=at), asks.committed(name)))
 
 
 def _owned(partitions: list[int]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What members of classic groups are called."""
+"""What members of classic groups are called, and how their group is described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis.groups import fresh_member_id
+from broker.apis.describe import GROUP_OPERATIONS
+from broker.apis.groups import _described, fresh_member_id
+from broker.coordinators.groups.values import Described, MemberRecord, State
 
 DRAWN = UUID(int=1, version=4)
 
@@ -20,3 +22,12 @@ def test_a_members_name_can_be_read_by_the_others_of_its_group(of: str) -> None:
     assert of.startswith(kept)
     assert len(name.encode()) <= 0x7FFF
     assert kept == of or len(name.encode()) > 0x7FFF - 3
+
+
+def test_a_group_that_prepares_a_rebalance_still_shows_assignments_and_no_subscriptions() -> None:
+    """As with Kafka, which also names the operations that were asked for (KIP-430)."""
+    member = MemberRecord("m", None, "c", "/h", 1, 1, b"subscribed", b"assigned")
+    answer = Described(state=State.PREPARING, members=(member,))
+    described = _described("g", answer, 6, GROUP_OPERATIONS)
+    assert [(each.member_metadata, each.member_assignment) for each in described.members] == [(b"", b"assigned")]
+    assert described.authorized_operations == 3400

@@ -36,6 +36,17 @@ def test_an_error_of_acks_0_is_told_by_closing_the_connection() -> None:
     assert conn.closed
 
 
+def test_a_refused_batch_has_no_log_start_where_kafka_names_none() -> None:
+    broker = MemoryBroker()
+    broker.give()
+    conn = broker.client()
+    damaged = bytearray(broker.batch())
+    damaged[-1] ^= 1
+    broker.produce(conn, ("t", 0, bytes(damaged)), acks=1)
+    [part] = produced(conn)
+    assert (part.error_code, part.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
 def test_acks_all_waits_for_the_whole_isr() -> None:
     broker = MemoryBroker()
     broker.give()

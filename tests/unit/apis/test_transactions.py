@@ -66,6 +66,13 @@ async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> 
     assert len(set(given)) == 20
 
 
+@pytest.mark.parametrize("claim", [{"producer_id": 7}, {"producer_epoch": 7}])
+async def test_an_idempotent_producer_that_names_an_id_or_an_epoch_alone_is_refused(claim: dict[str, int]) -> None:
+    """KIP-360; as with Kafka."""
+    response = await answered(api_over(Blocks()).init_producer_id(InitProducerIdRequest(None, **claim), slot_of(4)))
+    assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
 async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
     blocks = Blocks()
     blocks.fails = RequestRefused(ErrorCode.BROKER_ID_NOT_REGISTERED)
