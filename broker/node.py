@@ -156,6 +156,7 @@ class Node:
             self.transactions.bind(nursery.start_soon, self.markers)
             self.groups.bind(nursery.start_soon)
             self.feed.follow(self.transactions.image_changed)
+            self.feed.follow(self.groups.image_changed)
             server = self._server(nursery)
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)

@@ -128,7 +128,9 @@ class CommittedOffsetApis:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 parts.append((part.partition_index, error))
                 if not error:
-                    committed = Committed(part.committed_offset, part.committed_leader_epoch, text, wall_ms, expires_ms)
+                    assert known is not None
+                    epoch = part.committed_leader_epoch
+                    committed = Committed(part.committed_offset, epoch, text, wall_ms, expires_ms, known.id)
                     offsets.append(((name, part.partition_index), committed))
             plan.append((topic, parts))
         return plan, tuple(offsets)

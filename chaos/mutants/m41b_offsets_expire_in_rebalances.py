@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from broker.coordinators.groups.rules import is_expired
 from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import OffsetWritten, State, Written
+from broker.coordinators.groups.values import Expire, OffsetWritten, State, Written
 from chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
 from chaos.mutants.hunt_plans import draw, fault
 from chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from chaos.plans.plan import Plan
 
 
-def _expired(self: Shard, group_id: str, wall_ms: int) -> list[Written]:
+def _expired(self: Shard, request: Expire, wall_ms: int) -> list[Written]:
     """In a rebalance no topic is spared."""
+    group_id = request.group_id
     if self.state_of(group_id) not in (State.PREPARING, State.COMPLETING):
-        return _SOUND(self, group_id, wall_ms)
+        return _SOUND(self, request, wall_ms)
     known = self.ledger.offsets.get(group_id, {})
     retention_ms = self.settings.retention_ms
     gone = [where for where, committed in known.items() if is_expired(committed, None, retention_ms, wall_ms)]

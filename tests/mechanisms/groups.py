@@ -90,8 +90,8 @@ GROUPS = (
         id="P5",
         rule="A group's offsets stand in a replicated log. Its coordinator takes them from the members of the current"
         " generation alone, answers once they are committed, tells none that a successor may have replaced to whoever"
-        " asks for stable ones, and forgets none that a live group reads.",
-        source="KIP-211; KAFKA-5154; Kafka's group coordinator",
+        " asks for stable ones, forgets none that a live group reads, and none outlives its topic.",
+        source="KIP-211; KIP-848; KAFKA-5154; Kafka's group coordinator",
         tests={
             at.GROUP_OFFSETS: (
                 "test_somebody_who_is_no_member_commits_for_a_group_without_members",
@@ -102,6 +102,8 @@ GROUPS = (
                 "test_only_a_group_without_members_is_deleted",
                 "test_offsets_of_a_live_group_are_spared_however_old_they_are",
                 "test_offsets_expire_a_week_after_the_last_member_went",
+                "test_an_offset_goes_with_its_topic",
+                "test_a_pending_offset_of_the_next_topic_outlives_the_offset_of_the_one_before",
                 "test_what_is_told_rests_on_the_groups_last_record",
             ),
             at.GROUP_COORDINATOR: (
@@ -109,6 +111,7 @@ GROUPS = (
                 "test_below_min_isr_nothing_is_committed",
                 "test_a_lost_leadership_is_told_to_everybody_who_waits",
                 "test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_committed",
+                "test_committed_offsets_go_with_their_topic",
             ),
             at.STABLE_POSITIONS: (
                 "test_a_coordinator_that_its_followers_have_left_tells_no_stable_positions",
@@ -203,6 +206,15 @@ GROUPS = (
                 "is_expired",
                 piece="if group is not None and group.protocol_type and group.since_ms != NO_TIME:",
                 by="if False:",
+            ),
+            Removal("keeps offsets of deleted topics", SHARD, "Shard._is_orphan", body="return False"),
+            Removal("writes no tombstone when a topic goes", RUNTIME, "GroupCoordinator.image_changed", body="return"),
+            Removal(
+                "takes a pending offset of the next topic along with that of the one before",
+                LEDGER,
+                "Ledger.orphans",
+                piece="all(is_orphan(where, each) for each in here)",
+                by="any(is_orphan(where, each) for each in here)",
             ),
             Removal(
                 "deletes a group with members",

@@ -8,6 +8,7 @@ any time what its log says, whoever fills it.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from broker.coordinators.groups.consumer.group import ConsumerGroup
 from broker.coordinators.groups.values import (
@@ -20,6 +21,9 @@ from broker.coordinators.groups.values import (
     TopicPartition,
     Written,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Offsets = dict[TopicPartition, Committed]
 
@@ -116,6 +120,26 @@ class Ledger:
         """Whether an undecided transaction may change this partition's offset; None: any of the group's."""
         owed = (groups[group_id] for groups in self.pending.values() if group_id in groups)
         return any(partition is None or partition in found for found in owed)
+
+    def group_ids(self) -> list[str]:
+        """Groups with offsets, pending ones included."""
+        return list(dict.fromkeys([*self.offsets, *(group for groups in self.pending.values() for group in groups)]))
+
+    def places(self, group_id: str) -> list[TopicPartition]:
+        """Partitions of which a group has an offset, or an open transaction may bring one."""
+        owed = [where for groups in self.pending.values() for where in groups.get(group_id, ())]
+        return list(dict.fromkeys([*self.offsets.get(group_id, ()), *owed]))
+
+    def orphans(
+        self, group_id: str, places: Iterable[TopicPartition], is_orphan: Callable[[TopicPartition, Committed], bool]
+    ) -> list[TopicPartition]:
+        """Partitions whose offsets are all of topics that are gone. One stays while a transaction may bring an offset
+        of the next topic of its name: a tombstone takes pending offsets, too.
+        """
+        pending = [groups[group_id] for groups in self.pending.values() if group_id in groups]
+        kept = [self.offsets.get(group_id, {}), *pending]
+        found = ((where, [offsets[where] for offsets in kept if where in offsets]) for where in places)
+        return [where for where, here in found if here and all(is_orphan(where, each) for each in here)]
 
     def rests_on(self, group_id: str) -> int:
         """Offset of the last record that what is said of this group rests on; NOTHING_WRITTEN if it rests on none."""

@@ -23,8 +23,9 @@ from broker.protocol.schema.group_records import (
     OffsetCommitValue,
 )
 
-VERSION: Final = 3
-"""Of both values, as Kafka 4 writes them."""
+GROUP_VERSION: Final = 3
+OFFSET_VERSION: Final = 4
+"""As Kafka 4.3 writes them: the first version of an offset's value that holds its topic's id."""
 EXPIRING_VERSION: Final = 1
 """The only version of an offset's value that holds when it expires."""
 
@@ -33,7 +34,7 @@ def encode(written: Written) -> tuple[bytes, bytes | None]:
     """Key and value of a record."""
     if isinstance(written, GroupWritten):
         key = encode_key(GroupMetadataKey(group=written.group_id))
-        return key, None if written.group is None else encode_versioned(_of_group(written.group), VERSION)
+        return key, None if written.group is None else encode_versioned(_of_group(written.group), GROUP_VERSION)
     if not isinstance(written, OffsetWritten):
         return of_consumers.encode(written)
     topic, index = written.partition
@@ -41,8 +42,10 @@ def encode(written: Written) -> tuple[bytes, bytes | None]:
     found = written.committed
     if found is None:
         return key, None
-    value = OffsetCommitValue(found.offset, found.leader_epoch, found.metadata, found.committed_ms, found.expires_ms)
-    return key, encode_versioned(value, VERSION if found.expires_ms == NO_TIME else EXPIRING_VERSION)
+    value = OffsetCommitValue(
+        found.offset, found.leader_epoch, found.metadata, found.committed_ms, found.expires_ms, found.topic_id
+    )
+    return key, encode_versioned(value, OFFSET_VERSION if found.expires_ms == NO_TIME else EXPIRING_VERSION)
 
 
 def _of_group(group: GroupRecord) -> GroupMetadataValue:
@@ -81,7 +84,9 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
 
 
 def _to_committed(wire: OffsetCommitValue) -> Committed:
-    return Committed(wire.offset, wire.leader_epoch, wire.metadata, wire.commit_timestamp, wire.expire_timestamp)
+    return Committed(
+        wire.offset, wire.leader_epoch, wire.metadata, wire.commit_timestamp, wire.expire_timestamp, wire.topic_id
+    )
 
 
 def _to_group(wire: GroupMetadataValue) -> GroupRecord:

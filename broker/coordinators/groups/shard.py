@@ -59,6 +59,7 @@ from broker.coordinators.groups.values import (
     Written,
 )
 from broker.protocol.errors import ErrorCode
+from broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +67,10 @@ if TYPE_CHECKING:
     from broker.coordinators.groups.consumer.group import ConsumerGroup
     from broker.coordinators.groups.consumer.matching import Matching
     from broker.coordinators.groups.consumer.topics import Topics
+    from broker.coordinators.groups.values import Committed
 
+EXPIRED_AT_ONCE = 100
+"""Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""
 
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
@@ -138,8 +142,8 @@ class Shard:
 
     def _deadline_of(self, group_id: str) -> int | None:
         group = self.groups.get(group_id)
-        own = None if group is None else group.next_deadline_ms()
-        return _earliest(own, self.consumers.deadline_of(group_id))
+        both = (None if group is None else group.next_deadline_ms(), self.consumers.deadline_of(group_id))
+        return min((at for at in both if at is not None), default=None)
 
     def _watch(self, group_id: str) -> None:
         """Whatever a group waits for may have changed."""
@@ -312,6 +316,9 @@ class Shard:
                 return [Reply(token, Answer(refused), ledger.rests_on(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
+        # Tombstones are written in turns: nobody may find an offset of a topic that is gone before its turn has come.
+        known = {w: known[w] for w in wanted if w in known and not self._is_orphan(w, known[w])}
+        wanted = tuple(known) if request.partitions is None else wanted
         found = tuple(
             (where, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if request.stable and ledger.is_pending(group_id, where)
@@ -376,10 +383,7 @@ class Shard:
             error = ErrorCode.NON_EMPTY_GROUP
         if error:
             return [Reply(token, Answer(error), ledger.rests_on(group_id))]
-        # A transaction that is open may have offsets of partitions that the group has no other of.
-        owed = [where for groups in ledger.pending.values() for where in groups.get(group_id, ())]
-        places = dict.fromkeys([*ledger.offsets.get(group_id, ()), *owed])
-        records: list[Written] = [OffsetWritten(group_id, where, None) for where in places]
+        records: list[Written] = [OffsetWritten(group_id, where, None) for where in ledger.places(group_id)]
         if group_id in ledger.groups:
             records.append(GroupWritten(group_id, None))
         records += self.consumers.forgotten(group_id)
@@ -390,20 +394,18 @@ class Shard:
 
     def _describe(self, request: Describe, token: Token, now: Moment) -> list[Effect]:
         group_id, group = request.group_id, self.groups.get(request.group_id)
-        rests_on = self.ledger.rests_on(group_id)
         if group is not None:
-            stable = group.state == State.STABLE
+            protocol = (group.protocol or "") if group.state == State.STABLE else ""
             members = group.record().members
-            described = Described(
-                ErrorCode.NONE, group.state, group.protocol_type, (group.protocol or "") if stable else "", members
-            )
-            return [Reply(token, described)]
+            return [Reply(token, Described(ErrorCode.NONE, group.state, group.protocol_type, protocol, members))]
         if group_id in self.ledger.consumers:
-            other = Described(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {group_id} is not a classic group.")
-            return [Reply(token, other, rests_on)]
-        if self._exists(group_id):
-            return [Reply(token, Described(ErrorCode.NONE, State.EMPTY), rests_on)]
-        return [Reply(token, Described(ErrorCode.GROUP_ID_NOT_FOUND), rests_on)]
+            message = f"Group {group_id} is not a classic group."
+            described = Described(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
+        elif self._exists(group_id):
+            described = Described(ErrorCode.NONE, State.EMPTY)
+        else:
+            described = Described(ErrorCode.GROUP_ID_NOT_FOUND)
+        return [Reply(token, described, self.ledger.rests_on(group_id))]
 
     def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Moment) -> list[Effect]:
         return self.consumers.describe(request, token)
@@ -411,9 +413,7 @@ class Shard:
     def listed(self) -> list[Listed]:
         """Each group."""
         ledger = self.ledger
-        found = {
-            group_id: Listed(group_id, group.protocol_type, group.state) for group_id, group in self.groups.items()
-        }
+        found = {name: Listed(name, group.protocol_type, group.state) for name, group in self.groups.items()}
         for group_id in ledger.consumers:
             found[group_id] = Listed(group_id, CONSUMER, self.state_of(group_id), CONSUMER)
         for group_id in ledger.offsets:
@@ -422,22 +422,36 @@ class Shard:
 
     # ---------------------------------------------------------------------------------------------------------- expiry
 
-    def expiring(self, wall_ms: int) -> Iterator[Expire | None]:
-        """The groups that there are now, of which something is to be forgotten; None for each of the others."""
-        for group in self.listed():
-            yield Expire(group.group_id) if self._expired(group.group_id, wall_ms) else None
+    def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[Expire | None]:
+        """The groups that there are now, some offsets at a time, of which something is to be forgotten; None for the
+        others.
+        """
+        for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
+            places = tuple(self.ledger.places(group_id))
+            for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):
+                request = Expire(group_id, places[first : first + EXPIRED_AT_ONCE], retention)
+                yield request if self._expired(request, wall_ms) else None
 
     def _expire(self, request: Expire, token: Token, now: Moment) -> list[Effect]:
-        records = self._expired(request.group_id, now.wall_ms)
+        records = self._expired(request, now.wall_ms)
         if not records:
             return [Reply(token, Answer())]
         return [Append(tuple(records), Settles(token, Answer()), whole=1)]
 
-    def _expired(self, group_id: str, wall_ms: int) -> list[Written]:
-        """Tombstones of offsets that nobody has used for long. Those that a live group reads are spared, and those that
-        a transaction may change.
+    def _is_orphan(self, where: TopicPartition, committed: Committed) -> bool:
+        """Whether the topic that an offset was committed for is gone, perhaps with another one of its name there."""
+        found = self.consumers.topics.find(where[0])
+        return found is None or committed.topic_id not in (ZERO_UUID, found[0])
+
+    def _expired(self, request: Expire, wall_ms: int) -> list[Written]:
+        """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that nobody has used
+        for long. Of the latter those that a live group reads are spared, and those that a transaction may change.
         """
-        group, ledger = self.groups.get(group_id), self.ledger
+        group_id, ledger = request.group_id, self.ledger
+        orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)
+        if orphans or not request.retention:
+            return [OffsetWritten(group_id, where, None) for where in orphans]
+        group = self.groups.get(group_id)
         empty = self.state_of(group_id) == State.EMPTY
         settled = empty or group is None or group.state == State.STABLE
         spared = self._subscribed(group_id) if settled else None
@@ -447,10 +461,11 @@ class Shard:
         known = ledger.offsets.get(group_id, {})
         gone = [
             where
-            for where, committed in known.items()
-            if where[0] not in spared
+            for where in request.partitions
+            if where in known
+            and where[0] not in spared
             and not ledger.is_pending(group_id, where)
-            and is_expired(committed, record, self.settings.retention_ms, wall_ms)
+            and is_expired(known[where], record, self.settings.retention_ms, wall_ms)
         ]
         records: list[Written] = [OffsetWritten(group_id, where, None) for where in gone]
         unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
@@ -478,10 +493,6 @@ class Shard:
 def _taken(group: ClassicGroup) -> list[Effect]:
     effects, group.effects = group.effects, []
     return effects
-
-
-def _earliest(*moments: int | None) -> int | None:
-    return min((at for at in moments if at is not None), default=None)
 
 
 def _unknown_member(group_id: str) -> ErrorCode:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, ConsumerWritten
 from broker.protocol.errors import ErrorCode
+from broker.protocol.wire import ZERO_UUID
 
 NO_TIME: Final = -1
 NO_GENERATION: Final = -1
@@ -64,6 +65,8 @@ class Committed:
     """Wall clock."""
     expires_ms: int = NO_TIME
     """Wall clock; only where an old client asked for a retention of its own."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the partition belongs to; ZERO_UUID in records of versions before 4, which do not hold it."""
     written_at: int = field(default=NOTHING_WRITTEN, compare=False)
     """Offset of its record in the coordinator's log."""
 
@@ -236,9 +239,13 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The coordinator's own: forget offsets that were left alone for long."""
+    """The coordinator's own: forget offsets whose topic is gone, or that were left alone for long."""
 
     group_id: str
+    partitions: tuple[TopicPartition, ...]
+    """Only the offsets of these."""
+    retention: bool = True
+    """False: only those whose topic is gone."""
 
 
 Request = (

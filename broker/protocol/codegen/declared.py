@@ -289,6 +289,7 @@ GROUP: Final = (
         F("metadata", "string"),
         F("commit_timestamp", "int64"),
         F("expire_timestamp", "int64", since=1, until=1, default=-1, ignorable=True),
+        F("topic_id", "uuid", since=4, tag=0, ignorable=True),
     ),
     DeclaredMessage("GroupMetadataKey", 2, 0, NEVER, F("group", "string")),
     DeclaredMessage(

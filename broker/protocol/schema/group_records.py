@@ -142,7 +142,14 @@ OffsetCommitKey.ENCODERS = (_write_offset_commit_key_0,)
 
 
 class OffsetCommitValue(Message):
-    __slots__ = __match_args__ = ("offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp")
+    __slots__ = __match_args__ = (
+        "offset",
+        "leader_epoch",
+        "metadata",
+        "commit_timestamp",
+        "expire_timestamp",
+        "topic_id",
+    )
     API_KEY = 1
     MIN_VERSION = 0
     MAX_VERSION = 4
@@ -155,12 +162,14 @@ class OffsetCommitValue(Message):
         metadata: str = "",
         commit_timestamp: int = 0,
         expire_timestamp: int = -1,
+        topic_id: bytes = ZERO_UUID,
     ) -> None:
         self.offset = offset
         self.leader_epoch = leader_epoch
         self.metadata = metadata
         self.commit_timestamp = commit_timestamp
         self.expire_timestamp = expire_timestamp
+        self.topic_id = topic_id
 
 
 def _read_offset_commit_value_0(view: memoryview, at: int) -> tuple[OffsetCommitValue, int]:
@@ -175,6 +184,7 @@ def _read_offset_commit_value_0(view: memoryview, at: int) -> tuple[OffsetCommit
     at += 8
     o.leader_epoch = -1
     o.expire_timestamp = -1
+    o.topic_id = ZERO_UUID
     return o, at
 
 
@@ -195,6 +205,7 @@ def _read_offset_commit_value_1(view: memoryview, at: int) -> tuple[OffsetCommit
     o.commit_timestamp, o.expire_timestamp = _unpack_qq(view, at)
     at += 16
     o.leader_epoch = -1
+    o.topic_id = ZERO_UUID
     return o, at
 
 
@@ -215,6 +226,7 @@ def _read_offset_commit_value_3(view: memoryview, at: int) -> tuple[OffsetCommit
     (o.commit_timestamp,) = _unpack_q(view, at)
     at += 8
     o.expire_timestamp = -1
+    o.topic_id = ZERO_UUID
     return o, at
 
 
@@ -235,18 +247,36 @@ def _read_offset_commit_value_4(view: memoryview, at: int) -> tuple[OffsetCommit
         raise negative(n)
     o.metadata = str(view[at : at + n], "utf-8")
     at += n
-    o.commit_timestamp, n = _unpack_qy(view, at)
+    o.commit_timestamp, count = _unpack_qy(view, at)
     at += 9
     o.expire_timestamp = -1
-    if n:
-        at = skip_tags(view, at, n)
+    o.topic_id = ZERO_UUID
+    if count > 127:
+        count, at = more(view, at, count)
+    for _ in range(count):
+        tag, at, stop = read_tag(view, at)
+        if tag == 0:
+            (o.topic_id,) = _unpack_u(view, at)
+            at += 16
+            if at != stop:
+                raise tag_size(0)
+        else:
+            at = stop
     return o, at
 
 
 def _write_offset_commit_value_4(o: OffsetCommitValue, w: Write) -> None:
     w(_pack_qi(o.offset, o.leader_epoch))
     w(compact_string(o.metadata))
-    w(_pack_qy(o.commit_timestamp, 0))
+    w(_pack_q(o.commit_timestamp))
+    tags: list[bytes] = []
+    if o.topic_id != ZERO_UUID:
+        parts: list[Buffer] = []
+        parts.append(_pack_u(uuid(o.topic_id)))
+        tags.append(tagged(0, b"".join(parts)))
+    w(UVARINT[len(tags)])
+    for content in tags:
+        w(content)
 
 
 OffsetCommitValue.DECODERS = (

@@ -17,6 +17,7 @@ from broker.cluster.image import GROUP_RESOURCE
 from broker.config.group import group_number
 from broker.coordinators.groups import records
 from broker.coordinators.groups.consumer.matching import Matching
+from broker.coordinators.groups.consumer.topics import ImageTopics
 from broker.coordinators.groups.held import Held
 from broker.coordinators.groups.shard import Shard
 from broker.coordinators.groups.values import (
@@ -39,7 +40,7 @@ from broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from broker.cluster.image import ClusterImage
+    from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
     from broker.coordinators.groups.classic import ClassicGroup
     from broker.coordinators.groups.values import Committed, Effect, Listed, Request, TopicPartition
@@ -58,6 +59,8 @@ LOAD_BYTES = 1 << 20
 """A load lets others run after that much of the log."""
 EXPIRED_IN_A_TURN = 100
 """Groups whose offsets are looked at before others have their turn: some 10 ms of them."""
+WRITTEN_AS = 10
+"""A request that writes tombstones takes as long as that many looks."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 """When positions that cannot be told yet are looked at again: soon, then in twice the time, and at last so often."""
@@ -69,33 +72,6 @@ POSITION_BYTES, REQUEST_BYTES = 110, 640
 """What positions take that wait to be told, and the request that asks for them."""
 CLOCK_STEP_S = 0.001
 """Deadlines are whole milliseconds: there is nothing to do sooner than this."""
-
-
-class ImageTopics:
-    """The topics of the cluster's image, as shards ask for them."""
-
-    __slots__ = ("_image",)
-
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
-
-    def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and the number of its partitions."""
-        topic = self._image.topic(name)
-        return None if topic is None else (topic.id, len(topic.partitions))
-
-    def names(self) -> list[str]:
-        """The names of all topics."""
-        return list(self._image.topic_ids)
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic that exists."""
-        topic = self._image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def version(self) -> int:
-        """The offset of the metadata log up to which this is so."""
-        return self._image.offset
 
 
 class HostedGroups:
@@ -149,6 +125,8 @@ class GroupCoordinator:
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
+        self._orphans = env.signal()
+        """Set when offsets may have lost their topic."""
         self._wakes_at_ms: int | None = None
         """When the clock's task looks next; None: not before it is told to."""
         replicas.role_watchers[TOPIC] = self.role_changed
@@ -193,6 +171,11 @@ class GroupCoordinator:
                 self._start_soon(self._watch_clock)
                 self._start_soon(self._expire_offsets)
             self._start_soon(self._load, made)
+
+    def image_changed(self, delta: ImageDelta) -> None:
+        """Committed offsets go with their topic."""
+        if delta.deleted_topics:
+            self._orphans.set()
 
     def _unload(self, index: int, shard: HostedGroups) -> None:
         del self.shards[index]
@@ -248,6 +231,7 @@ class GroupCoordinator:
             return
         shard.machine.begin(self._now())
         shard.serves = True
+        self._orphans.set()  # topics may have gone while nobody served this shard
         self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
                         ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
         self._wake_at(shard.machine.next_deadline_ms())
@@ -453,15 +437,22 @@ class GroupCoordinator:
 
     async def _expire_offsets(self) -> None:
         interval_s = self._config.offsets_retention_check_interval_ms / 1000
+        due_s = self._env.mono() + interval_s
         while True:
-            await self._env.sleep(interval_s)
-            wall_ms = self._env.wall_ms()
+            in_time = await self._orphans.wait(max(CLOCK_STEP_S, due_s - self._env.mono()))
+            wall_ms, is_due = self._env.wall_ms(), not in_time or self._env.mono() >= due_s
+            if is_due:
+                due_s = self._env.mono() + interval_s
             for shard in list(self.shards.values()):
-                for n, request in enumerate(shard.machine.expiring(wall_ms) if shard.serves else (), 1):
+                cost = 0
+                for request in shard.machine.expiring(wall_ms, retention=is_due) if shard.serves else ():
+                    cost += 1
                     if request is not None:
+                        cost += WRITTEN_AS
                         self._env.trace("offsets_expired", group=request.group_id, coordinator_epoch=shard.log.epoch)
                         self.submit(request, lambda answer: None)
-                    if n % EXPIRED_IN_A_TURN == 0:
+                    if cost >= EXPIRED_IN_A_TURN:
+                        cost = 0
                         self._replicas.settle()
                         await self._env.sleep(0)
                         if not shard.serves:

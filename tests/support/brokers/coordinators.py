@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import trio
 
+from broker.cluster.image import ImageDelta
 from broker.coordinators.groups import records as group_records
 from broker.coordinators.groups.ledger import Ledger
 from broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, TxnCommit
@@ -197,12 +198,12 @@ JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"s
 
 def commit(offset: int) -> Commit:
     """Of `T0`, by nobody in particular."""
-    return Commit("g", -1, "", None, ((T0, Committed(offset)),))
+    return Commit("g", -1, "", None, ((T0, Committed(offset, topic_id=IDS["t"])),))
 
 
 def in_transaction(offset: int) -> TxnCommit:
     """The same, in a transaction of `PID`."""
-    return TxnCommit("g", -1, "", None, ((T0, Committed(offset)),), PID, 0)
+    return TxnCommit("g", -1, "", None, ((T0, Committed(offset, topic_id=IDS["t"])),), PID, 0)
 
 
 def told(answers: list[Any]) -> list[int | ErrorCode | None]:
@@ -226,6 +227,12 @@ class GroupBroker(CoordinatorBroker):
         super().__init__(**settings)
         self.coordinator = GroupCoordinator(self.env, self.config, self.replicas)
         self.coordinator.bind(nursery.start_soon)
+        self.give("t", leader=2)
+
+    def learn(self, delta: ImageDelta) -> None:
+        super().learn(delta)
+        if hasattr(self, "coordinator"):
+            self.coordinator.image_changed(delta)
 
     def do(self, request: Any, epoch: int = 5) -> Any:
         """Hand a request in, and replicate what it has written."""

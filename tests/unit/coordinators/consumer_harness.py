@@ -40,7 +40,7 @@ class ConsumerHarness(GroupHarness):
 
     def __init__(self, settings: Settings = PATIENT) -> None:
         super().__init__(settings)
-        self.topics.table.update({"a": (A, 4), "b": (B, 2)})
+        self.topics.table = {"a": (A, 4), "b": (B, 2)}
 
     def ask(self, member_id: str, epoch: int, **also: Any) -> Beaten:
         """One heartbeat, as it stands."""

@@ -30,6 +30,7 @@ from broker.coordinators.groups.values import (
 from broker.protocol.coordinator_frame import encode_versioned
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
+from broker.protocol.wire import ZERO_UUID
 
 WALL_MS = 1_700_000_000_000
 QUICK = Settings(initial_delay_ms=0)
@@ -45,7 +46,7 @@ class GroupHarness:
     """Requests are answered in `answers`, by the name under which they were made."""
 
     def __init__(self, settings: Settings = QUICK) -> None:
-        self.topics = Known()
+        self.topics = Known({"t": (b"t" * 16, 4), "u": (b"u" * 16, 1)})
         """The cluster's topics."""
         self.machine = Shard(settings, self.topics)
         self.now = Moment(1000, WALL_MS)
@@ -203,12 +204,16 @@ class GroupHarness:
     def commit(self, offset: int, told: Joined | None = None, where: tuple[str, int] = T0, **also: Any) -> ErrorCode:
         """Commit one offset, as a member or as nobody."""
         generation, member_id = (told.generation, told.member_id) if told else (-1, "")
-        committed = Committed(offset, 0, "", self.now.wall_ms)
+        committed = Committed(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
         answer: Answer | None = self.do(
             "commit", Commit("g", generation, member_id, None, ((where, committed),), **also)
         )
         assert answer is not None
         return answer.error
+
+    def topic_id(self, name: str) -> bytes:
+        """Of the topic of that name that there is now."""
+        return self.topics.table.get(name, (ZERO_UUID, 0))[0]
 
     def offset(self, where: tuple[str, int] = T0, *, stable: bool = True) -> int | ErrorCode | None:
         """What OffsetFetch says of one partition: its offset, an error, or None."""

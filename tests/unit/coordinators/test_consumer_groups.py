@@ -406,7 +406,7 @@ def test_offsets_of_subscribed_topics_are_neither_deleted_nor_forgotten(harness:
     found = harness.do("delete", DeleteOffsets("g", (("a", 0),)))
     assert found.errors == ((("a", 0), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),)
     harness._at(harness.now.mono_ms + 2 * PATIENT.retention_ms)
-    harness.do("expire", Expire("g"))
+    harness.do("expire", Expire("g", (("a", 0),)))
     assert harness.offset(("a", 0)) == 7
 
 
@@ -417,7 +417,7 @@ def test_a_group_without_members_goes_with_its_last_offset(harness: ConsumerHarn
     harness.ask("m1", LEAVES)
     assert harness.described().state == State.EMPTY
     harness._at(harness.now.mono_ms + PATIENT.retention_ms)
-    harness.do("expire", Expire("g"))
+    harness.do("expire", Expire("g", (("a", 0),)))
     assert harness.machine.listed() == []
     assert harness.replayed().inspect_consumers() == {}
 

@@ -13,6 +13,7 @@ from broker.coordinators.groups.values import (
     DeleteGroup,
     DeleteOffsets,
     Describe,
+    FetchOffsets,
     GroupRecord,
     GroupWritten,
     MemberRecord,
@@ -31,7 +32,7 @@ PID = 7
 def in_transaction(
     harness: GroupHarness, offset: int, where: tuple[str, int] = T0, producer_id: int = PID
 ) -> ErrorCode:
-    committed = Committed(offset, 0, "", harness.now.wall_ms)
+    committed = Committed(offset, 0, "", harness.now.wall_ms, topic_id=harness.topic_id(where[0]))
     error: ErrorCode = harness.do("txn", TxnCommit("g", -1, "", None, ((where, committed),), producer_id, 0)).error
     return error
 
@@ -101,6 +102,103 @@ def test_what_is_told_rests_on_the_groups_last_record() -> None:
     assert harness.machine.ledger.rests_on("other") == -1
     harness.do("d", DeleteGroup("g"))
     assert harness.machine.ledger.rests_on("g") == harness.machine.ledger.rests_on("other") == 2, "that it is gone, too"
+
+
+# --------------------------------------------------------------------------------------------- topics that are gone
+
+
+def sweep(harness: GroupHarness) -> int:
+    """Forget what topics have left behind. How many requests that took."""
+    found = 0
+    for request in harness.machine.expiring(harness.now.wall_ms, retention=False):
+        if request is not None:
+            found += 1
+            harness.do("sweep", request)
+    return found
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+def test_an_offset_goes_with_its_topic(made_again: bool) -> None:
+    """A group whose topic was deleted and made again skipped the first records of the next one."""
+    harness = GroupHarness()
+    harness.commit(20)
+    harness.commit(3, where=("u", 0))
+    del harness.topics.table["t"]
+    if made_again:
+        harness.topics.table["t"] = (b"n" * 16, 4)
+    assert harness.offset() is None, "even before its tombstone is written"
+    listed = harness.do("all", FetchOffsets("g", None)).offsets
+    assert [where for where, _, _ in listed] == [("u", 0)]
+    assert sweep(harness) == 1
+    assert sweep(harness) == 0
+    assert list(harness.replayed().offsets["g"]) == [("u", 0)]
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect()
+
+
+def test_an_offset_without_the_id_of_its_topic_goes_when_no_topic_has_its_name() -> None:
+    harness = GroupHarness()
+    committed = Committed(20, 0, "", WALL_MS)
+    harness.do("c", Commit("g", -1, "", None, ((T0, committed),)))
+    harness.topics.table["t"] = (b"n" * 16, 4)
+    assert sweep(harness) == 0
+    assert harness.offset() == 20
+    del harness.topics.table["t"]
+    assert sweep(harness) == 1
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect() == ({}, {}, {})
+
+
+def test_a_pending_offset_goes_with_its_topic_and_never_counts() -> None:
+    harness = GroupHarness()
+    in_transaction(harness, 20)
+    harness.topics.table["t"] = (b"n" * 16, 4)
+    assert sweep(harness) == 1
+    harness.end(PID, commit=True)
+    assert harness.offset() is None
+    assert harness.machine.ledger.inspect() == harness.replayed().inspect() == ({}, {}, {})
+
+
+def test_a_pending_offset_of_the_next_topic_outlives_the_offset_of_the_one_before() -> None:
+    """A tombstone would take both: the outputs of a transaction would be there, and their inputs come again."""
+    harness = GroupHarness()
+    harness.commit(20)
+    harness.topics.table["t"] = (b"n" * 16, 4)
+    in_transaction(harness, 7)
+    assert sweep(harness) == 0
+    assert harness.offset(stable=False) is None
+    harness.end(PID, commit=True)
+    assert harness.offset() == 7
+
+
+def test_a_pending_offset_that_its_marker_commits_after_its_topic_went_is_not_told() -> None:
+    harness = GroupHarness()
+    in_transaction(harness, 20)
+    harness.topics.table["t"] = (b"n" * 16, 4)
+    harness.end(PID, commit=True)
+    assert harness.offset() is None
+    assert sweep(harness) == 1
+
+
+def test_offsets_of_a_topic_of_many_partitions_go_some_at_a_time() -> None:
+    harness = GroupHarness()
+    harness.topics.table["t"] = (b"t" * 16, 250)
+    for index in range(250):
+        harness.commit(5, where=("t", index))
+    harness.topics.table["t"] = (b"n" * 16, 250)
+    assert sweep(harness) == 3
+    assert harness.replayed().inspect() == ({}, {}, {})
+
+
+def test_a_group_outlives_its_last_topic_until_its_offsets_are_looked_at_for_their_age() -> None:
+    """As with Kafka, whose next clean-up takes the group."""
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    harness.commit(5, a)
+    harness.leave(a)
+    harness.topics.table["t"] = (b"n" * 16, 4)
+    assert sweep(harness) == 1
+    assert harness.do("d", Describe("g")).error == ErrorCode.NONE
+    expire(harness)
+    assert harness.machine.groups == {}
 
 
 # ------------------------------------------------------------------------------------------------------ transactions
@@ -242,7 +340,7 @@ def test_a_group_is_listed_in_its_state() -> None:
 
 MEMBER = MemberRecord("m", "i", "c", "/h", 30_000, 10_000, b"sub", b"owns")
 RECORDS: tuple[Written, ...] = (
-    OffsetWritten("g", T0, Committed(5, 3, "meta", WALL_MS)),
+    OffsetWritten("g", T0, Committed(5, 3, "meta", WALL_MS, topic_id=bytes(range(16)))),
     OffsetWritten("g", T0, Committed(5, -1, "", WALL_MS, WALL_MS + 1)),
     OffsetWritten("g", T0, None),
     GroupWritten("g", GroupRecord("consumer", 4, "range", "m", WALL_MS, (MEMBER,))),
@@ -257,9 +355,10 @@ def test_a_record_is_read_as_it_was_written(written: Written) -> None:
 
 
 def test_records_stand_in_kafkas_bytes() -> None:
-    key, value = records.encode(OffsetWritten("g", ("t", 2), Committed(5, 3, "m", 9)))
+    key, value = records.encode(OffsetWritten("g", ("t", 2), Committed(5, 3, "m", 9, topic_id=b"i" * 16)))
     assert key == b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\2"
-    assert value == b"\0\3" + (5).to_bytes(8) + (3).to_bytes(4) + b"\0\1m" + (9).to_bytes(8)
+    tagged = b"\1\0\x10" + b"i" * 16
+    assert value == b"\0\4" + (5).to_bytes(8) + (3).to_bytes(4) + b"\2m" + (9).to_bytes(8) + tagged
     key, value = records.encode(GroupWritten("g", GroupRecord("consumer", 1, None, None, 9)))
     assert key == b"\0\2" + b"\0\1g"
     assert value == b"\0\3\0\x08consumer\0\0\0\1\xff\xff\xff\xff" + (9).to_bytes(8) + b"\0\0\0\0"

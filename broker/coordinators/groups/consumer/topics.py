@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from broker.cluster.image import ClusterImage
+
 NO_TOPICS = 0
 """The hash where no topic exists."""
 
@@ -26,6 +28,33 @@ class Topics(Protocol):
 
     def version(self) -> int:
         """The offset of the metadata log up to which this is so."""
+
+
+class ImageTopics:
+    """The topics of the cluster's image, as shards ask for them."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """A topic's id and the number of its partitions."""
+        topic = self._image.topic(name)
+        return None if topic is None else (topic.id, len(topic.partitions))
+
+    def names(self) -> list[str]:
+        """The names of all topics."""
+        return list(self._image.topic_ids)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic that exists."""
+        topic = self._image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def version(self) -> int:
+        """The offset of the metadata log up to which this is so."""
+        return self._image.offset
 
 
 class Known:

@@ -1,0 +1,152 @@
+"""A topic that groups have read is deleted and made again: the same on our broker and on Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.clusters import Cluster, Kafka, Squall
+from broker.protocol.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from chaos.toolchain.kafka import at_hand
+from chaos.toolchain.lookout import FETCH
+from tests.interop.test_one_directory_two_brokers import ALONE
+from tests.support.brokers.raw_client import RawClient
+from tests.support.lacks import without
+
+TOPIC, OTHER, GROUP, WITHIN_S = "inputs", "others", "readers", 60.0
+KAFKA = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+SETTINGS = {**ALONE, "offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+
+
+@pytest.fixture(params=[Squall, pytest.param(Kafka, marks=KAFKA)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    made: Cluster = request.param(tmp_path, SETTINGS, (1,))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill(1)
+
+
+def until(found: Any, wanted: Any) -> None:
+    """Ask again until the answer is the wanted one."""
+    deadline = time.monotonic() + WITHIN_S
+    while (now := found()) != wanted:
+        assert time.monotonic() < deadline, now
+        time.sleep(0.05)
+
+
+class Client:
+    """confluent-kafka on one broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.at = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        self.admin = AdminClient(self.at)
+        self.port = cluster.ports[1]
+
+    def make(self, name: str) -> None:
+        from confluent_kafka.admin import NewTopic
+
+        def made() -> bool:
+            future = self.admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name]
+            return future.exception() is None
+
+        until(made, True)
+
+    def delete(self, name: str) -> None:
+        self.admin.delete_topics([name], operation_timeout=20)[name].result(WITHIN_S)
+        until(lambda: name in self.admin.list_topics(timeout=WITHIN_S).topics, False)
+
+    def write(self, first: int, count: int) -> list[bytes]:
+        from confluent_kafka import Producer
+
+        producer = Producer({**self.at, "acks": "all"})
+        values = [b"%d" % n for n in range(first, first + count)]
+        for value in values:
+            producer.produce(TOPIC, value, partition=0)
+        assert producer.flush(WITHIN_S) == 0
+        return values
+
+    def read(self, wanted: list[bytes], protocol: str = "classic") -> None:
+        """A member of the group reads exactly these, and commits."""
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(
+            {**self.at, "group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False,
+             "group.protocol": protocol}
+        )  # fmt: skip
+        consumer.subscribe([TOPIC])
+        found: list[bytes] = []
+        deadline = time.monotonic() + WITHIN_S
+        while len(found) < len(wanted):
+            assert time.monotonic() < deadline, found
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+        assert found == wanted
+        consumer.commit(asynchronous=False)
+        consumer.close()
+
+    def committed(self, version: int, topic: str = TOPIC) -> int:
+        """The offset that one version of OffsetFetch answers; -1: none."""
+        with RawClient(self.port) as client:
+            if version < 8:
+                named = [OffsetFetchRequestTopic(topic, [0])]
+                answer = client.ask(OffsetFetchRequest(group_id=GROUP, topics=named), version)
+                parts = answer.topics[0].partitions
+            else:
+                asked = OffsetFetchRequestGroup(GROUP, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[0])])
+                answer = client.ask(OffsetFetchRequest(groups=[asked]), version)
+                parts = answer.groups[0].topics[0].partitions
+        assert parts[0].error_code == 0
+        offset: int = parts[0].committed_offset
+        return offset
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: Cluster, protocol: str) -> None:
+    """It skipped 10 of 30 inputs: the offset of the deleted topic was still committed."""
+    client = Client(cluster)
+    client.make(TOPIC)
+    client.read(client.write(0, 20), protocol)
+    assert [client.committed(version) for version in (1, 5, 7, 8, 9)] == [20] * 5
+    client.delete(TOPIC)
+    for version in (1, 5, 7, 8, 9):
+        until(lambda version=version: client.committed(version), -1)
+    client.make(TOPIC)
+    assert [client.committed(version) for version in (1, 5, 7, 8, 9)] == [-1] * 5
+    client.read(client.write(100, 30), protocol)
+    assert client.committed(7) == 30
+
+
+def test_an_offset_that_a_transaction_commits_after_its_topic_went_is_none(cluster: Cluster) -> None:
+    """A pending offset of the deleted topic goes with it, whatever the transaction's marker says later."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    client = Client(cluster)
+    client.make(TOPIC)
+    client.make(OTHER)
+    client.write(0, 20)
+    consumer = Consumer({**client.at, "group.id": GROUP})
+    producer = Producer({**client.at, "transactional.id": "pipeline"})
+    producer.init_transactions(WITHIN_S)
+    producer.begin_transaction()
+    offsets = [TopicPartition(TOPIC, 0, 20), TopicPartition(OTHER, 0, 7)]
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), WITHIN_S)
+    client.delete(TOPIC)
+    client.make(TOPIC)
+    producer.commit_transaction(WITHIN_S)
+    consumer.close()
+    until(lambda: client.committed(7, OTHER), 7)
+    assert client.committed(7) == -1
