@@ -261,18 +261,31 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
 
 
 def _put_together(led: Mapping[str, Iterable[list[int]]], partitions: Sequence[Partition], unknown: str) -> Leaderships:
-    parts = {each.name: each.part for each in partitions}
+    of_name: dict[str, list[Partition]] = {}
+    for each in partitions:
+        of_name.setdefault(each.name, []).append(each)
     rows, moved = [], False
     for name, found in led.items():
-        known = sorted(found)
-        moved |= len({epoch for epoch, *_ in known}) > 1
-        if name not in parts:
-            continue
-        for epoch, start, since, until in known:
-            cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
-            alone = max((ended for other, _, _, ended in known if other < epoch), default=-1)
-            rows.append(Leadership(parts[name], epoch, start, since, until, cut, alone))
+        for part, known in _by_topic(sorted(found), of_name.get(name, ())):
+            moved |= len({epoch for epoch, *_ in known}) > 1
+            for epoch, start, since, until in known if part >= 0 else ():
+                cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
+                alone = max((ended for other, _, _, ended in known if other < epoch), default=-1)
+                rows.append(Leadership(part, epoch, start, since, until, cut, alone))
     return Leaderships(tuple(sorted(rows)), unknown, moved)
+
+
+def _by_topic(known: list[list[int]], partitions: Sequence[Partition]) -> Iterator[tuple[int, list[list[int]]]]:
+    """Yield each partition of one name with the leaders that it had: of a topic that is made again, epochs begin at 0
+    again. -1: of a partition that the history does not know.
+    """
+    after = -1
+    for each in partitions:
+        until = each.deleted_t if each.deleted else EVER
+        yield each.part, [row for row in known if after < row[2] <= until]
+        after = until
+    if not partitions:
+        yield -1, known
 
 
 def of_answers(

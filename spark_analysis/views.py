@@ -175,12 +175,12 @@ def partitions(rows: Sequence[Partition]) -> str:
         f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
         f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L, "
         f"{each.last_round}L, {each.last_committed_round}L, {each.committed_t0}L, {str(each.deleted).lower()}, "
-        f"{topics.setdefault(each.topic, len(topics))})"
+        f"{topics.setdefault(each.topic, len(topics))}, {each.index})"
         for each in rows
     )
     columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
-    columns += ", last_round, last_committed_round, committed_t0, deleted, topic"
-    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0)"
+    columns += ", last_round, last_committed_round, committed_t0, deleted, topic, number"
+    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0, 0)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from checkers.anomalies.transactions import ended_late, transactions_of
@@ -21,6 +22,10 @@ class Place:
     """Wanted ones, and those that an administrator may have made."""
     fetches: list[Fetched] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
+    carried: list[GroupCommit] = field(default_factory=list)
+    """For the same partition of a topic of this name that was deleted. TxnOffsetCommit, and OffsetCommit before version
+    10, name topics by their names: what was under way may take effect here (KIP-848).
+    """
 
     @property
     def reset(self) -> bool:
@@ -86,6 +91,14 @@ class Positions:
         return not self.uncommitted(commit, t) or self.late_commit(commit)
 
 
+def _namesakes(history: History) -> Iterator[tuple[int, int]]:
+    """A partition of a topic that was deleted, and each one that took its name later."""
+    for gone in (each for each in history.partitions if each.deleted):
+        for later in history.partitions:
+            if later.name == gone.name and later.part > gone.part:
+                yield gone.part, later.part
+
+
 def positions_of(history: History) -> Positions:
     """All places in which something was held, committed or reported. Of deleted topics nothing is kept."""
     places: dict[tuple[int, int], Place] = {}
@@ -104,6 +117,10 @@ def positions_of(history: History) -> Positions:
             everywhere.append(commit)
         else:
             place(commit.group, commit.part).commits.append(commit)
+    for earlier, later in _namesakes(history):
+        for (group, part), gone in list(places.items()):
+            if part == earlier and (group, later) in places:
+                places[group, later].carried += gone.commits
     for commit in everywhere:
         for each in places.values():
             if each.group == commit.group:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
 from checkers.findings import Witness
-from checkers.history.group_tables import ANY, DELETED, Fetched
+from checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit
 from checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
@@ -66,11 +66,18 @@ def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[
             continue
         replaced = (
             not 0 <= positions.done_by(commit) < t0
-            for commit in place.commits
+            for commit in _explaining(place, positions)
             if positions.may_stand(commit, fetch.off, fetch.t1)
         )
         if not any(replaced):
             yield not late, off, proc
+
+
+def _explaining(place: Place, positions: Positions) -> list[GroupCommit]:
+    """Commits that may have made a position: also those for an earlier topic of the name of which nobody knows when
+    they were over.
+    """
+    return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 
 
 def _deleted_by(fetch: Fetched, place: Place, positions: Positions) -> int:
@@ -101,7 +108,7 @@ def _invented(fetch: Fetched, place: Place, positions: Positions) -> bool:
         return False
     asked_for = (
         commit.st != FAIL or (commit.off == fetch.off and positions.uncommitted(commit, fetch.t1))
-        for commit in place.commits
+        for commit in _explaining(place, positions)
         if commit.off in (fetch.off, ANY) and commit.t0 <= fetch.t1
     )
     return not any(asked_for)

@@ -437,7 +437,7 @@ class Parser:
         if f == "admin":
             for partition in self._partitions.values():
                 if part in (-1, partition.part):
-                    partition.administered(str(line.get("what")), whole(line.get("to", -1)))
+                    partition.administered(str(line.get("what")), whole(line.get("to", -1)), t0)
         for each, position in positions.items() or {part: -1}.items():
             self.history.assignments.append(Assignment(t0, proc, f, each, position))
 

@@ -242,7 +242,8 @@ class Partition:
     added: bool = False
     """It came while the load ran: only what an administrator did has to do with it."""
     deleted: bool = False
-    """Its topic was deleted by request: nobody can read it any more, and it keeps nothing."""
+    """Its topic was deleted by request, at `deleted_t`: nobody can read it any more, and it keeps nothing."""
+    deleted_t: int = -1
     log_start: int = -1
     """Highest log start that any answer told."""
     seen: int = -1
@@ -280,17 +281,15 @@ class Partition:
         return log_start if self.removable_to < 0 else min(log_start, self.removable_to)
 
     def may_lack(self, off: int) -> bool:
-        """Whether a record at this offset may have been removed, as configured. -1: it stands anywhere, nobody knows
-        where, and so perhaps where everything was removed.
-        """
+        """Whether a record at this offset may have been removed, as configured. -1: it may be anywhere."""
         return off < self.judged_from and self.judged_from > 0
 
-    def administered(self, what: str, to: int) -> None:
-        """What an administrator asked for, whether or not it was done."""
+    def administered(self, what: str, to: int, t: int) -> None:
+        """Take in what an administrator asked for at `t`, whether or not it was done."""
         if what in REMOVALS:
             self.asked_to_remove(to)
         elif what == "delete_topic":
-            self.deleted = True
+            self.deleted, self.deleted_t = True, t
 
     def asked_to_remove(self, to: int) -> None:
         """A request: records before this offset may go. -1: any."""

@@ -9,7 +9,14 @@ from checkers.history.conversion import Conversion
 from spark_analysis.query import Rule, Select, has_positions
 
 SQL = f"""
-with known as (
+with explaining as (
+  select op, grp, part, off, st, t0, txn, te, never_commits, late_commit, done_by from group_commits
+  union all
+  select c.op, c.grp, n.part, c.off, c.st, c.t0, c.txn, c.te, c.never_commits, c.late_commit, c.done_by
+  from group_commits c join partitions g on g.part = c.part
+  join partitions n on n.topic = g.topic and n.number = g.number and n.part > g.part
+  where g.deleted and c.done_by < 0),
+known as (
   select grp, part, off, t0, since, txn, late_abort, proc from group_commits where since >= 0
   union all
   select `group`, part, off, t0, t1, -1L, false, proc from fetches where off >= 0),
@@ -22,7 +29,7 @@ contradicted as (
 lost as (
   select * from contradicted c
   where not exists (
-    select 1 from group_commits d
+    select 1 from explaining d
     where d.grp = c.grp and d.part = c.part and d.st <> 1 and d.t0 <= c.t1
       and (d.off in (c.off, -1) or c.off < 0 and d.off = -2)
       and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > c.t1))))
@@ -43,7 +50,7 @@ back as (
 invented as (
   select f.op, f.proc, f.part, f.off from fetches f join partitions p on p.part = f.part
   where f.off >= 0 and not p.deleted and not exists (
-    select 1 from group_commits d
+    select 1 from explaining d
     where d.grp = f.`group` and d.part = f.part and d.t0 <= f.t1 and d.off in (f.off, -1)
       and (d.st <> 1 or d.off = f.off and d.txn >= 0 and (d.never_commits or d.te < 0 or d.te > f.t1))))
 select 'lost-position' anomaly, if(first.proven, '', 'late end') evidence, part, off, -1L val, op,

@@ -67,6 +67,12 @@ class GroupHistory(HistoryBuilder):
         """An administrator changes the group's positions."""
         return self.operation(proc, "admin", what=what, group=GROUP, **more)
 
+    def remakes(self, proc: int, part: int = 0) -> int:
+        """The topic of a partition is deleted and made again. The partition of the next one."""
+        self.operation(proc, "admin", what="delete_topic", part=part)
+        self._partitions.append({**self._partitions[part], "part": len(self._partitions)})
+        return len(self._partitions) - 1
+
     def output(self, proc: int, src: int, part: int, off: int, txn: Other | None = None) -> Send:
         """Write what was made of the input with the value `src`, and be acknowledged."""
         send = self.send(proc, part, txn=txn)

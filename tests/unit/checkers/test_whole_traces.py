@@ -201,3 +201,12 @@ def test_logs_of_apache_kafka_are_whole_from_a_start_to_the_final_reads(tmp_path
     assert read() == "no trace or log has broker 1 begin to lead appends-0-0 in epoch 1, as others do"
     del lines[2][3], lines[1][0]
     assert read() == "the trace or log of broker 1 lacks its begin"
+
+
+def test_each_of_two_topics_of_one_name_has_leaders_of_its_own() -> None:
+    """A record of the second topic was held against a leader epoch of the first: epochs begin at 0 again."""
+    gone = Partition(0, "t", 0, "delete", -1, False, deleted=True, deleted_t=40)
+    told = {1: [led(1, 0, 0, 10), led(1, 1, 5, 20), led(1, 0, 0, 50)]}
+    found = leaderships.of_events(told, [gone, replace(PARTITION, part=1)], UNTIL)
+    assert [(each.part, each.epoch, each.since) for each in found.rows] == [(0, 0, 10), (0, 1, 20), (1, 0, 50)]
+    assert (found.changed(0), found.changed(1)) == (True, False)

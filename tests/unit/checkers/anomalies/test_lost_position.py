@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import FAIL, INFO
+from checkers.history.tables import FAIL, INFO, OK
 from tests.support.histories.builder import GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory
@@ -395,3 +395,42 @@ def _(history: GeneratedHistory) -> None:
     h, member = _committed()
     h.fetched(member, {0: 2})
     history.take_in(h)
+
+
+def _made_again(st: int = OK) -> tuple[GroupHistory, int, int]:
+    """A position of a topic that was deleted then, and the next topic of its name."""
+    h = GroupHistory()
+    member = h.member()
+    h.commit(member, {0: 5}, st=st)
+    return h, member, h.remakes(h.process("admin"))
+
+
+@CASES.case("a position of a topic that was deleted is reported of the next topic of its name", FOUND)
+def _() -> GroupHistory:
+    h, member, part = _made_again()
+    h.fetched(member, {part: 5})
+    return h
+
+
+@CASES.case("of the next topic of its name no position is committed")
+def _() -> GroupHistory:
+    h, member, part = _made_again()
+    h.fetched(member, {part: -1})
+    h.commit(member, {part: 2})
+    h.fetched(member, {part: 2})
+    return h
+
+
+@CASES.case("a commit without an answer names a topic by its name, and may take effect in the next one")
+def _() -> GroupHistory:
+    h, member, part = _made_again(st=INFO)
+    h.fetched(member, {part: 5})
+    return h
+
+
+@CASES.case("a commit for the topic before, without an answer, sets the position of the next one back")
+def _() -> GroupHistory:
+    h, member, part = _made_again(st=INFO)
+    h.commit(member, {part: 7})
+    h.fetched(member, {part: 5})
+    return h
