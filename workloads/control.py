@@ -10,7 +10,8 @@ group may get a double: a second process with its instance id.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,6 +99,8 @@ class Handle:
         self._held: set[int] = set()
         self._down: set[int] = set()
         self._changed = trio.Event()
+        self._lives = self._resting = 0
+        self._ever_lived = False
         self._haunts: dict[int, Haunt] = {}
         self._doubles: dict[int, Double] = {}
         self.known_as: Callable[[], InGroup] = InGroup
@@ -115,6 +118,13 @@ class Handle:
         """It may go on, if nobody else holds it."""
         self._held.discard(who)
         self._tell()
+
+    @property
+    def at_rest(self) -> bool:
+        """It has no process, or one that stands still: nothing is under way, and all that became of it is recorded.
+        False of clients that do not report their lives.
+        """
+        return self._ever_lived and self._lives == self._resting
 
     @property
     def alive(self) -> bool:
@@ -207,6 +217,15 @@ class Handle:
         self.known_as = known_as
         self._scope = scope
 
+    @contextmanager
+    def living(self) -> Iterator[None]:
+        """A process lives, until nothing is left to be recorded of it."""
+        self._lives, self._ever_lived = self._lives + 1, True
+        try:
+            yield
+        finally:
+            self._lives -= 1
+
     def over(self, scope: trio.CancelScope) -> None:
         """The process hands nothing over any more: it cannot crash."""
         if self._scope is scope:
@@ -214,7 +233,11 @@ class Handle:
 
     async def going(self, end: trio.Event) -> None:
         """Until nobody holds it, or all is over."""
-        await self._until(lambda: not self._held, end)
+        self._resting += 1
+        try:
+            await self._until(lambda: not self._held, end)
+        finally:
+            self._resting -= 1
 
     async def may_follow(self, end: trio.Event) -> None:
         """Until it may have a successor, or all is over."""
@@ -246,7 +269,9 @@ class Desk:
     recorder: Recorder
     bootstrap: Sequence[Address]
     turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
-    """By topic and setting: held by whoever alters it, until it has its old value again."""
+    """By topic and setting: held by whoever alters it, until it has its old value again. Without a setting: held by
+    whoever asks for something that must not hit the next topic of that name.
+    """
 
 
 class Controls:

@@ -62,7 +62,8 @@ class Progress:
     places: list[Place]
     process: int = -1
     """Under which it is known to the harness: its first one."""
-    positions: dict[Place, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    """By dense partition id: a topic that is made again begins anew."""
 
     def begins(self, process: int) -> None:
         """A member's process begins."""
@@ -72,7 +73,8 @@ class Progress:
 
     def moved(self, positions: Mapping[Place, int]) -> None:
         """A member's polls have left it there."""
-        ahead = {place: at for place, at in positions.items() if at > self.positions.get(place, -1)}
-        self.positions |= ahead
+        parts = self.around.recorder.partitions
+        ahead = {place: at for place, at in positions.items() if at > self.positions.get(parts[place], -1)}
+        self.positions |= {parts[place]: at for place, at in ahead.items()}
         if ahead:
             self.around.readers.moved(self.process, ahead)

@@ -68,6 +68,10 @@ class LiveReaders:
         """A reader begins, which is to read these partitions."""
         self._readers[process] = _Reader(client, dict.fromkeys(places, NOWHERE))
 
+    def ends(self, process: int) -> None:
+        """A reader is gone, and nobody waits for it."""
+        self._readers.pop(process, None)
+
     def moved(self, process: int, positions: Mapping[Place, int]) -> None:
         """Where an assignment, a poll or a seek has left a reader, for the partitions that it was about."""
         reader = self._readers[process]

@@ -102,6 +102,8 @@ class Recorder:
         self.partitions: Mapping[tuple[str, int], int] = self._parts
         """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
         self._places: list[tuple[str, int]] = []
+        self._declared: list[Mapping[str, Any]] = []
+        """How each partition was declared, by dense id."""
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
         self.flush()
@@ -145,20 +147,35 @@ class Recorder:
         known = self._parts.get((topic, index))
         if known is not None:
             return known
-        part = self._parts[topic, index] = len(self._places)
-        self._places.append((topic, index))
-        line = {"e": "t", "part": part, "topic": topic, "index": index}
         # Written only where it is so: most topics have none, and are there from the beginning.
         size = {"retention_bytes": retention_bytes} if retention_bytes >= 0 else {}
         came = {"added": True} if added else {}
-        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms, **size, **came})
+        line = {"cleanup": cleanup, "retention_ms": retention_ms, **size, **came}
+        part = self._parts[topic, index] = self._declare((topic, index), line)
         return part
 
-    def deletes(self, process: int, topic: str) -> None:
+    def _declare(self, place: tuple[str, int], line: Mapping[str, Any]) -> int:
+        part = len(self._places)
+        self._places.append(place)
+        self._declared.append(line)
+        self._put({"e": "t", "part": part, "topic": place[0], "index": place[1], **line})
+        return part
+
+    def deletes(self, process: int, topic: str, *, topic_id: str = "") -> None:
         """A topic's deletion is asked for now: what has its name next is another one, with partitions of its own."""
+        named = {"id": topic_id} if topic_id else {}
         for place in [place for place in self._parts if place[0] == topic]:
-            op = self.invoke(process, "admin", {"what": "delete_topic", "part": self._parts.pop(place)})
+            op = self.invoke(process, "admin", {"what": "delete_topic", "part": self._parts.pop(place), **named})
             self.complete(op, Status.OK)
+
+    def remakes(self, process: int, topic: str, topic_id: str) -> None:
+        """A topic's deletion is asked for now, and the next one of its name is to have the same partitions: what is
+        recorded from here on is about that one. `topic_id`: of the one that goes.
+        """
+        again = {place: self._declared[part] for place, part in self._parts.items() if place[0] == topic}
+        self.deletes(process, topic, topic_id=topic_id)
+        for place, line in again.items():
+            self._parts[place] = self._declare(place, line)
 
     def invoke_send(
         self,

@@ -95,7 +95,7 @@ class Sender:
     async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
         life = _Life(trio.CancelScope(), task_status)
-        with life.scope:
+        with self._handle.living(), life.scope:
             await self._live(stop, life)
         if life.scope.cancelled_caught:
             self._counters.info += life.open

@@ -58,42 +58,64 @@ async def tail(
         task = ReaderTask(number, places, isolation, zone.name)
         await read_by(zone.driver, around.recorder, around.counters, task, readers)
         return
-    env, handle = around.own(f"reader-{number}"), around.controls.readers[number]
-    async with trio.open_nursery() as nursery:
-        client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
-        await nursery.start(client.run)
-        reader = RecordedReader(
-            env,
-            client,
-            around.recorder,
-            around.counters,
-            role="reader",
-            consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
-            zone=zone.name,
-            extra={"reader": number},
-        )
-        readers.begins(reader.process, "squall", places)
-        turns = _Turns(env, reader, readers, beginnings, again_s)
-        await turns.first(places)
-        pause_s = poll_pause_ms / 1000
-        look_at_s = 0.0
+    env = around.own(f"reader-{number}")
+    with around.controls.readers[number].living():
         while not readers.may_end.is_set():
-            await turns.next(places)
-            if env.mono() >= look_at_s:
-                await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
-                if lookups:
-                    when_ms = env.wall_ms() - int(env.rng.random() * LOOK_BACK_MS)
-                    await reader.list_offsets(places, when_ms, LAG_LIMIT_S)
-                look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
-            await handle.going(readers.may_end)
-            handle.done += 1
-            polled = await reader.poll("poll", POLL_LIMIT_S)
-            readers.moved(reader.process, {each.place: each.position for each in polled.fetched})
-            for event in polled.events:
-                await recover(reader, event)
-                readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
-            await env.sleep(pause_s)
-        client.close()
+            async with trio.open_nursery() as nursery:
+                client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
+                await nursery.start(client.run)
+                reader = RecordedReader(
+                    env,
+                    client,
+                    around.recorder,
+                    around.counters,
+                    role="reader",
+                    consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
+                    zone=zone.name,
+                    extra={"reader": number},
+                )
+                readers.begins(reader.process, "squall", places)
+                turns = _Turns(env, reader, readers, beginnings, again_s)
+                await _read(env, around, number, reader, turns, places, poll_pause_ms / 1000, lookups=lookups)
+                client.close()
+                if not readers.may_end.is_set():
+                    readers.ends(reader.process)
+
+
+async def _read(
+    env: Env,
+    around: Surroundings,
+    number: int,
+    reader: RecordedReader,
+    turns: _Turns,
+    places: Sequence[Place],
+    pause_s: float,
+    *,
+    lookups: bool,
+) -> None:
+    """One process, until it may end, or until one of its topics was made again: the next one begins there."""
+    readers, handle = around.readers, around.controls.readers[number]
+    parts = [around.recorder.partitions[place] for place in places]
+    await turns.first(places)
+    look_at_s = 0.0
+    while not readers.may_end.is_set():
+        await turns.next(places)
+        if env.mono() >= look_at_s:
+            await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
+            if lookups:
+                when_ms = env.wall_ms() - int(env.rng.random() * LOOK_BACK_MS)
+                await reader.list_offsets(places, when_ms, LAG_LIMIT_S)
+            look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
+        await handle.going(readers.may_end)
+        if parts != [around.recorder.partitions[place] for place in places]:
+            return
+        handle.done += 1
+        polled = await reader.poll("poll", POLL_LIMIT_S)
+        readers.moved(reader.process, {each.place: each.position for each in polled.fetched})
+        for event in polled.events:
+            await recover(reader, event)
+            readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
+        await env.sleep(pause_s)
 
 
 class _Turns:

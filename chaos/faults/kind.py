@@ -308,6 +308,8 @@ class Draw:
     """If the workload has transactional producers: what some of its faults become."""
     of_groups: Callable[[Random, Fault, Sequence[str]], Fault] = lambda rng, fault, asked: at_a_coordinator(rng, fault)
     """The same if it has consumer groups, whose members often send requests of the APIs `asked`."""
+    under_groups: Callable[[Random, Params], Params] = lambda rng, params: params
+    """In a swarm whose clients are members of groups: parameters that only they can bear."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
     """In a swarm: sometimes returns another fault, with its target already chosen."""
 

@@ -206,7 +206,7 @@ def led_anew(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """What an administrator asked for, as it was carried out."""
     match params.get("how"):
-        case "churn":
+        case "churn" | "remake":
             ids = texts(seen.get("ids"))
             known = [each for each in ids if each.strip("0")]
             return "" if len(set(known)) == len(ids) > 1 else "no topic followed another of its name"

@@ -90,6 +90,7 @@ from chaos.mutants import (
     m78_rebalance_waits_forever,
     m79_generation_unchecked_in_transactions,
     m80_no_order_of_requests,
+    m81_offsets_outlive_topics,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -181,6 +182,7 @@ _ALL: tuple[Mutant, ...] = (
     m78_rebalance_waits_forever.MUTANT,
     m79_generation_unchecked_in_transactions.MUTANT,
     m80_no_order_of_requests.MUTANT,
+    m81_offsets_outlive_topics.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

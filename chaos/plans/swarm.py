@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from chaos.draws import rng_for
-from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Trait
+from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Params, Trait
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import Coordinated, minority_size
 from chaos.faults.vocabulary import make_fault
@@ -99,7 +99,9 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     faults = landing(
         seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
     )
-    faults = (*faults, *_beside(seed, len(aimed), time_s))
+    # A zombie's successor that crashes with all others would prove nothing of the zombie.
+    grouped = bool(traffic.members) and Trait.NEEDS_TRANSACTIONS not in traits
+    faults = (*faults, *_beside(seed, len(aimed), time_s, grouped=grouped))
     return {
         "seed": seed,
         "runtime": "sim",
@@ -181,15 +183,19 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
     return _with_quiet(seed, found, time_s)
 
 
-def _beside(seed: int, first: int, time_s: float) -> list[Fault]:
-    """Faults that are drawn apart from the others, in some seeds. first: the id of the first one."""
+def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Fault]:
+    """Faults that are drawn apart from the others, in some seeds. first: the id of the first one. grouped: clients are
+    members of groups.
+    """
     rng = rng_for(seed, "swarm", "beside")
     if rng.random() >= BESIDE_SHARE or time_s < TIME_S:
         return []
     found = []
     for number in range(rng.choice((1, 1, 2, 3))):
         kind, at_s = rng.choice(BESIDE), round(rng.uniform(1.0, time_s - 8.0), 2)
-        params = kind.draw.params(rng)
+        params: Params = kind.draw.params(rng)
+        if grouped:
+            params = kind.draw.under_groups(rng_for(seed, "swarm", "members beside", number), params)
         target = kind.draw.target(rng, params) if kind.draw.target is not None else None
         found.append(make_fault(first + number, at_s, round(rng.uniform(1, 4), 2), kind.name, target or "all", params))
     return found

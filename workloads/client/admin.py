@@ -48,6 +48,8 @@ DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""
 DESCRIBED = 5
 """The version of DescribeGroups that is asked: a group that it does not know is dead, and no error."""
+NODE_LIMIT_S = 1.0
+"""One broker has so long to answer where no other one can."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 PREFERRED_ELECTION, UNCLEAN_ELECTION = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -110,10 +112,13 @@ async def describe_cluster(client: Client) -> DescribeClusterResponse:
     return await client.ask_once(DescribeClusterRequest(), DescribeClusterResponse)
 
 
-async def metadata(client: Client, topics: Iterable[str] | None = None) -> MetadataResponse:
-    """Metadata of these topics (None: of all), as one broker sees it. Raises RequestFailed."""
+async def metadata(client: Client, topics: Iterable[str] | None = None, *, node: int = -1) -> MetadataResponse:
+    """Metadata of these topics (None: of all), as one broker sees it: `node`, or any. Raises RequestFailed."""
     wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-    return await client.ask_once(MetadataRequest(wanted, allow_auto_topic_creation=False), MetadataResponse)
+    request = MetadataRequest(wanted, allow_auto_topic_creation=False)
+    if node >= 0:
+        return await client.ask_node(node, request, MetadataResponse, limit_s=NODE_LIMIT_S)
+    return await client.ask_once(request, MetadataResponse)
 
 
 class Moving(NamedTuple):

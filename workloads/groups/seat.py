@@ -77,9 +77,12 @@ class Seat:
         self._progress.begins(process)
         self._handle.began(process, scope, lambda: subscriber.known_as)
         self._doubles = []
-        with scope:
-            await self._within(subscriber, lambda: self._live(subscriber, twins, process))
-        self._handle.over(scope)
+        with self._handle.living():
+            with scope:
+                await self._within(subscriber, lambda: self._live(subscriber, twins, process))
+            self._handle.over(scope)
+            if scope.cancelled_caught:
+                subscriber.crashed()
         for double in self._doubles:
             double.told_first = subscriber.out
         self._was_member |= subscriber.was_member
@@ -88,7 +91,6 @@ class Seat:
         if subscriber.out == TAKEN:
             self._absent_s = RELEASED_LATER_S
         if scope.cancelled_caught:
-            subscriber.crashed()
             await self._handle.may_follow(self._end)
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
@@ -214,14 +216,15 @@ class Seat:
                 await subscriber.commit_if_due()
                 await self._env.sleep(self._pause_s)
 
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._cancel_at_end, scope)
-                await self._within(subscriber, live)
-                nursery.cancel_scope.cancel()
-        double.told_second, double.over = subscriber.out, True
-        subscriber.hear()
-        subscriber.crashed()
+        with self._handle.living():
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._cancel_at_end, scope)
+                    await self._within(subscriber, live)
+                    nursery.cancel_scope.cancel()
+            double.told_second, double.over = subscriber.out, True
+            subscriber.hear()
+            subscriber.crashed()
 
     async def _rest(self, for_s: float) -> None:
         """For so long, or until readers may end."""

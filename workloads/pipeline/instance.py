@@ -91,13 +91,17 @@ class Instance:
         of = (self._env, self._around, self._settings, self._number, self._progress)
         life = self._lives(*of, zombie=haunt is not None)
         self._handle.began(life.process, scope, lambda: life.subscriber.known_as)
-        with scope:
-            await life.run(partial(self._live, life) if haunt is None else partial(self._haunt, life, haunt, follow))
-        self._handle.over(scope)
-        life.over = True
+        with self._handle.living():
+            with scope:
+                await life.run(
+                    partial(self._live, life) if haunt is None else partial(self._haunt, life, haunt, follow)
+                )
+            self._handle.over(scope)
+            life.over = True
+            if scope.cancelled_caught or life.crashed:
+                life.subscriber.crashed()
+                self._around.counters.info += life.open
         if scope.cancelled_caught or life.crashed:
-            life.subscriber.crashed()
-            self._around.counters.info += life.open
             await self._handle.may_follow(self._end)
         self._around.recorder.flush()
         return life.committed > 0

@@ -7,7 +7,8 @@ also after the fault's time: another fault may have the controller, or the leade
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 import trio
@@ -18,12 +19,13 @@ from chaos.errors import HarnessError
 from chaos.faults.proofs import changed_topics
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
+from chaos.runtimes.contract import NodeState
 from workloads.client import admin, topics
 from workloads.client.cluster import Place
 from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
 from workloads.client.new_topic import NewTopic
 from workloads.client.outcomes import Status
-from workloads.control import Desk
+from workloads.control import Desk, Handle
 from workloads.passing import write_to
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
@@ -51,6 +53,9 @@ async def change(stage: Stage, p: Played) -> None:
     how = str(p.fault.params["how"])
     if how == "churn":
         await _churn(stage, p, desk)
+    elif how == "remake":
+        async with _undisturbed(desk, desk.topics[0]):
+            await _remake(stage, p, desk)
     elif how == "partitions":
         await _grow(stage, p, desk)
     elif how == "delete_records":
@@ -120,13 +125,80 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
         await trio.sleep(AGAIN_S)
 
 
+async def _remake(stage: Stage, p: Played, desk: Desk) -> None:
+    """Delete the first topic of the workload, and make it again under its name.
+
+    Its clients crash before, so that the history says which of the two topics each operation was about; the group
+    stays, with its offsets, and its next members come once the topic is there again.
+    """
+    assert stage.clients is not None
+    client, like, me = stage.cluster.client, desk.topics[0], p.fault.id
+    topic = replace(like, partitions=_count(desk, like))
+    handles = [*stage.clients.producers, *stage.clients.readers]
+    process, crashed, ids = desk.recorder.process("admin", VERSION, {}), list[Handle](), list[bytes]()
+
+    async def delete() -> str:
+        return await admin.delete_topic(client, ids[0], ASK_MS)
+
+    async def make() -> str:
+        return (await admin.create_topics(client, [topic], ASK_MS))[topic.name]
+
+    async def known() -> str:
+        await client.refreshed()
+        found = client.view.topic_id(topic.name)
+        led = all(client.view.leader(topic.name, index) is not None for index in range(topic.partitions))
+        if found in (ZERO_UUID, *ids) or not led:
+            return f"topic {topic.name} has no new id, or no leaders"
+        ids.append(found)
+        return ""
+
+    async def everywhere() -> str:
+        # A broker that lags behind would serve the topic that is gone, to whoever believes its metadata.
+        for node in stage.runtime.nodes:
+            if stage.runtime.state(node) is not NodeState.DOWN:
+                [told] = (await admin.metadata(client, [topic.name], node=node)).topics
+                if told.topic_id != ids[-1]:
+                    return f"broker {node} does not know the new topic {topic.name}"
+        return ""
+
+    client.track([topic.name])
+    await _insist(stage, p, known)
+    try:
+        for handle in handles:
+            handle.hold(me)
+            if handle.crash(me) is not None:
+                crashed.append(handle)
+        await _insist(stage, p, _at_rest(handles))
+        desk.recorder.remakes(process, topic.name, ids[0].hex())
+        desk.recorder.flush()
+        await _insist(stage, p, delete, GONE)
+        await _insist(stage, p, make, MADE)
+        await _insist(stage, p, known)
+        await _insist(stage, p, everywhere)
+    finally:
+        for handle in handles:
+            handle.replace(me)
+            handle.let_go(me)
+    p.evidence = {"topic": topic.name, "ids": [each.hex() for each in ids], "acknowledged": [], "crashed": len(crashed)}
+
+
+def _at_rest(handles: Sequence[Handle]) -> Ask:
+    async def ask() -> str:
+        await trio.lowlevel.checkpoint()
+        busy = [handle.name for handle in handles if not handle.at_rest]
+        return f"{', '.join(busy)} did not come to rest" if busy else ""
+
+    return ask
+
+
 async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
     """Add a partition to a topic of the workload, and write to it."""
     client, topic = stage.cluster.client, _drawn(stage, p, desk)
-    count = 1 + sum(name == topic.name for name, _ in desk.recorder.partitions)
-    await _insist(stage, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
-    place = topic.name, count - 1
-    _declare(desk, topic, place)
+    async with _undisturbed(desk, topic):
+        count = 1 + _count(desk, topic)
+        await _insist(stage, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
+        place = topic.name, count - 1
+        _declare(desk, topic, place)
     env = stage.runtime.env(f"passing-{p.fault.id}")
     topic_id, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
     if topic_id != ZERO_UUID:
@@ -135,6 +207,15 @@ async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
 
 def _drawn(stage: Stage, p: Played, desk: Desk) -> NewTopic:
     return stage.rng(p, "topic").choice(desk.topics)
+
+
+def _count(desk: Desk, topic: NewTopic) -> int:
+    return sum(name == topic.name for name, _ in desk.recorder.partitions)
+
+
+def _undisturbed(desk: Desk, topic: NewTopic) -> trio.Lock:
+    """Held by whoever asks for something about a topic that must not hit the next one of its name."""
+    return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
 
 def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
@@ -156,15 +237,15 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
     process = desk.recorder.process("admin", VERSION, {})
 
     async def alter(value: str | None) -> None:
-        parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
-        ops = [_told(desk, process, how, part) for part in parts] if how in REMOVES else []
-
         async def ask() -> str:
             return (await topics.alter_topics(client, {topic.name: {name: value}}))[topic.name]
 
-        await _insist(stage, p, ask)
-        for op in ops:
-            desk.recorder.complete(op, Status.OK)
+        async with _undisturbed(desk, topic):
+            parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
+            ops = [_told(desk, process, how, part) for part in parts] if how in REMOVES else []
+            await _insist(stage, p, ask)
+            for op in ops:
+                desk.recorder.complete(op, Status.OK)
 
     async def seen() -> str:
         value = p.evidence["seen"] = await topics.topic_setting(client, topic.name, name)
@@ -181,12 +262,13 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
 async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
     """Delete the older records of some partitions of the workload: up to an offset that is committed."""
     rng, process = stage.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
-    places = [(topic.name, index) for topic in desk.topics for index in range(topic.partitions)]
+    places = [(topic, index) for topic in desk.topics for index in range(topic.partitions)]
     chosen = rng.sample(places, rng.randint(1, len(places)))
     p.evidence = {"deleted": {}}
-    for place in chosen:
-        before, low = await _delete_before(stage, p, desk, process, place, rng)
-        p.evidence["deleted"][f"{place[0]}-{place[1]}"] = {"before": before, "low_watermark": low}
+    for topic, index in chosen:
+        async with _undisturbed(desk, topic):
+            before, low = await _delete_before(stage, p, desk, process, (topic.name, index), rng)
+        p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
 
 
 async def _delete_before(

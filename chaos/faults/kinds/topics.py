@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "churn": ("CREATE_TOPICS", "DELETE_TOPICS"),
+    "remake": ("CREATE_TOPICS", "DELETE_TOPICS"),
     "partitions": ("CREATE_PARTITIONS",),
     "delete_records": ("DELETE_RECORDS",),
     "min_isr": ("INCREMENTAL_ALTER_CONFIGS",),
@@ -37,9 +38,14 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Each as often as any other; topics that are made again twice as often."""
-    how = rng.choice(("churn", *ASKS))
+    """Each as often as any other; topics that are made again twice as often. Not all clients bear `remake`."""
+    how = rng.choice(("churn", *(each for each in ASKS if each != "remake")))
     return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
+
+
+def under_groups(rng: Random, params: Params) -> Params:
+    """Half of the topics that are made again are the workload's own."""
+    return {**params, "how": "remake"} if params["how"] == "churn" and rng.random() < 0.5 else params
 
 
 def check(params: Params) -> str:
@@ -56,6 +62,9 @@ def tell(seen: Json) -> str:
     topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
     if "ids" in seen:
         made = len(texts(seen.get("ids")))
+        if "crashed" in seen:
+            crashed = integer(seen.get("crashed"))
+            return f"Topic {topic} was deleted and made again, after {crashed} clients had crashed."
         return f"Topic {topic} was made {made} times; {', '.join(told)} records were acknowledged."
     if "partitions" in seen:
         return f"Topic {topic} has {seen.get('partitions')} partitions; the new one acknowledged {told[0]} records."
@@ -81,14 +90,14 @@ KIND = Kind(
     fault_class="P",
     duration_s=Number(0.2, 600, 4),
     params={
-        "how": Choice(("churn", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"),
+        "how": Choice(("churn", "remake", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"),
         "value": Number(0, 1_000_000_000, 0),
     },
     worlds=OUR_WORLDS,
     nowhere_else="it would change topics of somebody else's cluster",
     asks=ASKS,
     check=check,
-    draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside"),
+    draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
     play=play,
     proves=proofs.changed_topics,
     evidence="what was asked for and accepted: ids of the topics, partitions, offsets, values",
@@ -96,4 +105,3 @@ KIND = Kind(
     called=called,
     done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",
 )
-

@@ -149,3 +149,19 @@ def test_a_transaction_is_read_back_as_it_was_recorded(path: Path) -> None:
         (kept, SEND, send, part, producer << SEQUENCE_BITS),
         (kept, POLL, poll, -1, -1),
     ]
+
+
+def test_a_topic_that_is_made_again_has_partitions_of_its_own(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    old = recorder.partition("t", 0, retention_ms=1000)
+    recorder.partition("u", 0)
+    process = recorder.process("admin", "1.0", {})
+    recorder.remakes(process, "t", "ab" * 16)
+    new = recorder.partitions["t", 0]
+    assert (old, new) == (0, 2) and recorder.place(old) == recorder.place(new) == ("t", 0)
+    recorder.close()
+    history = parse(path.read_bytes().splitlines(keepends=True))
+    assert [(each.name, each.deleted, each.retention_ms) for each in history.partitions] == [
+        ("t-0", True, 1000), ("u-0", False, -1), ("t-0", False, 1000),
+    ]  # fmt: skip
+    assert [line["id"] for line in lines(path) if line.get("what") == "delete_topic"] == ["ab" * 16]

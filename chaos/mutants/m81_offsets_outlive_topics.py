@@ -1,0 +1,43 @@
+"""KAFKA-2000 (2015): committed offsets stayed when their topic was deleted.
+
+A topic of the same name begins at offset 0 again. A group that had read the topic before it resumes at the old offset
+and skips what is written below it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups.shard import Shard
+from chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.coordinators.groups.values import Committed, TopicPartition
+
+
+def _is_orphan(self: Shard, where: TopicPartition, committed: Committed) -> bool:
+    """An offset outlives its topic."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """The topic that a group has read is deleted and made again. Half of the seeds have a pipeline."""
+    rng = draw(seed, "81")
+    again = fault(rng.uniform(2.5, 3.5), rng.uniform(2.0, 3.0), "topics", "all", how="remake")
+    return group_plan(seed, [again], [], time_s=9.0, load=rng.choice((GROUPS_LOAD, PIPELINE_LOAD)))
+
+
+MUTANT = Mutant(
+    id="81",
+    name="offsets-outlive-topics",
+    title="keeps the committed offsets of a topic that is deleted",
+    source="KAFKA-2000 (2015)",
+    replaces=(Replaced(Shard, "_is_orphan", _is_orphan),),
+    expected=("lost-position", "thrown-back"),
+    faults=("topics",),
+    plan=plan,
+    group=GROUPS,
+)
