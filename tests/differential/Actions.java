@@ -282,7 +282,7 @@ class Actions {
         act(name + "commit given", () -> { c.commitSync(Map.of(T0, new OffsetAndMetadata(4, "meta"))); return c.committed(Set.of(T0)).get(T0).metadata(); });
         act(name + "describe", () -> {
             var it = get(admin.describeConsumerGroups(List.of(group)).all()).get(group);
-            return it.type() + " " + it.groupState() + " " + it.partitionAssignor() + " " + it.members().size() + " " + it.members().iterator().next().assignment();
+            return it.type() + " " + it.groupState() + " " + it.partitionAssignor() + " " + it.members().size() + " " + new TreeSet<>(it.members().iterator().next().assignment().topicPartitions().stream().map(String::valueOf).toList());
         });
         act(name + "list", () -> get(admin.listGroups().all()).stream().filter(each -> each.groupId().equals(group)).map(each -> each.type() + " " + each.protocol() + " " + each.groupState().orElse(null)).toList());
         act(name + "list by type", () -> get(admin.listGroups(new ListGroupsOptions().withTypes(Set.of(GroupType.parse(protocol)))).all()).stream().anyMatch(each -> each.groupId().equals(group)));

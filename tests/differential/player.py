@@ -10,6 +10,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import read_header
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.protocol.schema.describe_groups import DescribeGroupsRequest
 from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
@@ -102,8 +103,20 @@ class Broker:
                     self.await_topic(topic.name)
         elif ask.api in CHANGES and not ask.setup:
             self.barrier()
+        elif ask.api == ApiKey.LEAVE_GROUP:
+            self.settle_group(request.group_id)
         elif ask.api in TRANSITIONS and request.transactional_id:
             self.settle_transaction(request.transactional_id)
+
+    def settle_group(self, group_id: str) -> None:
+        """Wait until a classic group that its last member has left is empty: a timer of 0 ms ends its rebalance."""
+        describe = DescribeGroupsRequest([group_id])
+
+        def settled() -> bool:
+            group = self.ask(describe, 5).groups[0]
+            return group.group_state != "PreparingRebalance" or bool(group.members)
+
+        self.until(settled, f"group {group_id} is not empty")
 
     def settle_transaction(self, transactional_id: str) -> None:
         """Wait until no marker of the transactional id is on its way."""
