@@ -170,7 +170,8 @@ class ConsumerGroupApis:
             of.client_host,
             list(of.topics),
             of.regex or "",
-            self._assignment(member.current.assigned),
+            # What it still has to give up counts, too: as with Kafka.
+            self._assignment((*member.current.assigned, *member.current.revoking)),
             self._assignment(member.target),
             kind if version >= TYPES_FROM else -1,
         )
