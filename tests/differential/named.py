@@ -179,41 +179,6 @@ NAMED: Sequence[Named] = (
         ),
     ),
     Named(
-        "WriteTxnMarkers and replicas' requests on a client's listener",
-        "a client's listener takes no requests of brokers, and ends the connection",
-        "docs/broker.md",
-        "kafka-transactions abort; kafka-python's next version, which sends replica id 0",
-        (
-            At("ApiVersions", r"api_keys\[27\]", ABSENT),
-            At("WriteTxnMarkers", "", CLOSED),
-            At("Fetch|ListOffsets", "", CLOSED, rows=r"replica_id=(0|2147483647)$"),
-        ),
-        "issue 38, item 6",
-    ),
-    Named(
-        "the group without a name",
-        'a request about the group "" gets INVALID_GROUP_ID here, and from Kafka an answer that differs from API'
-        " to API",
-        "org.apache.kafka.coordinator.group.GroupCoordinatorService",
-        'clients of before Kafka 2.1 that commit offsets of the group ""',
-        (
-            At(
-                "DeleteGroups|DescribeGroups|LeaveGroup|OffsetCommit|OffsetDelete|TxnOffsetCommit",
-                ".*",
-                rows=r"(group_id|groups_names\.0|groups\.0)=''$",
-            ),
-        ),
-        "issue 38, item 6",
-    ),
-    Named(
-        "Metadata by id beside a name",
-        "a topic id beside a name is looked up by the name",
-        "kafka.server.KafkaApis.handleTopicMetadataRequest",
-        "SubscriptionPattern of consumers, describeTopics by id",
-        (At("Metadata", ".*", rows=r"topics\.0\.(topic_id|name)=", versions=range(10, 14)),),
-        "issue 38, item 4",
-    ),
-    Named(
         "documentation of settings",
         "DescribeConfigs has no documentation",
         "KIP-569",
@@ -342,43 +307,6 @@ NAMED: Sequence[Named] = (
             ),
             At("Java", "", rows="^features$"),
         ),
-    ),
-    Named(
-        "topics by id, in Java's Admin and Consumer",
-        "Java sends an empty name beside the id",
-        "org.apache.kafka.common.requests.MetadataRequest",
-        "SubscriptionPattern of consumers, describeTopics by id",
-        (At("Java", "", rows="describe by (unknown )?id|server's pattern"),),
-        "issue 38, item 4",
-    ),
-    Named(
-        "members of a consumer group removed by Admin",
-        "LeaveGroup of a member of the consumer protocol is refused",
-        "org.apache.kafka.coordinator.group.GroupMetadataManager",
-        "removeMembersFromConsumerGroup of groups of the consumer protocol",
-        (At("Java", "", "! KafkaException", "null", rows="^consumer, remove members$"),),
-        "issue 38, item 6",
-    ),
-    Named(
-        "commits of unknown members",
-        "OffsetCommit of a member to a group that is known only by offsets, or not at all, is ILLEGAL_GENERATION or"
-        " GROUP_ID_NOT_FOUND",
-        "org.apache.kafka.coordinator.group.classic.ClassicGroup",
-        "the right error in a client's log: all of them are fatal for the commit",
-        (At("OffsetCommit", r".*error_code", rows="^offsets-v|sequence|classic|consumer", theirs="UNKNOWN_MEMBER_ID"),),
-        "issue 38, item 6",
-    ),
-    Named(
-        "a producer that claims its own epoch while its transaction is open",
-        "InitProducerId with the id's own epoch while its transaction is Ongoing is PRODUCER_FENCED",
-        "KIP-360, KIP-588",
-        "a producer that its own time-out fenced continues with Kafka; here it ends",
-        (
-            At("InitProducerId", "error_code", "PRODUCER_FENCED"),
-            At("InitProducerId", "producer_(id|epoch)", -1),
-        ),
-        "issue 38, item 3",
-        ends=True,
     ),
 )
 """The first that fits a difference names it."""
