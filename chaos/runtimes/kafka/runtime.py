@@ -8,13 +8,13 @@ from pathlib import Path
 from chaos.errors import Refused
 from chaos.runtimes.broker_settings import fitted
 from chaos.runtimes.contract import Act, Link
-from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, link_host
+from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
 from chaos.runtimes.kafka.program import KafkaProgram
 from chaos.runtimes.layout import INTERNAL, Layout
 from chaos.runtimes.process.cpu_share import ThrottledCpus
 from chaos.runtimes.process.program import Program
 from chaos.runtimes.process.runtime import ACTS
-from chaos.runtimes.process.site import Claim, Processes
+from chaos.runtimes.process.site import Claim, Processes, client_addresses
 from chaos.runtimes.real.blueprint import Blueprint, blueprint
 from chaos.runtimes.real.clocks import NoClocks
 from chaos.runtimes.real.runtime import RealRuntime
@@ -32,17 +32,27 @@ class KafkaSoftware:
     itself refuses invalid settings.
     """
 
-    def __init__(self, kafka: ApacheKafka, second: ApacheKafka | None) -> None:
+    def __init__(
+        self,
+        kafka: ApacheKafka,
+        second: ApacheKafka | None,
+        *,
+        proxied: bool = True,
+        client_port: int | None = None,
+        client_host: str = HOME,
+    ) -> None:
         self._kafka, self._second = kafka, second
+        self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
 
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
         """As `Software.place`."""
         listeners = [(name, node) for name in (INTERNAL, CONTROLLER, *plan.zones) for node in plan.nodes]
-        outer = [link for link in plan.links() if not isinstance(link.source, int)]
+        proxied = plan.links() if self._proxied else ()
+        outer = [link for link in proxied if not isinstance(link.source, int)]
         here = claim(len(listeners) + len(outer))
-        direct = dict(zip(listeners, here, strict=False))
+        direct = dict(zip(listeners, here, strict=False)) | client_addresses(plan, self._client_port, self._client_host)
         proxies = dict(zip(outer, here[len(listeners) :], strict=True))
-        for link in plan.links():
+        for link in proxied:
             if isinstance(link.source, int):
                 proxies[link] = (link_host(link), direct[INTERNAL, link.target][1])
         return KafkaLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
@@ -65,7 +75,7 @@ class KafkaRuntime(RealRuntime):
     """Brokers of Apache Kafka as processes, composed.
 
     Files as in `RealRuntime`, without traces: Kafka writes none, and its log replaces them. `settings`: those that
-    `kafka_settings` returned.
+    `kafka_settings` returned. `proxied`, `client_port`, `client_host`: as of `ProcessRuntime`.
     """
 
     def __init__(
@@ -76,15 +86,19 @@ class KafkaRuntime(RealRuntime):
         nodes: tuple[int, ...] = (1, 2, 3),
         zones: tuple[str, ...] = ("CLIENT",),
         settings: Mapping[str, str] | None = None,
+        proxied: bool = True,
+        client_port: int | None = None,
+        client_host: str = HOME,
         framed: Sequence[Link] = (),
         second: ApacheKafka | None = None,
         say: Say = lambda line: None,
     ) -> None:
         plan = blueprint(folder, nodes, zones, fitted({**SMALL, **(settings or {})}, len(nodes), SHARE))
-        site = Processes(plan, KafkaSoftware(kafka, second), framed=framed, say=say)
-        acts = (
-            ACTS | {Act.LINK} | ({Act.FRAMES} if framed else set()) | ({Act.UPGRADE} if second is not None else set())
-        )
+        software = KafkaSoftware(kafka, second, proxied=proxied, client_port=client_port, client_host=client_host)
+        framed = framed if proxied else ()
+        site = Processes(plan, software, proxied=proxied, framed=framed, say=say)
+        acts = ACTS | ({Act.LINK} if proxied else set()) | ({Act.FRAMES} if framed else set())
+        acts |= {Act.UPGRADE} if second is not None else set()
         clocks, cpus = NoClocks("Apache Kafka"), ThrottledCpus(site.brokers)
         super().__init__("process", plan, site, acts=acts, clocks=clocks, cpus=cpus, seed=0)
 

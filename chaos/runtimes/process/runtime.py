@@ -11,6 +11,7 @@ from chaos.runtimes.process.program import BROKER
 from chaos.runtimes.process.site import OurSoftware, Processes
 from chaos.runtimes.real.blueprint import blueprint
 from chaos.runtimes.real.clocks import FileClocks
+from chaos.runtimes.real.processes.ports import LOOPBACK
 from chaos.runtimes.real.runtime import RealRuntime
 from chaos.toolchain.cache import Say
 
@@ -39,6 +40,7 @@ class ProcessRuntime(RealRuntime):
         controllers: Sequence[int] | None = None,
         proxied: bool = True,
         client_port: int | None = None,
+        client_host: str = LOOPBACK,
         program: tuple[str, ...] = BROKER,
         hurt: bool = False,
         seed: int = 0,
@@ -47,7 +49,9 @@ class ProcessRuntime(RealRuntime):
         say: Say = lambda line: None,
     ) -> None:
         plan = blueprint(folder, nodes, zones, settings, controllers)
-        software = OurSoftware(proxied=proxied, client_port=client_port, program=program, hurt=hurt, second=second)
+        software = OurSoftware(
+            proxied=proxied, client_port=client_port, client_host=client_host, program=program, hurt=hurt, second=second
+        )
         framed = framed if proxied else ()
         site = Processes(plan, software, proxied=proxied, framed=framed, say=say)
         acts = ACTS | {Act.CLOCK} | ({Act.LINK} if proxied else set()) | ({Act.FRAMES} if framed else set())

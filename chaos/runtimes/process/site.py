@@ -41,8 +41,8 @@ class Software(Protocol):
 
 class OurSoftware:
     """This project's broker. proxied: False connects brokers and clients directly. client_port: the port of the first
-    zone's first listener, the others follow; by default all ports are chosen. program, hurt, second: as in
-    `OurProgram`.
+    zone's first listener, the others follow; by default all ports are chosen. client_host: a name of this machine, for
+    these. program, hurt, second: as in `OurProgram`.
     """
 
     def __init__(
@@ -50,11 +50,12 @@ class OurSoftware:
         *,
         proxied: bool = True,
         client_port: int | None = None,
+        client_host: str = LOOPBACK,
         program: tuple[str, ...] = BROKER,
         hurt: bool = False,
         second: Path | None = None,
     ) -> None:
-        self._proxied, self._client_port = proxied, client_port
+        self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
         self._program, self._hurt, self._second = program, hurt, second
 
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
@@ -62,10 +63,7 @@ class OurSoftware:
         listeners = [(name, node) for name in (INTERNAL, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         here = claim(len(listeners) + len(proxied))
-        direct = dict(zip(listeners, here, strict=False))
-        if self._client_port is not None:
-            for at, node in enumerate(plan.nodes):
-                direct[plan.zones[0], node] = (LOOPBACK, _given_port(self._client_port + at))
+        direct = dict(zip(listeners, here, strict=False)) | client_addresses(plan, self._client_port, self._client_host)
         proxies = dict(zip(proxied, here[len(listeners) :], strict=True))
         layout = Layout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
         if self._program == BROKER:
@@ -157,7 +155,12 @@ class Processes:
         return [(LOOPBACK, port) for port in ports]
 
 
-def _given_port(port: int) -> int:
-    if not is_free(port):
-        raise Refused(f"port {port} is taken by another program: give another one")
-    return port
+def client_addresses(plan: Blueprint, first: int | None, host: str) -> dict[tuple[str, int], Address]:
+    """Addresses of the first zone's listeners: `first` and the ports after it; none of them where it is None."""
+    if first is None:
+        return {}
+    ports = dict(enumerate(plan.nodes, first))
+    for port in ports:
+        if not is_free(port):
+            raise Refused(f"port {port} is taken by another program: give another one")
+    return {(plan.zones[0], node): (host, port) for port, node in ports.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -10,9 +11,11 @@ from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Act, Link, Probe
 from chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
 from chaos.runtimes.kafka.program import LogWords
-from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
+from chaos.runtimes.kafka.runtime import KafkaRuntime, KafkaSoftware, kafka_settings
 from chaos.runtimes.layout import links
+from chaos.runtimes.real.blueprint import blueprint
 from chaos.runtimes.real.links import one_of
+from chaos.runtimes.real.processes.ports import free_ports
 from chaos.toolchain.kafka import ApacheKafka
 
 NODES, ZONES = (1, 2, 3), ("CLIENT",)
@@ -51,6 +54,20 @@ def test_a_link_between_nodes_is_two_proxies_on_one_address_and_a_clients_is_one
     assert data[Link(1, 2)] == (("127.0.1.2", 10_002), (HOME, 10_002))
     assert control[Link(1, 2)] == (("127.0.1.2", 10_012), (HOME, 10_012))
     assert set(control) == {link for link in data if isinstance(link.source, int)}
+
+
+def test_without_proxies_nodes_and_clients_dial_each_node_itself_at_the_port_that_was_asked_for(tmp_path: Path) -> None:
+    (port,) = free_ports(1, set(), Random(0))
+    software = KafkaSoftware(
+        ApacheKafka("", "", "4.3.1"), None, proxied=False, client_port=port, client_host="localhost"
+    )
+    plan = blueprint(tmp_path, 1, ZONES, {}, None)
+    layout = software.place(plan, lambda count: [(HOME, 10_000 + number) for number in range(count)])
+    assert layout.bootstrap("CLIENT") == f"localhost:{port}"
+    settings = layout.settings(1)
+    assert f"CLIENT://localhost:{port}" in settings["listeners"]
+    assert f"CLIENT://localhost:{port}" in settings["advertised.listeners"]
+    assert layout.proxies == {}
 
 
 def test_no_two_proxies_share_an_address() -> None:
