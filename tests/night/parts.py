@@ -103,6 +103,11 @@ def _differential(folder: Folder, head: Head) -> list[str]:
     return [".venv/bin/python", "-m", "tests.differential", "--seed", str(head.first_seed), "--out", out]
 
 
+def _foreign_suites(folder: Folder, head: Head) -> list[str]:
+    del head
+    return [".venv/bin/python", "-m", "tests.foreign_suites", "--out", shown(folder.path / "foreign-suites")]
+
+
 def _matrix(folder: Folder, head: Head) -> list[str]:
     return _nightly(folder.matrix(head.night), "--seeds", "6", "--budget", "90m")
 
@@ -112,6 +117,12 @@ def _nightly(out: Path, *flags: str) -> list[str]:
     if (out / "night.json").exists():
         return [SQUALL, "nightly", "--resume", shown(out)]
     return [SQUALL, "nightly", *flags, "--out", shown(out)]
+
+
+def _no_go() -> str:
+    from tests.foreign_suites.fetching import go_lacks
+
+    return go_lacks()
 
 
 def _no_engine() -> str:
@@ -150,6 +161,8 @@ PARTS: Mapping[str, Part] = {
              page=lambda f, _: _report(f.path / "libraries")),
         Part("differential", "The same requests to a node of ours and to one of Apache Kafka's.", 15, _differential,
              _no_kafka, BY_MACHINE, page=lambda f, _: _report(f.path / "differential")),
+        Part("foreign-suites", "Test suites of other projects' clients, unmodified, against Squall.", 20,
+             _foreign_suites, _no_go),
         Part("fresh", "The README's two commands on three Debians that have Python alone.", 90, _fresh("all"),
              _no_machine, BY_MACHINE),
         Part("oldest", "All tests on the oldest Python that is promised, on a Debian that has it alone.", 150,

@@ -1,0 +1,38 @@
+"""The cluster that a suite is pointed at: Squall's brokers or Apache Kafka's, without a Toxiproxy in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.runtimes.kafka.runtime import KafkaRuntime
+from chaos.runtimes.layout import ZONE
+from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.toolchain.cache import Say
+from chaos.toolchain.kafka import apache_kafka
+
+TARGETS: Mapping[str, str] = {"squall": "4.2.0", "kafka": "4.3.1"}
+"""Whose brokers -> which version of Kafka they are taken for: by ApiVersions, Squall's are a 4.2."""
+
+HOST = "localhost"
+"""Under this name brokers are advertised: kafka-go's tests compare it."""
+
+
+@asynccontextmanager
+async def running(
+    target: str, nodes: tuple[int, ...], port: int | None, settings: Mapping[str, str], folder: Path, say: Say
+) -> AsyncIterator[str]:
+    """bootstrap.servers of a cluster with Kafka's default time-outs. port: the first broker's, as clients see it."""
+    direct: Any = {"proxied": False, "client_port": port, "client_host": HOST}
+    runtime = (
+        KafkaRuntime(folder, kafka=apache_kafka(say), nodes=nodes, settings=settings, say=say, **direct)
+        if target == "kafka"
+        else ProcessRuntime(folder, nodes=nodes, settings=settings, say=say, **direct)
+    )
+    await runtime.start()
+    try:
+        yield runtime.bootstrap(ZONE)
+    finally:
+        await runtime.stop()

@@ -1,0 +1,100 @@
+"""The foreign suites, as data: where each is published, what cluster it wants, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.foreign_suites import fetching
+from tests.foreign_suites.playing import Player, go_player, pytest_player
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Tests that another project wrote for its own client. None of its files is changed."""
+
+    name: str
+    package: str
+    """As its registry names it."""
+    version: str
+    source: str
+    """Where it is published."""
+    fetch: Callable[[Suite, Path], None]
+    """Fills the suite's folder in the cache, once for each version."""
+    player: Player
+    nodes: tuple[int, ...] = (1,)
+    """Broker ids: some tests have them written into them."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the brokers, as the suite's own set-up gives them."""
+    port: int | None = None
+    """The port that the suite has written into its tests. None: `environment` has the addresses."""
+    environment: Callable[[str, str], Mapping[str, str]] = lambda bootstrap, version: {}
+    """The suite's own variables, by which it finds a cluster. Gets bootstrap.servers and the version of Kafka."""
+    minutes: float = 30.0
+    """After so long the tests that have not ended are given up."""
+
+
+ALONE: Mapping[str, str] = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "auto.create.topics.enable": "true",
+}
+"""As in the file that Apache Kafka ships for a single broker."""
+
+
+def _kgo(bootstrap: str, version: str) -> Mapping[str, str]:
+    del version
+    # 500,000 records for each of dozens of ETL tests is for machines with many cores; its authors offer the number.
+    return {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "3", "KGO_TEST_RECORDS": "20000", "KGO_LOG_LEVEL": "none"}
+
+
+SUITES: Mapping[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        Suite(
+            "kgo",
+            "github.com/twmb/franz-go",
+            "v1.22.3",
+            "Go's module proxy",
+            lambda suite, folder: fetching.go_suite(suite.package, suite.version, "pkg/kgo", folder),
+            go_player("pkg/kgo"),
+            nodes=(1, 2, 3),
+            environment=_kgo,
+            minutes=60.0,
+        ),
+        Suite(
+            "kafka-go",
+            "github.com/segmentio/kafka-go",
+            "v0.4.51",
+            "Go's module proxy",
+            lambda suite, folder: fetching.go_suite(suite.package, suite.version, ".", folder),
+            go_player("."),
+            # Squall's broker refuses to start where the first of the two is larger, as in the suite's own set-up.
+            settings={**ALONE, "message.max.bytes": "200000000", "socket.request.max.bytes": "210000000"},
+            port=9092,
+            environment=lambda bootstrap, version: {"KAFKA_VERSION": "4.0.0", "KAFKA_SKIP_NETTEST": "1"},
+        ),
+        Suite(
+            "kafka-python",
+            "kafka-python",
+            "3.0.12",
+            "PyPI, the source distribution",
+            lambda suite, folder: fetching.kafka_python(suite.package, suite.version, folder),
+            pytest_player("test/integration"),
+            nodes=(0,),
+            settings={
+                **ALONE,
+                "num.partitions": "4",
+                "group.min.session.timeout.ms": "1000",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+            environment=lambda bootstrap, version: {
+                "KAFKA_URI": f"kafka://{bootstrap}",
+                "KAFKA_VERSION": version,
+                "KAFKA_ROOT": ".",
+            },
+        ),
+    )
+}
