@@ -66,7 +66,8 @@ class MetadataHandler:
         context = self._context
         image = context.image
         view = View(image, listener, version)
-        refused = refusal_of(request, version)
+        if refused := refusal_of(request, version):
+            return _refused(request, refused, version)
         response = wire.MetadataResponse(
             brokers=[
                 wire.MetadataResponseBroker(
@@ -79,8 +80,7 @@ class MetadataHandler:
             ],
             cluster_id=context.cluster_id,
             controller_id=known_controller(context, listener),
-            topics=_refused(request, refused) if refused else self._topics(request, version, view),
-            error_code=refused if version >= FIRST_WITH_ERROR else ErrorCode.NONE,
+            topics=self._topics(request, version, view),
         )
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -125,11 +125,15 @@ def refusal_of(request: wire.MetadataRequest, version: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR if is_nameless and not has_ids else ErrorCode.NONE
 
 
-def _refused(request: wire.MetadataRequest, error: ErrorCode) -> list[wire.MetadataResponseTopic]:
-    return [
+def _refused(request: wire.MetadataRequest, error: ErrorCode, version: int) -> wire.MetadataResponse:
+    """The answer to all of a request: the error for each topic, and no brokers, as with Kafka 4.3.1."""
+    topics = [
         wire.MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
+    return wire.MetadataResponse(
+        topics=topics, error_code=error if version >= FIRST_WITH_ERROR else ErrorCode.NONE
+    )
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:

@@ -90,6 +90,8 @@ class TxnOffsetApis:
 
     def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: Slot) -> Any:
         """Commit offsets in a transaction. They are pending until its marker comes."""
+        if not request.group_id:  # Before its transaction is asked about, as with Kafka 4.3.1.
+            return self._refused(request, ErrorCode.INVALID_GROUP_ID)
         adds = slot.version >= ADDS_FROM
         producer = request.producer_id, request.producer_epoch
         question = self._groups.question(request.group_id, *producer, raises_epoch=adds)

@@ -49,8 +49,6 @@ class Named:
     loss: str
     """What a user of Apache Kafka loses by it."""
     at: Sequence[At]
-    expected_to_go: str = ""
-    """The change that is to end it: then this entry goes, too."""
     ends: bool = False
     """The brokers' states differ afterwards: the rest of the row is not compared."""
 
@@ -179,6 +177,23 @@ NAMED: Sequence[Named] = (
         ),
     ),
     Named(
+        "a replica on a listener for clients",
+        "a Fetch or ListOffsets that names a replica is answered as a consumer's: a follower's fetch offsets are"
+        " acknowledgements, and whoever can reach the listener could forge them; Kafka looks for that replica",
+        "docs/broker.md; kafka.server.ReplicaManager.fetchMessages",
+        "nothing: kafka-python, which sends replica 0, is served by both",
+        (At("Fetch|ListOffsets", "responses.*|topics.*", rows=r"replica_id=(0|2147483647)$"),),
+    ),
+    Named(
+        "a zombie that claims an epoch while its successor's transaction is open",
+        "InitProducerId with the producer id and an epoch that is not current is PRODUCER_FENCED while a transaction is"
+        " Ongoing; Kafka aborts that transaction first, whatever epoch is claimed",
+        "kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit",
+        "nothing: the producer that claims is fenced either way, and with Kafka the other one loses its transaction",
+        (At("InitProducerId", "error_code", "PRODUCER_FENCED", "CONCURRENT_TRANSACTIONS"),),
+        ends=True,
+    ),
+    Named(
         "documentation of settings",
         "DescribeConfigs has no documentation",
         "KIP-569",
@@ -255,12 +270,13 @@ NAMED: Sequence[Named] = (
     ),
     Named(
         "a group whose last offset is deleted",
-        "OffsetDelete of a group's last offset ends the group at once; Kafka's ends with the next clean-up",
+        "a group ends at once with its last offset, by OffsetDelete or with its topic; Kafka's with the next clean-up",
         "org.apache.kafka.coordinator.group.OffsetMetadataManager.cleanupExpiredOffsets",
         "nothing",
         (
             At("OffsetDelete", "error_code", "GROUP_ID_NOT_FOUND", "NONE"),
             At("OffsetDelete", "topics.*", [], rows="^offsets-v|sequence"),
+            At("ListGroups", r"groups\[.*\]", ABSENT),
         ),
         ends=True,
     ),

@@ -281,9 +281,7 @@ class Shard:
     def _commit(self, request: Commit | TxnCommit, token: Token, now: Moment) -> list[Effect]:
         group = self.groups.get(request.group_id)
         producer = (request.producer_id, request.epoch) if isinstance(request, TxnCommit) else None
-        if producer is not None and not request.group_id:
-            refused = ErrorCode.INVALID_GROUP_ID  # The nameless group has no members, and only plain commits.
-        elif group is not None:
+        if group is not None:
             refused = group.refusal_of_commit(request)
         elif request.group_id in self.ledger.consumers:
             refused = self._refusal_of_consumer(self.ledger.consumers[request.group_id], request)

@@ -403,6 +403,8 @@ def _nameless(state: State) -> Iterator[Row]:
         topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])]
         commits = TxnOffsetCommitRequest("x", group, *state.producer, epoch, m, None, topics)
         yield Row(f"TxnOffsetCommit to {group!r} in {epoch}", commits, 5, [wanted])
+        if group == NAMELESS:
+            yield Row("nameless TxnOffsetCommit without a transaction", commits, 3, [wanted])
 
 
 # -------------------------------------------------------------------------------------------------------------- markers
