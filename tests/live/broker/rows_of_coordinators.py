@@ -27,7 +27,7 @@ from broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.live.broker.table import KIB, Row, create, logs_of, make_coordinator, topic
+from tests.live.broker.table import KIB, Row, create, delete, logs_of, make_coordinator, topic
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.joining import join
 from tests.support.brokers.raw_client import RawClient, frame_of
@@ -230,6 +230,7 @@ def markers(broker: BrokerProcess) -> Iterator[None]:
         ended = client.ask(EndTxnRequest(transactional_id="t", committed=True, **who), 3)
         assert ended.error_code == 0
         broker.wait_for(is_complete, 100)
+    delete(broker, "marked")
 
 
 def markers_of_an_admin(broker: BrokerProcess) -> Iterator[None]:
@@ -242,6 +243,7 @@ def markers_of_an_admin(broker: BrokerProcess) -> Iterator[None]:
         answer = client.ask(asked, 1)
     found = [part.error_code for marker in answer.markers for part in marker.topics[0].partitions]
     assert found == [0] * len(asked.markers)
+    delete(broker, "aborted")
 
 
 ROWS = (
