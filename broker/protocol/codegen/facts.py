@@ -76,7 +76,6 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "DescribeQuorumResponse": {
-        # Kafka's own brokers leave out the nodes by hand: its schema does not call them ignorable.
         "DescribeQuorumResponse": ("error_message", "nodes"),
         "PartitionData": ("error_message",),
         "ReplicaState": (
@@ -331,3 +330,5 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
 }
 """Message -> structure -> fields that are left out without an error when a version has no place for them."""
+LEFT_OUT: Final = {("DescribeQuorumResponse", "nodes")}
+"""(message, field) of these that Kafka's schemas do not call ignorable: its brokers leave them out by hand."""
