@@ -17,6 +17,8 @@ from broker.coordinators.partitions import partition_of
 from broker.coordinators.transactions import records
 from broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
 from broker.coordinators.transactions.values import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
     STATE_NAMES,
     AddPartitions,
     Answer,
@@ -282,9 +284,16 @@ class TransactionCoordinator:
     def _waits_for_markers(self, shard: HostedShard, request: Request, decision: Decision) -> bool:
         """Whether a producer is on to its next transaction while markers of the one before are being written. They are
         seldom more than a few ms away, and a client that is sent back waits for 20 to 100 ms (KAFKA-18654).
+
+        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced.
         """
-        early = decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS and not decision.records
-        return early and isinstance(request, (InitProducer, AddPartitions)) and self._patience_s > 0
+        if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
+            return False
+        if not isinstance(request, (InitProducer, AddPartitions)):
+            return False
+        found = shard.machine.transactions[request.transactional_id]
+        claimed = (request.producer_id, request.epoch)
+        return claimed in ((found.producer_id, found.epoch), (NO_PRODUCER_ID, NO_EPOCH))
 
     def _wait_in_turn(
         self, shard: HostedShard, request: Request, answer: OnAnswer, until: Callable[[Turn], Awaitable[ErrorCode]]

@@ -336,6 +336,20 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
     assert ended[0].error == (ErrorCode.NONE if isinstance(early, AddPartitions) else ErrorCode.PRODUCER_FENCED)
 
 
+@pytest.mark.parametrize("other", [AddPartitions("x", PID, 1, (T1,)), InitProducer("x", 60_000, PID, 1)])
+async def test_another_epoch_is_sent_back_at_once_while_markers_are_written(
+    broker: TransactionBroker, other: Request, autojump_clock: Clock
+) -> None:
+    """It waited, and was fenced by the epoch that was current then."""
+    await broker.do(INIT)
+    await broker.do(ADD)
+    broker.peers.held = trio.Event()
+    await broker.do(COMMIT)
+    answers = broker.submit(other)
+    await settle()
+    assert [answer.error for answer in answers] == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
 async def test_who_waits_too_long_for_markers_is_sent_back(broker: TransactionBroker, autojump_clock: Clock) -> None:
     await broker.do(INIT)
     await broker.do(ADD)
