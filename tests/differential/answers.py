@@ -34,9 +34,6 @@ NAMED: dict[str, str] = {
     "port": "port",
 }
 """Field -> what its values are called, first seen first. Zero, -1 and the nil UUID stay what they are."""
-EPOCHS = frozenset({"member_epoch", "group_epoch", "assignment_epoch"})
-"""Of consumer groups: counted from the first one of the row, which is 2 with Kafka since 4.3 (KAFKA-20268) and 1 with
-ours."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 """Sentences for people: whether there is one is compared, its words are not."""
 SIZES = frozenset({"total_bytes", "usable_bytes"})
@@ -57,7 +54,6 @@ class Symbols:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Any], str] = {}
         self._count: dict[str, int] = {}
-        self._first_epoch = 0
 
     def of(self, kind: str, value: Any) -> str:
         """The symbol of a value, a new one where it is seen for the first time."""
@@ -104,9 +100,6 @@ class Symbols:
             return ErrorCode(value).name if value in ErrorCode._value2member_map_ else value
         if name == "throttle_time_ms":
             return "<throttled>" if value > 0 else value
-        if name in EPOCHS and value > 0:
-            self._first_epoch = self._first_epoch or value
-            return f"<first epoch {value - self._first_epoch:+}>"
         if name in SIZES and value > 0:
             return "<bytes>"
         if name in NAMED and value > 0:

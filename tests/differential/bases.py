@@ -83,6 +83,13 @@ def make_topic(name: str, partitions: int = 2, step: str = "topic", **configs: s
     return Ask(create_topics.CreateTopicsRequest([topic], 30_000), 7, step, setup=True)
 
 
+def known_to_coordinators(name: str) -> Ask:
+    """Makes one topic more. A broker serves it once it has handed the image with the topics before it to its group
+    coordinator, which Kafka's does last: a consumer's first heartbeat finds them then.
+    """
+    return make_topic(f"{name}-next", 1, "next")
+
+
 def join(group: str, member: Any = "", version: int = 9, *, instance: str | None = None, **how: Any) -> Ask:
     """A member of a classic group asks to join it. `how`: fields of `Ask`."""
     request = join_group.JoinGroupRequest(

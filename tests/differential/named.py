@@ -285,7 +285,10 @@ NAMED: Sequence[Named] = (
         "a member with a pattern has its partitions in the first answer; Kafka resolves the pattern in another thread",
         "KIP-848, org.apache.kafka.coordinator.group.GroupMetadataManager",
         "nothing: Kafka's member gets them with a later heartbeat",
-        (At("ConsumerGroupHeartbeat", r"assignment\.topic_partitions", rows="regex"),),
+        (
+            At("ConsumerGroupHeartbeat", r"assignment\.topic_partitions", theirs=[], rows="^consumer-first-regex$"),
+            At("ConsumerGroupHeartbeat", "member_epoch", 2, 1, rows="^consumer-first-regex$"),
+        ),
         ends=True,
     ),
     Named(

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
-from tests.differential.bases import join, make_topic
+from tests.differential.bases import join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Next, Ref, Row, topic_id
 
 LENGTHS = (10, 30)
@@ -29,6 +29,8 @@ def sequence(seed: int) -> Row:
     name = f"seq{seed}"
     family = rng.choice((_transactions, _transactions, _idempotence, _classic, _consumer))
     steps = [make_topic(name)]
+    if family is _consumer:
+        steps.append(known_to_coordinators(name))
     if family is _transactions:
         steps += [asks.init(f"{name}-{number}", f"p{number}") for number in range(2)]
     length = rng.randint(*LENGTHS)
@@ -119,7 +121,7 @@ def _classic(rng: random.Random, name: str) -> list[Ask]:
 def _consumer(rng: random.Random, name: str) -> list[Ask]:
     group, step = name, f"m{rng.randrange(2)}"
     member: Any = step if rng.random() < 0.9 else "unknown"
-    at = Ref(step, "member_epoch", 0, rng.choice((0, 0, 0, 0, 0, 1, 2)))  # one less may be 0, which joins
+    at = Ref(step, "member_epoch", 0, rng.choice(OFF_BY))
     first: dict[str, Any] = {"topics": [name], "owned": []}
     kinds: list[tuple[int, Callable[[], list[Ask]]]] = [
         (3, lambda: [asks.consume(group, step, 0, name=step, **first)]),

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
-from tests.differential.bases import become_member, join, make_topic
+from tests.differential.bases import become_member, join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Batch, Next, Ref, Row, topic_id
 
 READS = (-2, -1, -3, 0)
@@ -195,7 +195,7 @@ def _consumer() -> Iterator[Row]:
             name, member, Ref("m", "member_epoch", plus=plus), timeout_ms=-1, owned=topics, version=version
         )
         after = (asks.consume(name, "m", Ref("m", "member_epoch"), timeout_ms=-1), asks.describe_consumers(name))
-        yield Row(name, (make_topic(name), *first, ask, *after))
+        yield Row(name, (make_topic(name), known_to_coordinators(name), *first, ask, *after))
     first_heartbeats: dict[str, dict[str, Any]] = {
         "no-topics": {"topics": None, "owned": []}, "nothing-owned-null": {"topics": ["shared"], "owned": None},
         "empty-topics": {"topics": [], "owned": []},

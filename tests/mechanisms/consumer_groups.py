@@ -121,8 +121,8 @@ REMOVALS = (
         "does not look at the cluster's topics",
         COORDINATION,
         "ConsumerCoordination._subscribe",
-        piece="if changed or found != draft.group.metadata_hash or draft.group.epoch == 0:",
-        by="if changed or draft.group.epoch == 0:",
+        piece="if changed or found != draft.group.metadata_hash:",
+        by="if changed:",
     ),
     Removal(
         "looks at a regular expression once",

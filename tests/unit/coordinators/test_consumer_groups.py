@@ -46,7 +46,7 @@ def harness() -> ConsumerHarness:
 def test_the_first_member_has_everything_at_once(harness: ConsumerHarness) -> None:
     one = Consumer("m1")
     answer = harness.enter(one)
-    assert (answer.error, answer.epoch, answer.assigned) == (OK, 1, places(A, 0, 1, 2, 3))
+    assert (answer.error, answer.epoch, answer.assigned) == (OK, 2, places(A, 0, 1, 2, 3))
     assert harness.described().state == State.STABLE
 
 
@@ -63,13 +63,13 @@ def test_a_partition_goes_to_the_next_only_after_its_owner_has_given_it_up(harne
     harness.enter(one)
     assert harness.enter(two).assigned == ()
     assert harness.alive(one).assigned == places(A, 0, 1), "it is told to give up two, in its epoch"
-    assert one.epoch == 1
+    assert one.epoch == 2
     assert harness.alive(two).assigned is None, "nobody has said that they are free"
     harness.alive(one, owned=places(A, 0, 1, 2))
-    assert one.epoch == 1
+    assert one.epoch == 2
     assert harness.alive(two).assigned is None, "one of them is still owned"
     harness.alive(one, owned=places(A, 0, 1))
-    assert one.epoch == 2
+    assert one.epoch == 3
     assert harness.alive(two).assigned == places(A, 2, 3)
     assert harness.described().state == State.STABLE
 
@@ -81,7 +81,7 @@ def test_a_member_that_says_nothing_of_what_it_owns_owns_it_still(harness: Consu
     for _ in range(3):
         harness.alive(one)
         harness.alive(two)
-    assert (one.epoch, two.owned) == (1, ())
+    assert (one.epoch, two.owned) == (2, ())
     assert harness.described().state == State.RECONCILING
 
 
@@ -98,7 +98,7 @@ def test_whoever_leaves_frees_what_it_had(harness: ConsumerHarness) -> None:
     left = harness.ask("m1", LEAVES)
     assert (left.error, left.epoch) == (OK, LEAVES)
     assert harness.alive(two).assigned == places(A, 0, 1, 2, 3)
-    assert (two.epoch, harness.described().state) == (3, State.STABLE)
+    assert (two.epoch, harness.described().state) == (4, State.STABLE)
 
 
 def test_three_members_share_and_no_partition_moves_without_need(harness: ConsumerHarness) -> None:
@@ -114,9 +114,9 @@ def test_three_members_share_and_no_partition_moves_without_need(harness: Consum
 def test_another_subscription_is_another_epoch(harness: ConsumerHarness) -> None:
     one = Consumer("m1")
     harness.enter(one)
-    assert harness.alive(one, topics=("a",)).epoch == 1
+    assert harness.alive(one, topics=("a",)).epoch == 2
     answer = harness.alive(one, topics=("a", "b"), owned=one.owned)
-    assert (answer.epoch, answer.assigned) == (2, places(A, 0, 1, 2, 3) + places(B, 0, 1))
+    assert (answer.epoch, answer.assigned) == (3, places(A, 0, 1, 2, 3) + places(B, 0, 1))
 
 
 @pytest.mark.parametrize("now", [(A, 5), None, (B, 4)], ids=["more partitions", "deleted", "made anew"])
@@ -129,7 +129,7 @@ def test_a_topic_that_changes_is_another_epoch(harness: ConsumerHarness, now: tu
     harness.settle_down(one)
     expected = () if now is None else places(now[0], *range(now[1]))
     assert one.owned == expected
-    assert harness.consumers.epoch == 2
+    assert harness.consumers.epoch == 3
 
 
 def test_a_topic_that_is_created_later_is_read_then(harness: ConsumerHarness) -> None:
@@ -208,8 +208,8 @@ def test_a_member_of_another_epoch_is_fenced(harness: ConsumerHarness) -> None:
     harness.together(one, two)
     harness.ask("m2", LEAVES)
     harness.turn(one)
-    assert one.epoch == 3
-    assert harness.ask("m1", 4).error == ErrorCode.FENCED_MEMBER_EPOCH
+    assert one.epoch == 4
+    assert harness.ask("m1", 5).error == ErrorCode.FENCED_MEMBER_EPOCH
     assert harness.ask("m1", 1).error == ErrorCode.FENCED_MEMBER_EPOCH
 
 
@@ -362,10 +362,10 @@ def test_an_older_epoch_commits_only_what_it_has_owned_since(harness: ConsumerHa
     harness.together(one, two)
     harness.ask("m2", LEAVES)
     harness.turn(one)
-    assert harness.commit_as(one, ("a", 0), epoch=1) == OK, "it has had it all the time"
-    assert harness.commit_as(one, ("a", 3), epoch=1) == ErrorCode.STALE_MEMBER_EPOCH, "the other had it meanwhile"
+    assert harness.commit_as(one, ("a", 0), epoch=2) == OK, "it has had it all the time"
+    assert harness.commit_as(one, ("a", 3), epoch=2) == ErrorCode.STALE_MEMBER_EPOCH, "the other had it meanwhile"
     assert harness.commit_as(one, ("a", 3)) == OK
-    assert harness.commit_as(one, ("b", 0), epoch=1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert harness.commit_as(one, ("b", 0), epoch=2) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_client_that_knows_no_member_epochs_commits_nothing(harness: ConsumerHarness) -> None:
@@ -441,7 +441,7 @@ def test_each_kind_is_listed_and_described_as_what_it_is(harness: ConsumerHarnes
     other = harness.do("describe", Describe("g"))
     assert (other.error, other.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
     described = harness.described()
-    assert (described.epoch, described.target_epoch, described.assignor) == (1, 1, "uniform")
+    assert (described.epoch, described.target_epoch, described.assignor) == (2, 2, "uniform")
     [member] = described.members
     assert (member.member_id, tuple(member.current.assigned)) == ("m1", member.target)
 

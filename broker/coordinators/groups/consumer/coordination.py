@@ -242,7 +242,7 @@ class ConsumerCoordination(ConsumerRules):
         self._match(draft, now)
         changed = sorted(topics) != sorted(draft.group.topics_of(said))
         found = metadata_hash(self.topics, draft.group.subscribed())
-        if changed or found != draft.group.metadata_hash or draft.group.epoch == 0:
+        if changed or found != draft.group.metadata_hash:
             draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
 
     def _match(self, draft: Draft, now: Moment) -> None:

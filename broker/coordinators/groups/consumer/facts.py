@@ -1,7 +1,7 @@
 """What the log says of a consumer group, record by record, and what members ask.
 
-A place is (topic id, partition). Epochs count up from 1: the group's with each change of its members or their topics,
-the target assignment's with the group's, a member's with the target that it has reached.
+A place is (topic id, partition). Epochs count up: the group's with each change of its members or their topics, the
+target assignment's with the group's, a member's with the target that it has reached.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 Place = tuple[bytes, int]
 
+FIRST_EPOCH: Final = 1
+"""Of a group, and of its empty target, before anybody reads a topic: its first assignment has epoch 2 (KAFKA-20268)."""
 JOINS: Final = 0
 """Member epoch of a heartbeat that joins the group."""
 LEAVES: Final = -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.coordinators.groups.consumer.facts import (
+    FIRST_EPOCH,
     ConsumerWritten,
     Current,
     GroupEpoch,
@@ -44,7 +45,8 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = self.metadata_hash = self.target_epoch = 0
+        self.epoch = self.target_epoch = FIRST_EPOCH
+        self.metadata_hash = 0
         self.members: dict[str, Subscription] = {}
         """By member id, in the order in which they came."""
         self.static: dict[str, str] = {}
@@ -100,9 +102,9 @@ class ConsumerGroup:
         """Take a record into account. What a record leaves behind is as if nobody had been there."""
         match written:
             case GroupEpoch(_, epoch, metadata_hash):
-                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+                self.epoch, self.metadata_hash = epoch or FIRST_EPOCH, metadata_hash
             case TargetEpoch(_, epoch, _):
-                self.target_epoch = epoch or 0
+                self.target_epoch = epoch or FIRST_EPOCH
             case Subscribed(_, member_id, subscription):
                 self._subscribe(member_id, subscription)
             case Targeted(_, member_id, places):
@@ -136,8 +138,9 @@ class ConsumerGroup:
 
     @property
     def is_forgotten(self) -> bool:
-        """No record of it is left."""
-        return not (self.epoch or self.target_epoch or self.members or self.current or self.target or self.regexes)
+        """Its records say no more than those of a group that there never was."""
+        kept = self.members or self.current or self.target or self.regexes
+        return not kept and (self.epoch, self.metadata_hash, self.target_epoch) == (FIRST_EPOCH, 0, FIRST_EPOCH)
 
 
 def _put(table: dict[str, V], key: str, value: V | None) -> None:

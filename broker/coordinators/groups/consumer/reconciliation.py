@@ -5,7 +5,7 @@
 | Stable | no newer target | stays |
 | Stable, Unreleased | a target | revokes what is not in it: Unrevoked, in its epoch; else goes to the target's epoch |
 | Unrevoked | owns some of it still | stays |
-| Unrevoked | owns none of it any more | as from Stable, one epoch on |
+| Unrevoked | owns none of it any more | as from Stable, still in its epoch if it has more to give up (KAFKA-19974) |
 
 A member in the target's epoch has of its target what nobody else owns: Stable if that is all of it, else Unreleased.
 """
@@ -41,11 +41,9 @@ class Reconciliation:
         """What the member has after its heartbeat; the same object where nothing changes."""
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
-        if current.state == MemberState.UNREVOKED:
-            if self.still_owns(current.revoking):
-                return current
-            return self._next(current, current.epoch + 1)
-        return self._next(current, current.epoch)
+        if current.state == MemberState.UNREVOKED and self.still_owns(current.revoking):
+            return current
+        return self._next(current)
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
         """Whether the member has not said yet that it has given these up."""
@@ -59,12 +57,12 @@ class Reconciliation:
         """Whether the member may be given a partition of its target: its last owner has let go of it."""
         return self._is_free(place)
 
-    def _next(self, current: Current, epoch: int) -> Current:
+    def _next(self, current: Current) -> Current:
         wanted = dict.fromkeys(self._target)
         kept = {place: since for place, since in current.assigned.items() if place in wanted}
         given_up = {place: since for place, since in current.assigned.items() if place not in wanted}
         if self.must_revoke(given_up):
-            return self._changed(current, Current(epoch, current.epoch, MemberState.UNREVOKED, kept, given_up))
+            return self._changed(current, Current(current.epoch, current.epoch, MemberState.UNREVOKED, kept, given_up))
         # What is given up here was the member's own until now: it is free for others, and none of its target.
         lacking = [place for place in self._target if place not in kept]
         given = {place: self._target_epoch for place in lacking if self.may_have(place)}
