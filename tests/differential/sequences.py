@@ -129,6 +129,7 @@ def _consumer(rng: random.Random, name: str) -> list[Ask]:
         (2, lambda: [asks.consume(group, member, at, timeout_ms=-1, owned=_owned(rng, name), name=step)]),
         (1, lambda: [asks.consume(group, member, -1, timeout_ms=-1)]),
         (1, lambda: [asks.consume(group, member, at, topics=[name, "shared"], name=step)]),
+        (1, lambda: [asks.consume(group, member, rng.choice((0, -1, -2)), instance="i", **first)]),
         (1, lambda: [asks.consume(group, "static", rng.choice((0, -1, -2)), instance="i", **first)]),
         (3, lambda: _offsets_of_members(rng, name, at, member, None)),
         (2, lambda: [asks.describe_consumers(group)]),

@@ -196,6 +196,7 @@ def _consumer() -> Iterator[Row]:
         )
         after = (asks.consume(name, "m", Ref("m", "member_epoch"), timeout_ms=-1), asks.describe_consumers(name))
         yield Row(name, (make_topic(name), known_to_coordinators(name), *first, ask, *after))
+    yield from _reconciled()
     first_heartbeats: dict[str, dict[str, Any]] = {
         "no-topics": {"topics": None, "owned": []}, "nothing-owned-null": {"topics": ["shared"], "owned": None},
         "empty-topics": {"topics": [], "owned": []},
@@ -221,6 +222,31 @@ def _consumer() -> Iterator[Row]:
         )
         commits = asks.commit(name, 3, generation=at, member=member)
         yield Row(name, (*first, commits, asks.committed(name, member=member, at=at), asks.committed(name)))
+
+
+def _reconciled() -> Iterator[Row]:
+    """Consumers on their way to a target: one that becomes static, and one that has to give up more meanwhile."""
+    for others, owned in product((0, 1), (None, [0], [0, 1])):
+        name = f"consumer-becomes-static-{others}-{'none' if owned is None else len(owned)}"
+        own = {"timeout_ms": -1, "owned": None if owned is None else _owned(owned), "name": "m"}
+        steps = [make_topic(name), known_to_coordinators(name)]
+        steps += [asks.consume(name, who, 0, topics=[name], owned=[], name=who) for who in ("m", "other")[: 1 + others]]
+        steps += [asks.consume(name, "m", Ref("m", "member_epoch"), **own)]
+        steps += [asks.consume(name, "m", 0, topics=[name], owned=[], instance="i", name="m")]
+        again = [
+            asks.consume(name, "m", Ref("m", "member_epoch"), **own, instance=instance) for instance in (None, "i")
+        ]
+        steps += [*again, asks.describe_consumers(name), asks.consume(name, "last", 0, topics=[name], owned=[])]
+        yield Row(name, (*steps, *again, asks.describe_consumers(name)))
+    for topics in ([], ["shared"]):
+        name = f"consumer-gives-up-more-{len(topics)}"
+        own = {"timeout_ms": -1, "name": "m"}
+        at = Ref("m", "member_epoch")
+        steps = [make_topic(name), known_to_coordinators(name)]
+        steps += [asks.consume(name, who, 0, topics=[name], owned=[], name=who) for who in ("m", "other")]
+        steps += [asks.consume(name, "m", at, **own), asks.consume(name, "m", at, topics=topics, **own)]
+        steps += [asks.consume(name, "m", at, owned=_owned(owned), **own) for owned in ([0, 1], [0], [0], [], [])]
+        yield Row(name, (*steps, asks.consume(name, "other", Ref("other", "member_epoch"), timeout_ms=-1)))
 
 
 def _owned(partitions: list[int]) -> list[Any]:

@@ -180,9 +180,10 @@ class ConsumerCoordination(ConsumerRules):
         return self._answer(draft, beat, before, token, now)
 
     def _step(self, draft: Draft, beat: ConsumerBeat, classic: Classic | None, now: Moment) -> None:
+        before = draft.group
         self._subscribe(draft, beat, classic, now)
         self._retarget(draft, now)
-        self._reconcile(draft, beat)
+        self._reconcile(draft, beat, before)
 
     def _wrong_with_regex(self, regex: str) -> tuple[ErrorCode, str]:
         try:
@@ -312,16 +313,21 @@ class ConsumerCoordination(ConsumerRules):
                 votes[subscription.assignor] += 1
         return max(known, key=lambda name: votes[name])
 
-    def _reconcile(self, draft: Draft, beat: ConsumerBeat) -> None:
+    def _reconcile(self, draft: Draft, beat: ConsumerBeat, before: ConsumerGroup) -> None:
         group, member_id = draft.group, beat.member_id
-        free = Reconciliation(
-            group.target.get(member_id, ()),
+        current, topics = group.now_of(member_id), group.topics_of(group.members[member_id])
+        read = before.topics_of(before.members.get(member_id, group.members[member_id]))
+        # Kafka finds the last target of a static member by its instance id (ConsumerGroup.targetAssignment): one that
+        # becomes static has none until the group's next epoch.
+        is_first = beat.instance_id is not None and beat.instance_id not in before.static
+        lost = is_first and before.target_epoch == group.target_epoch
+        after = Reconciliation(
+            () if lost else group.target.get(member_id, ()),
             group.target_epoch,
             beat.owned,
-            lambda place: group.owners.get(place, member_id) == member_id,
-        )
-        current = group.now_of(member_id)
-        after = free.step(current)
+            lambda place: place in current.revoking or place not in before.owners,
+            lambda place: topics == read or self.topics.name_of(place[0]) in topics,
+        ).step(current)
         if after is not current:
             draft.say(Reached(group.group_id, member_id, after))
 

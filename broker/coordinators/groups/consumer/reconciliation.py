@@ -4,7 +4,7 @@
 |---|---|---|
 | Stable | no newer target | stays |
 | Stable, Unreleased | a target | revokes what is not in it: Unrevoked, in its epoch; else goes to the target's epoch |
-| Unrevoked | owns some of it still | stays |
+| Unrevoked | owns some of it still | stays, and revokes what it subscribes to no more (KAFKA-19431) |
 | Unrevoked | owns none of it any more | as from Stable, still in its epoch if it has more to give up (KAFKA-19974) |
 
 A member in the target's epoch has of its target what nobody else owns: Stable if that is all of it, else Unreleased.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 class Reconciliation:
     """One step. `owned`: what the member says it owns, None if it says nothing; `is_free`: whether a partition is
-    nobody's.
+    nobody's; `is_read`: whether the member has not just ended its subscription to it.
     """
 
-    __slots__ = ("_is_free", "_owned", "_target", "_target_epoch")
+    __slots__ = ("_is_free", "_is_read", "_owned", "_target", "_target_epoch")
 
     def __init__(
         self,
@@ -34,15 +34,17 @@ class Reconciliation:
         target_epoch: int,
         owned: tuple[Place, ...] | None,
         is_free: Callable[[Place], bool],
+        is_read: Callable[[Place], bool],
     ) -> None:
-        self._target, self._target_epoch, self._owned, self._is_free = target, target_epoch, owned, is_free
+        self._target, self._target_epoch, self._owned = target, target_epoch, owned
+        self._is_free, self._is_read = is_free, is_read
 
     def step(self, current: Current) -> Current:
         """What the member has after its heartbeat; the same object where nothing changes."""
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
         if current.state == MemberState.UNREVOKED and self.still_owns(current.revoking):
-            return current
+            return self._without_unread(current)
         return self._next(current)
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
@@ -56,6 +58,13 @@ class Reconciliation:
     def may_have(self, place: Place) -> bool:
         """Whether the member may be given a partition of its target: its last owner has let go of it."""
         return self._is_free(place)
+
+    def _without_unread(self, current: Current) -> Current:
+        unread = {place: since for place, since in current.assigned.items() if not self._is_read(place)}
+        if not unread:
+            return current
+        kept = {place: since for place, since in current.assigned.items() if place not in unread}
+        return Current(current.epoch, current.epoch, current.state, kept, {**current.revoking, **unread})
 
     def _next(self, current: Current) -> Current:
         wanted = dict.fromkeys(self._target)
