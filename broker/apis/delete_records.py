@@ -67,11 +67,15 @@ class DeleteRecordsApi:
         the connection sees the new starts.
         """
         delayed = DelayedDeletions()
+        asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+        for topic in request.topics:  # What is named twice counts the last time, as in Kafka's map of partitions.
+            asked.setdefault(topic.name, {}).update((part.partition_index, part) for part in topic.partitions)
         topics = [
             DeleteRecordsTopicResult(
-                name=topic.name, partitions=[self._delete(topic.name, asked, delayed) for asked in topic.partitions]
+                name=name, partitions=[self._delete(name, part, delayed) for part in parts.values()]
             )
-            for topic in request.topics
+            for name, parts in asked.items()
+            if parts
         ]
         self._replicas.log_starts_moved()
         if not delayed.waiting:

@@ -226,7 +226,7 @@ class GroupApis:
 
     def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: Slot) -> Any:
         """Forget groups that have no members."""
-        names = list(request.groups_names)
+        names = list(dict.fromkeys(request.groups_names))  # one result for each, as with Kafka
 
         def respond(answers: list[Answer]) -> delete_wire.DeleteGroupsResponse:
             results = [

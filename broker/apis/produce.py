@@ -51,6 +51,8 @@ _NO_TRANSACTIONAL_ID = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 _TRANSACTIONAL_AT = 22
 """The byte of a batch with `TRANSACTIONAL_BIT`."""
 _TOPIC_IDS_FROM = 13
+_ONE_BATCH = 2
+"""Size of a request with one topic and one batch."""
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
@@ -86,6 +88,8 @@ class ProduceApi:
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version, self._most_batches)
+        if request.size != _ONE_BATCH:
+            request = request._replace(topics=_last_of_each(request.topics))
         slot.is_produce = request.acks != 0
         conn = slot.conn
         self.counts.count(conn.client_id, request, conn.unanswered_produces, len(conn.slots))
@@ -300,6 +304,16 @@ def _cost(h: Hosted | None) -> int:
     if h is None or not h.state.is_leader:
         return 1
     return FIRST_COSTS if h.log.epochs.must_be_written(h.state.leader_epoch) else 1
+
+
+def _last_of_each(topics: Topics) -> Topics:
+    """A partition that is named twice gets its last batch, and a topic without partitions has no result: Kafka keeps
+    what is to be appended in a map (KafkaApis.handleProduceRequest).
+    """
+    found: dict[bytes, dict[int, memoryview | None]] = {}
+    for key, parts in topics:
+        found.setdefault(key, {}).update(parts)
+    return [(key, list(parts.items())) for key, parts in found.items() if parts]
 
 
 def _has_transactions(request: ProduceIn) -> bool:

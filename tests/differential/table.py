@@ -7,6 +7,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+from broker.protocol.schema import produce
 from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
 from tests.differential.bases import become_member, join, known_to_coordinators, make_topic
@@ -52,6 +53,16 @@ def _produce() -> Iterator[Row]:
     for (what, batch), version, acks in product(odd.items(), (3, 9, 12), (-1, 1)):
         name = f"produce-{what.replace(' ', '-')}-v{version}-{acks}"
         yield Row(name, (make_topic(name), asks.send(name, batch, version=version, acks=acks), *_all_reads(name)[:4]))
+    for version, twice in product((3, 9, 12, 13), ("partition", "topic")):
+        name = f"produce-{twice}-twice-v{version}"
+        parts = [
+            produce.PartitionProduceData(part, Batch((value,))) for part, value in ((0, b"a"), (1, b"b"), (0, b"c"))
+        ]
+        each = [parts] if twice == "partition" else [[part] for part in parts]
+        which: tuple[Any, Any] = (name, bytes(16)) if version < 13 else ("", topic_id("topic"))
+        topics = [produce.TopicProduceData(*which, partition_data=some) for some in each]
+        sent = Ask(produce.ProduceRequest(None, -1, 30_000, topics), version)
+        yield Row(name, (make_topic(name), sent, *_all_reads(name), asks.read(name, committed=False, part=1)))
     yield from _compacted()
 
 

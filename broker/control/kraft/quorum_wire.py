@@ -280,12 +280,24 @@ def write_description(
     """The response to DescribeQuorum. `now_ms` and `wall_ms`: the same moment by the core's clock and by the wall's.
     The leader has everything now (KIP-836).
 
-    INVALID_REQUEST if the request names anything but the metadata log. Each voter has one listener, because all traffic
-    between nodes goes there.
+    Each partition is UNKNOWN_TOPIC_OR_PARTITION if the request names anything but the metadata log once
+    (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener, because all traffic between nodes goes
+    there.
     """
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:
-        return describe_quorum.DescribeQuorumResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"Only {METADATA_TOPIC}-0 has a quorum."
+        topics = [
+            describe_quorum.DescribeQuorumResponseTopicData(
+                topic.topic_name,
+                [
+                    describe_quorum.DescribeQuorumResponsePartitionData(part.partition_index, *unknown)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return describe_quorum.DescribeQuorumResponse(topics=topics)
     part = describe_quorum.DescribeQuorumResponsePartitionData(leader_id=raft.leader_id, leader_epoch=raft.epoch)
 
     since_wall_ms = wall_ms - now_ms

@@ -16,9 +16,15 @@ from broker.protocol.records import Record, encode_batch
 from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.delete_groups import DeleteGroupsRequest
+from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.protocol.schema.describe_groups import DescribeGroupsRequest
 from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
+from broker.protocol.schema.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
 from broker.protocol.schema.heartbeat import HeartbeatRequest
@@ -149,6 +155,7 @@ def rows(state: State) -> Iterator[Row]:
     yield from _leaving()
     yield from _nameless(state)
     yield from _markers()
+    yield from _odd_lists()
 
 
 # ------------------------------------------------------------------------------------------------- what is read in them
@@ -210,6 +217,8 @@ READ: dict[type[Any], Callable[[Any, State], Any]] = {
     ConsumerGroupHeartbeatRequest: _of_error,
     OffsetDeleteRequest: _of_error,
     DescribeGroupsRequest: lambda a, state: [(_name(group.error_code), group.group_state) for group in a.groups],
+    DeleteRecordsRequest: _errors(lambda a: a.topics),
+    DescribeQuorumRequest: lambda a, state: [_name(a.error_code), *_errors(lambda a: a.topics)(a, state)],
     DeleteGroupsRequest: lambda a, state: [_name(result.error_code) for result in a.results],
     WriteTxnMarkersRequest: _of_markers,
 }
@@ -445,3 +454,24 @@ def _markers() -> Iterator[Row]:
         ("bad name", "INVALID_TOPIC_EXCEPTION"),
     ):
         yield Row(f"producers of {topic!r}", DescribeProducersRequest([TopicRequest(topic, [0])]), 0, [error])
+
+
+# --------------------------------------------------------------------------------------------------------------- lists
+
+
+def _odd_lists() -> Iterator[Row]:
+    """A partition that a request names twice, and a topic of which it names none."""
+    batch = bytes(encode_batch([Record(0, NOW_MS, None, b"v")]))
+    for parts, topics in ((0, 1), (2, 1), (1, 2)):
+        wanted = ["NONE"] * min(1, parts)
+        data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)] * parts)] * topics
+        for version in (3, 9):
+            send = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data)
+            yield Row(f"Produce to {topics} times {parts}", send, version, wanted)
+        gone = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)] * parts)] * topics
+        yield Row(f"DeleteRecords of {topics} times {parts}", DeleteRecordsRequest(gone, 60_000), 2, wanted)
+    yield Row("DeleteGroups of one twice", DeleteGroupsRequest(["nope", "nope"]), 2, ["GROUP_ID_NOT_FOUND"])
+    for topic, indexes in (("__cluster_metadata", (0, 0)), ("__cluster_metadata", ()), ("t", (0,))):
+        asked = [DescribeQuorumRequestTopicData(topic, [DescribeQuorumRequestPartitionData(i) for i in indexes])]
+        unknown = ["UNKNOWN_TOPIC_OR_PARTITION"] * len(indexes)
+        yield Row(f"DescribeQuorum of {topic} {indexes}", DescribeQuorumRequest(asked), 2, ["NONE", *unknown])

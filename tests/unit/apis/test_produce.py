@@ -47,6 +47,17 @@ def test_a_refused_batch_has_no_log_start_where_kafka_names_none() -> None:
     assert (part.error_code, part.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
 
+@pytest.mark.parametrize("version", [11, 13])
+def test_a_partition_that_is_named_twice_gets_its_last_batch(version: int) -> None:
+    """As with Kafka, which keeps what is to be appended in a map."""
+    broker = MemoryBroker()
+    h = broker.give()
+    conn = broker.client()
+    broker.produce(conn, ("t", 0, broker.batch(2)), ("t", 0, broker.batch()), acks=1, version=version)
+    [part] = produced(conn, version)
+    assert (part.error_code, part.base_offset, h.log.log_end_offset) == (ErrorCode.NONE, 0, 1)
+
+
 def test_acks_all_waits_for_the_whole_isr() -> None:
     broker = MemoryBroker()
     broker.give()
