@@ -11,6 +11,13 @@ from tests.differential.answers import ABSENT, Tree
 ANY = "<any>"
 """In place of a value: whatever it is."""
 CLOSED = "<closed>"
+SILENCE = "<no answer within 10 s>"
+UNKNOWN = "UNKNOWN_SERVER_ERROR"
+TWICE = r"of 2$|=\[(0, 0|1, 1|0, 1, 0, 1|'name', 'name'|'shared', 'shared')\]$"
+NO_TIME = r"timeout_ms=(0|-1)$"
+IMPOSSIBLE = r"(max_bytes=-1|isolation_level=(-1|127))$"
+NO_SESSION = "session_id=2147483647$"
+"""Regular expressions for the ends of rows' names."""
 
 
 @dataclass(frozen=True)
@@ -118,62 +125,164 @@ NAMED: Sequence[Named] = (
         (
             At(
                 "CreateTopics|DeleteTopics|CreatePartitions|AlterPartitionReassignments|ElectLeaders",
-                ".*",
-                rows=r"timeout_ms=(0|-1)$",
+                r"(.*\.)?error_code",
+                theirs="REQUEST_TIMED_OUT",
+                rows=NO_TIME,
             ),
+            At("(Create|Delete)Topics", r".*topic_id", theirs="<nil>", rows=NO_TIME),
+            At("CreateTopics", r"topics.*(num_partitions|replication_factor)", theirs=-1, rows=NO_TIME),
+            At("CreateTopics", r"topics.*configs", theirs=[], rows=NO_TIME),
+            At("ElectLeaders", r"replica_election_results.*error_message", "<text>", None, rows=NO_TIME),
         ),
     ),
     Named(
-        "named twice in one request",
-        "what a request names twice is answered once, or refused the second time: one small request must not be able to"
-        " ask for an answer of any size; Kafka answers each time, and fails JoinGroup with UNKNOWN_SERVER_ERROR",
+        "described once",
+        "a name that a request has twice is described once, and is INVALID_REQUEST the second time: a small request"
+        " must not be able to ask for an answer of any size; Kafka describes it each time",
         "docs/broker.md",
         "nothing: Java's clients put what they ask for into sets and maps",
-        (At(".*", ".*", rows=r"of 2$|=\[(0, 0|1, 1|0, 1, 0, 1|'name', 'name'|'shared', 'shared')\]$"),),
+        (
+            At(
+                "DescribeGroups|ConsumerGroupDescribe|DescribeTransactions|DescribeProducers",
+                r"(groups|transaction_states|topics)\[.*\]\.error_code",
+                "INVALID_REQUEST",
+                rows=TWICE,
+            ),
+            At("DescribeGroups", r"groups\[1\]\.group_state", "", "Dead", rows=TWICE),
+            At("DescribeGroups|ConsumerGroupDescribe", r"groups\[1\]\.error_message", None, "<text>", rows=TWICE),
+            At("OffsetFetch", r"groups\[1\]\.error_code", "INVALID_REQUEST", "NONE", rows=TWICE),
+            At("OffsetFetch", r"groups\[1\]\.topics", [], rows=TWICE),
+        ),
+    ),
+    Named(
+        "answered once",
+        "a partition that a request names twice has one result; Kafka repeats it, and the topic",
+        "docs/broker.md",
+        "nothing: Java's clients put partitions into sets and maps",
+        (
+            At("AddPartitionsToTxn", r"results_by_t.*\[.*\]", ABSENT, rows=TWICE),
+            At("ElectLeaders", r"replica_election_results\[.*\]", ABSENT, rows=TWICE),
+            At("OffsetFetch", r".*topics\[1\]", ABSENT, rows=TWICE),
+            At("OffsetFetch", r".*topics\[0\]\.partitions\[[23]\]", theirs=ABSENT, rows=TWICE),
+        ),
+    ),
+    Named(
+        "refused the second time",
+        "two orders for one partition or one feature contradict each other: the second is INVALID_REQUEST, or all are;"
+        " Kafka takes both",
+        "org.apache.kafka.controller.ReplicationControlManager, FeatureControlManager",
+        "nothing: Java's clients keep orders in maps",
+        (
+            At("AlterPartitionReassignments", r"responses.*error_code", "INVALID_REQUEST", "NONE", rows=TWICE),
+            At("AlterPartitionReassignments", r"responses.*error_message", "<text>", None, rows=TWICE),
+            At("UpdateFeatures", "error_code", "INVALID_REQUEST", "NONE", rows=TWICE),
+            At("UpdateFeatures", "error_message", "<text>", None, rows=TWICE),
+            At("UpdateFeatures", "results", [], rows=TWICE),
+        ),
+    ),
+    Named(
+        "a key or a protocol twice",
+        "the last value of a setting, and the first metadata of a protocol, count; Kafka refuses an AlterConfigs with a"
+        " key twice (INVALID_REQUEST), and fails JoinGroup with UNKNOWN_SERVER_ERROR",
+        "kafka.server.ConfigAdminManager; org.apache.kafka.coordinator.group.classic.ClassicGroupMember",
+        "nothing: a client's mistake stays unseen; Java's clients keep both in maps",
+        (
+            At("AlterConfigs", r"responses.*error_code", "NONE", "INVALID_REQUEST", rows=TWICE),
+            At("AlterConfigs", r"responses.*error_message", None, "<text>", rows=TWICE),
+            At("JoinGroup", "error_code", "NONE", UNKNOWN, rows=TWICE),
+            At("JoinGroup", "generation_id|protocol_type|protocol_name|leader|member_id|members", rows=TWICE),
+        ),
+    ),
+    Named(
+        "markers twice",
+        "each marker of a request has its result; Kafka has one for each partition and producer, and never answers"
+        " where one marker names a partition twice",
+        "kafka.server.KafkaApis.handleWriteTxnMarkersRequest",
+        "nothing: coordinators and Admin.abortTransaction name a partition once",
+        (
+            At("WriteTxnMarkers", r"markers.*partitions\[1\]", theirs=ABSENT, rows=TWICE),
+            At("WriteTxnMarkers", "", theirs=SILENCE, rows=TWICE),
+        ),
     ),
     Named(
         "a topic without partitions",
-        "a topic of a request that names no partition of it is left out of some answers and kept in others",
+        "whether a topic of which a request names no partition has an entry in the answer depends on how a handler"
+        " collects its results, which these do in another way than Kafka's",
         "kafka.server.KafkaApis",
         "nothing: Java's clients send none",
-        (At(".*", ".*", rows=r"(partitions|partition_indexes|partition_data|topic_partitions)=(\[\]|None)$"),),
+        (
+            At("OffsetCommit", "topics", theirs=[], rows=r"topics\.0\.partitions=\[\]$"),
+            At("OffsetFetch", r".*topics", [], rows=r"partition_indexes=\[\]$"),
+            At("AddPartitionsToTxn", r".*(topic_results|v3_and_below)", [], rows=r"partitions=\[\]$"),
+            At("(TxnOffsetCommit|OffsetDelete)", "topics", theirs=[], rows=r"topics\.0\.partitions=\[\]$"),
+            At("ElectLeaders", "replica_election_results", [], rows=r"topic_partitions\.0\.partitions=\[\]$"),
+        ),
+    ),
+    Named(
+        "elections of all partitions",
+        "ElectLeaders of all partitions lists those that it concerned; Kafka also lists topics of which it concerned"
+        " none",
+        "org.apache.kafka.controller.ReplicationControlManager.electLeaders (KIP-460)",
+        "nothing: Admin.electLeaders(null) leaves out what has no partition",
+        (At("ElectLeaders", "replica_election_results", [], rows="topic_partitions=None$"),),
     ),
     Named(
         "UNKNOWN_SERVER_ERROR for impossible numbers",
-        "Kafka throws an exception at a negative size, an isolation level or an election type that does not exist, or a"
-        " session that is ended before it began; here such a value counts as the nearest possible one",
+        "Kafka throws an exception at a negative size or an isolation level that does not exist; here such a value"
+        " counts as the nearest possible one",
         "org.apache.kafka.common.IsolationLevel, kafka.server.ReplicaManager",
         "nothing: the request has no meaning; a client's mistake stays unseen",
         (
-            At("Fetch", ".*", rows=r"(max_bytes|isolation_level|session_id|partition_max_bytes)=(-1|127|2147483647)$"),
-            At("ListOffsets", ".*", rows=r"isolation_level=(-1|127)$"),
-            At("ElectLeaders", ".*", rows=r"election_type=(-1|127)$"),
-            At("DescribeTopicPartitions", r"topics.*", rows=r"topics\.0\.name=''$"),
+            At("Fetch", r"(.*\.)?error_code", "NONE", UNKNOWN, rows=IMPOSSIBLE),
+            At("Fetch", r".*(high_watermark|last_stable_offset|log_start_offset)", theirs=-1, rows=IMPOSSIBLE),
+            At("Fetch", r".*(aborted_transactions|records)|responses", rows=IMPOSSIBLE),
+            At("ListOffsets", r"topics.*error_code", "NONE", UNKNOWN, rows=IMPOSSIBLE),
+            At("ListOffsets", r"topics.*(offset|leader_epoch)", theirs=-1, rows=IMPOSSIBLE),
+        ),
+    ),
+    Named(
+        "the end of a session that never began",
+        "a Fetch that ends a session (epoch -1) that does not exist is served; Kafka fails with UNKNOWN_SERVER_ERROR",
+        "kafka.server.FetchManager (KIP-227)",
+        "nothing: clients end sessions that they have",
+        (
+            At("Fetch", "error_code", "NONE", UNKNOWN, rows=NO_SESSION),
+            At("Fetch", "session_id", 0, rows=NO_SESSION),
+            At("Fetch", "responses", theirs=[], rows=NO_SESSION),
+        ),
+    ),
+    Named(
+        "elections of no known type",
+        "ElectLeaders with a type that does not exist has no results; Kafka gives each partition INVALID_REQUEST",
+        "org.apache.kafka.controller.ReplicationControlManager (KIP-460)",
+        "nothing: Java's client has no other types",
+        (At("ElectLeaders", "replica_election_results", [], rows=r"election_type=(-1|127)$"),),
+    ),
+    Named(
+        "refused by name",
+        "a refusal has the error that says why; Kafka's controller throws UNKNOWN_SERVER_ERROR",
+        "org.apache.kafka.controller.ReplicationControlManager; kafka.server.ConfigAdminManager;"
+        " kafka.server.handlers.DescribeTopicPartitionsRequestHandler",
+        "nothing: what Kafka refuses is refused",
+        (
             At(
-                "CreatePartitions",
-                r".*error_code",
-                "POLICY_VIOLATION",
-                "UNKNOWN_SERVER_ERROR",
-                rows=r"count=2147483647$",
+                "DescribeTopicPartitions", r"topics.*error_code", "INVALID_TOPIC_EXCEPTION", rows=r"topics\.0\.name=''$"
             ),
-            At(
-                "IncrementalAlterConfigs",
-                r".*error_code",
-                "INVALID_REQUEST",
-                "UNKNOWN_SERVER_ERROR",
-                rows=r"config_operation=(-1|127)$",
-            ),
+            At("DescribeTopicPartitions", r"topics.*topic_authorized_operations", rows=r"topics\.0\.name=''$"),
+            At("CreatePartitions", r".*error_code", "POLICY_VIOLATION", UNKNOWN, rows=r"count=2147483647$"),
+            At("IncrementalAlterConfigs", r".*error_code", "INVALID_REQUEST", UNKNOWN, rows=r"config_operation="),
         ),
     ),
     Named(
         "no answer from Kafka",
-        "Kafka never answers AddPartitionsToTxn of version 4 and later without a transaction, and Produce without"
-        " records",
-        "kafka.server.KafkaApis.handleAddPartitionsToTxnRequest, handleProduceRequest",
-        "nothing: the first is a request of brokers, and no client sends the second",
+        "Kafka never answers AddPartitionsToTxn of version 4 and later without a transaction, Produce without records,"
+        " and AlterConfigs with a resource twice",
+        "kafka.server.KafkaApis.handleAddPartitionsToTxnRequest, handleProduceRequest; kafka.server.ConfigAdminManager",
+        "nothing: the first is a request of brokers, and no client sends the others",
         (
-            At("Produce", "", ANY, "<no answer within 10 s>", rows=r"records=None$"),
-            At("AddPartitionsToTxn", "", ANY, "<no answer within 10 s>", rows=r"transactions=\[\]$"),
+            At("Produce", "", theirs=SILENCE, rows="records=None$"),
+            At("AddPartitionsToTxn", "", theirs=SILENCE, rows=r"transactions=\[\]$"),
+            At("AlterConfigs", "", theirs=SILENCE, rows=TWICE),
         ),
     ),
     Named(
@@ -215,13 +324,6 @@ NAMED: Sequence[Named] = (
         (At("DescribeQuorum", r".*(high_watermark|log_end_offset)"),),
     ),
     Named(
-        "DescribeQuorum of another log",
-        "a request that names anything but the metadata log is refused as a whole; Kafka refuses the partition",
-        "org.apache.kafka.raft.KafkaRaftClient",
-        "nothing: Java's client always names the metadata log",
-        (At("DescribeQuorum", r"error_code|error_message|topics.*", rows=r"topics"),),
-    ),
-    Named(
         "limits of patterns",
         "a pattern may have 256 characters here, because matching must end in time",
         "docs/broker.md",
@@ -256,7 +358,7 @@ NAMED: Sequence[Named] = (
         (
             At("Produce", r".*error_code", "INVALID_RECORD", "INVALID_PRODUCER_EPOCH"),
             At("Produce", r".*error_code", "INVALID_RECORD", "NONE"),
-            At("Produce", r".*(base_offset|log_start_offset|error_message)", rows="epoch--1|idempot"),
+            At("Produce", r".*base_offset", -1, rows="epoch--1|idempot"),
         ),
         ends=True,
     ),
@@ -309,7 +411,14 @@ NAMED: Sequence[Named] = (
         " members of the consumer protocol's kind, and fails with UNKNOWN_SERVER_ERROR where it cannot",
         "org.apache.kafka.coordinator.group.classic.ClassicGroup (KIP-848)",
         "nothing: a client that sends no subscription under the type consumer is broken",
-        (At("JoinGroup", ".*", rows=r"metadata=b.* of 16$"),),
+        (
+            At("JoinGroup", "error_code", "NONE", UNKNOWN, rows=r"metadata=b.* of 16$"),
+            At(
+                "JoinGroup",
+                "generation_id|protocol_type|protocol_name|leader|member_id|members",
+                rows=r"metadata=b.* of 16$",
+            ),
+        ),
     ),
     Named(
         "APIs that are not served, by Java's clients",
