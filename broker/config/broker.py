@@ -290,7 +290,7 @@ class BrokerConfig:
         """
         known: dict[str, Any] = {}
         strange: list[ConfigError] = []
-        wrong = [ConfigError(name, f"{name} must be given") for name in _REQUIRED if name not in properties]
+        wrong: list[ConfigError] = []
         for name, value in properties.items():
             setting = BROKER_SETTINGS.get(name)
             try:
@@ -300,14 +300,17 @@ class BrokerConfig:
                     strange.append(refused)
             except ConfigError as error:
                 wrong.append(error)
-        if wrong:
-            raise ConfigError.of(strange + wrong)
-        try:
-            config = cls(**known, given=MappingProxyType(dict(properties)))
-        except ConfigError as error:
-            raise ConfigError.of([*strange, *error.each]) from None
-        if strange:
-            raise ConfigError.of(strange)
+        missing = [ConfigError(name, f"{name} must be given") for name in _REQUIRED if name not in properties]
+        config = None
+        if all(name.replace(".", "_") in known for name in _REQUIRED):
+            try:
+                config = cls(**known, given=MappingProxyType(dict(properties)))
+            except ConfigError as error:
+                # A setting without a value cannot be held against another one.
+                names = [each.setting for each in wrong]
+                wrong += [each for each in error.each if not any(name in str(each) for name in names)]
+        if config is None or strange or wrong:
+            raise ConfigError.of([*strange, *wrong, *missing])
         return config
 
     @classmethod
@@ -318,8 +321,8 @@ class BrokerConfig:
         try:
             config = cls.from_properties(found.values)
         except ConfigError as error:
-            for each in sorted(error.each, key=lambda each: found.lines.get(each.setting, len(text))):
-                line = found.lines.get(each.setting)
+            lines = [(found.line_of(each), each) for each in error.each]
+            for line, each in sorted(lines, key=lambda pair: (pair[0] is None, pair[0] or 0)):
                 errors.append(each if line is None else ConfigError(each.setting, f"line {line}: {each}"))
         if errors:
             raise ConfigError.of(errors)

@@ -1,4 +1,4 @@
-"""What becomes of a setting that Kafka has and this broker lacks: it is ignored, or refused where that would be a lie.
+"""Decides of a setting that Kafka has and this broker lacks: it is ignored, or refused where that would be a lie.
 
 A setting is refused if who gives it relies on it for security, for data or for a limit. One that has Kafka's default
 asks for nothing, and is taken without a word.
@@ -12,7 +12,14 @@ from typing import NamedTuple
 from broker.config.kafka_settings import NODE
 from broker.config.settings import ConfigError, unknown
 
+GONE = (
+    *("inter.broker.protocol.version", "log.message.format.version", "log.message.timestamp.difference.max.ms"),
+    *("log.message.downconversion.enable", "offsets.commit.required.acks", "reserved.broker.max.id"),
+    *("broker.id.generation.enable", "control.plane.listener.name", "password.encoder.*"),
+)
+"""Settings of Kafka 3 that Kafka 4 has no more."""
 UNDECLARED = (
+    *(name.rstrip("*") for name in GONE),
     *("zookeeper.", "listener.name.", "config.providers.", "rlmm.config.", "rsm.config."),
     *("super.users", "allow.everyone.if.no.acl.found"),
 )
@@ -27,17 +34,18 @@ class Lacking(NamedTuple):
     refused: bool = False
 
     def has(self, name: str) -> bool:
-        """Whether a setting is one of these."""
+        """Return whether a setting is one of these."""
         return any(name == each or (each[-1] == "*" and name.startswith(each[:-1])) for each in self.names)
 
 
 LACKING = (
+    Lacking(GONE, "Kafka has it no more since 4.0"),
     Lacking(("broker.id",), "give node.id", refused=True),
     Lacking(
         ("zookeeper.*",), "Kafka has no ZooKeeper since 4.0: controllers are controller.quorum.voters", refused=True
     ),
     Lacking(("ssl.*", "security.*"), "TLS is not spoken: whatever is sent can be read on its way", refused=True),
-    Lacking(("sasl.*", "connections.max.reauth.ms"), "SASL is not spoken: nobody is asked who they are", refused=True),
+    Lacking(("sasl.*", "connections.max.reauth.ms"), "SASL is not spoken: no client is asked who it is", refused=True),
     Lacking(
         ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found", "principal.builder.class"),
         "there are no ACLs: every client may do everything",
@@ -82,14 +90,14 @@ LACKING = (
 
 
 def lacking(name: str) -> Lacking | None:
-    """What becomes of a setting of Kafka's that this broker lacks; None of any other."""
+    """Return the row of a setting of Kafka's that this broker lacks; None for any other."""
     if name not in NODE and not name.startswith(UNDECLARED):
         return None
     return next((each for each in LACKING if each.has(name)), None)
 
 
 def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
-    """Why a setting that is none of ours cannot be given; None where it can, without an effect."""
+    """Return why a setting that is none of ours cannot be given; None where it can, without an effect."""
     row = lacking(name)
     if row is None:
         return unknown("setting", name, [*ours, *NODE])
@@ -104,7 +112,7 @@ def not_here(name: str, row: Lacking) -> ConfigError:
 
 
 def asks_for_nothing(name: str, value: str) -> bool:
-    """Whether a setting is given Kafka's own default."""
+    """Return whether a setting is given Kafka's own default."""
     return name in NODE and value.strip() == (NODE[name].default or "")
 
 
@@ -113,6 +121,6 @@ def ignored(given: Mapping[str, str], names: Iterable[str]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for name in names:
         row = lacking(name)
-        if row is not None and not asks_for_nothing(name, given[name]):
+        if row is not None and not row.refused and not asks_for_nothing(name, given[name]):
             by_reason.setdefault(row.why, []).append(name)
     return [f"ignored, because {why}: {', '.join(names)}" for why, names in by_reason.items()]

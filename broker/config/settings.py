@@ -278,11 +278,24 @@ _known_pairs = cache(_pairs)
 
 
 class Properties(NamedTuple):
-    """What a properties text says. lines: where each name stands. errors: lines that say nothing."""
+    """A properties text that was read. lines: the number of each name's line. errors: of lines without a setting."""
 
     values: dict[str, str]
     lines: dict[str, int]
     errors: list[ConfigError]
+
+    def line_of(self, error: ConfigError) -> int | None:
+        """The number of the line that an error is about; None where it is about no line.
+
+        An error of two settings may be filed under the one that was not given.
+        """
+        if error.setting in self.lines:
+            return self.lines[error.setting]
+        about = (line for name, line in self.lines.items() if re.search(rf"(?<![\w.]){re.escape(name)}=", str(error)))
+        return min(about, default=None)
+
+
+BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_properties(text: str) -> Properties:
@@ -291,6 +304,9 @@ def read_properties(text: str) -> Properties:
     A name given twice is an error: one of the two would be silently lost.
     """
     found = Properties({}, {}, [])
+    if text.startswith(BYTE_ORDER_MARK):
+        text = text.removeprefix(BYTE_ORDER_MARK)
+        found.errors.append(ConfigError("", "line 1: the file begins with a byte order mark: save it without one"))
     for number, line in _logical_lines(text):
         cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=-1)
         name = line[:cut].strip()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.errors import Refused
 from chaos.interrupts import stoppable
 
 if TYPE_CHECKING:
@@ -74,15 +75,20 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
     """Until a signal asks for the end. Another one while the brokers are leaving is answered: leaving is bounded."""
 
     async def serving() -> None:
+        refused = False
         try:
             await runtime.start()
             brokers = "1 broker is" if len(runtime.nodes) == 1 else f"{len(runtime.nodes)} brokers are"
             click.echo(f"{brokers} up, with their files in {folder}; Ctrl-C stops them")
             click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
             await _tell_of_exits(runtime)
+        except Refused:
+            refused = True
+            raise
         finally:
             await runtime.stop()
-            click.echo("stopped")
+            if not refused:
+                click.echo("stopped")
 
     await stoppable(serving, click.echo)
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
 from broker.config.kafka_settings import NODE as NODE_OF_KAFKA
-from broker.config.lacking import LACKING, lacking
+from broker.config.lacking import LACKING, ignored, lacking
 
 NODE = {"node.id": "1"}
 
@@ -108,6 +108,40 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_its_lines() -> None:
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [f"line {n}" for n in (4, 6, 3, 5, 7, 8)]
     with pytest.raises(ConfigError, match="line 2: num.partitions=x: should be a whole number\nnode.id must be given"):
         BrokerConfig.from_text("\nnum.partitions=x")
+
+
+def test_a_wrong_value_hides_no_error_of_other_settings_that_exclude_each_other() -> None:
+    lines = [
+        "node.id=1",
+        "log.dirs=/a,/b",
+        "log.retention.ms=soon",
+        "group.consumer.session.timeout.ms=1000",
+        "listeners=SSL://:9093",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_text("\n".join(lines))
+    said = [line.partition(": ")[::2] for line in str(caught.value).splitlines()]
+    assert [line for line, _ in said] == ["line 2", "line 3", "line 4", "line 4", "line 5"]
+    assert all("group.consumer.session.timeout.ms=1000" in why for line, why in said if line == "line 4")
+
+
+def test_a_relation_to_a_wrong_value_is_not_asked_about() -> None:
+    errors = refused({"group.min.session.timeout.ms": "x", "group.max.session.timeout.ms": "1"}).each
+    assert [error.setting for error in errors] == ["group.min.session.timeout.ms"]
+
+
+def test_a_byte_order_mark_is_named() -> None:
+    with pytest.raises(ConfigError, match="^line 1: the file begins with a byte order mark: save it without one$"):
+        BrokerConfig.from_text("\ufeffnode.id=1")
+
+
+@pytest.mark.parametrize("name", ["password.encoder.secret", "inter.broker.protocol.version", "reserved.broker.max.id"])
+def test_a_setting_of_kafka_3_is_no_misspelt_one(name: str) -> None:
+    assert config(**{name: "1"}).ignored == [f"ignored, because Kafka has it no more since 4.0: {name}"]
+
+
+def test_what_is_refused_is_not_called_ignored() -> None:
+    assert ignored({"ssl.keystore.location": "/k", "group.share.max.size": "3"}, ["ssl.keystore.location"]) == []
 
 
 SHIPPED = {
