@@ -14,6 +14,7 @@ from chaos.interrupts import as_ctrl_c
 from tests.differential import brokers, compare, fields, java, report, sequences, table
 from tests.differential.compare import UNEXPLAINED, Result
 from tests.differential.steps import Row
+from tests.support.usage import USAGE, Parser
 
 SEQUENCES = 200
 
@@ -24,12 +25,17 @@ def main(given: Sequence[str] | None = None) -> int:
     rows = chosen(asked)
     if not rows and not asked.java:
         say(f"squall: no row is named {asked.rows}")
-        return 3
+        return USAGE
+    try:
+        asked.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        say(f"squall: --out {asked.out}: {error.strerror}")
+        return USAGE
     try:
         results = play(rows, with_java=asked.java or asked.rows == "*" and asked.sequence is None)
     except Refused as refused:
         say(f"squall: {refused}")
-        return 3
+        return USAGE
     except KeyboardInterrupt:
         say("squall: interrupted")
         return 130
@@ -67,12 +73,19 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} should be a number of 0 or more")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
-    parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows with such a name")
-    parser.add_argument("--java", action="store_true", help="only the actions of Java's clients")
-    parser.add_argument("--sequence", type=int, metavar="SEED", help="only the random sequence of this seed")
-    parser.add_argument("--sequences", type=int, default=SEQUENCES, metavar="N", help="random sequences (200)")
+    parser = Parser(prog="python -m tests.differential", description=__doc__)
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--rows", default="*", metavar="GLOB", help="only rows with such a name")
+    only.add_argument("--java", action="store_true", help="only the actions of Java's clients")
+    only.add_argument("--sequence", type=int, metavar="SEED", help="only the random sequence of this seed")
+    parser.add_argument("--sequences", type=_count, default=SEQUENCES, metavar="N", help="random sequences (200)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the first random sequence (1)")
     parser.add_argument("--out", type=Path, default=Path("runs/differential"), metavar="DIR",
                         help="gets report/index.html and unexplained.txt (runs/differential)")  # fmt: skip

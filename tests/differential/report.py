@@ -24,16 +24,17 @@ def write(results: Sequence[Result], sequences: int, out: Path) -> Path:
     """Write the page and the text of what is unexplained. Returns the page's path."""
     page = out / "report/index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
-    own = environment()
-    assert own.loader is not None
-    own.loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(Path(__file__).parent), own.loader])
+    shared = environment()
+    assert shared.loader is not None
+    loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(Path(__file__).parent), shared.loader])
+    own = shared.overlay(loader=loader)
     unexplained = [result for result in results if result.outcome == UNEXPLAINED]
     text = own.get_template("differential.html.j2").render(
         headline=headline(results, sequences),
         good=not unexplained,
         counts=counts(results),
         outcomes=OUTCOMES,
-        named=[(each, count) for each, count in _named(results)],
+        named=_named(results),
         unexplained=[(result, text_of(result)) for result in unexplained],
     )
     write_whole(page, text)
@@ -59,11 +60,13 @@ def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
 
 
 def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
-    """Each named difference with in how many answers it was met: none means that its entry has become superfluous."""
+    """Each named difference with the number of answers that it was met in, most first. In a whole run 0 means that its
+    entry is superfluous.
+    """
     count = Counter(
         name for result in results for name in {each.named.name for each in result.differences if each.named}
     )
-    return [(each, count[each.name]) for each in NAMED]
+    return sorted(((each, count[each.name]) for each in NAMED), key=lambda pair: -pair[1])
 
 
 def text_of(result: Result) -> str:

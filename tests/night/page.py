@@ -24,9 +24,9 @@ def render(folder: Folder, report: Report, parts: Mapping[str, Part]) -> Path:
     """Write the page, and return its path."""
     page, night = folder.path / FILE, report.night["night"]
     page.parent.mkdir(exist_ok=True)
-    own = environment()
-    assert own.loader is not None
-    own.loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(TEMPLATES), own.loader])
+    shared = environment()
+    assert shared.loader is not None
+    own = shared.overlay(loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(TEMPLATES), shared.loader]))
     text = own.get_template("night_of_tests.html.j2").render(
         report=report,
         what={part.name: part.what for part in parts.values()},

@@ -13,7 +13,7 @@ from broker.protocol.schema.end_txn import EndTxnRequest
 from broker.protocol.schema.init_producer_id import InitProducerIdResponse
 from broker.protocol.schema.metadata import MetadataRequest
 from tests.differential import asks, compare, fields, report, sequences, table
-from tests.differential.__main__ import _parser, chosen
+from tests.differential.__main__ import _parser, chosen, main
 from tests.differential.answers import ABSENT, Symbols, differences
 from tests.differential.bases import BASES
 from tests.differential.compare import BEHIND, EQUAL, EXPLAINED, UNEXPLAINED
@@ -144,3 +144,23 @@ def test_the_report_has_each_unexplained_answer_with_both_sides_and_its_command(
 
 def test_bases_are_about_apis_that_there_are() -> None:
     assert BASES.keys() <= {int(key) for key in ApiKey}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--sequence", "banana"],
+        ["--sequences", "-3"],
+        ["--sequence", "3", "--rows", "Fetch*"],
+        ["--rows", "no such row"],
+        ["--rows", "Fetch*", "--out", "{file}/out"],
+    ],
+)
+def test_wrong_usage_ends_with_3_before_a_broker_starts(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    given = [word.format(file=tmp_path / "file") for word in words]
+    try:
+        code = main(given)
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    assert code == 3
