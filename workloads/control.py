@@ -121,7 +121,7 @@ class Handle:
 
     @property
     def at_rest(self) -> bool:
-        """It has no process, or one that stands still: nothing is under way, and all that became of it is recorded.
+        """It has no process, or one that is paused: nothing is under way, and all that became of it is recorded.
         False of clients that do not report their lives.
         """
         return self._ever_lived and self._lives == self._resting
@@ -269,8 +269,8 @@ class Desk:
     recorder: Recorder
     bootstrap: Sequence[Address]
     turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
-    """By topic and setting: held by whoever alters it, until it has its old value again. Without a setting: held by
-    whoever asks for something that must not hit the next topic of that name.
+    """By topic and setting: held while it is altered, until it has its old value again. Without a setting: held
+    by requests that must not hit the next topic of that name.
     """
 
 

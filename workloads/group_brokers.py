@@ -1,4 +1,4 @@
-"""What groups need of brokers: their coordinators' log, and sessions as short as theirs."""
+"""Brokers' settings for groups: their coordinators' log, and sessions as short as theirs."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LiveReaders:
         self._readers[process] = _Reader(client, dict.fromkeys(places, NOWHERE))
 
     def ends(self, process: int) -> None:
-        """A reader is gone, and nobody waits for it."""
+        """A reader is gone, and is not waited for."""
         self._readers.pop(process, None)
 
     def moved(self, process: int, positions: Mapping[Place, int]) -> None:

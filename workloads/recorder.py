@@ -103,7 +103,7 @@ class Recorder:
         """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
-        """How each partition was declared, by dense id."""
+        """The declaration of each partition, by dense id."""
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
         self.flush()

@@ -173,7 +173,7 @@ class Scenario(BaseModel, ABC):
     MEANT_FOR: ClassVar[tuple[str, ...]] = ()
     """Names of anomalies that every run of it can show: a history that cannot show them lacks something."""
     BROKERS: ClassVar[Mapping[str, str]] = {}
-    """Settings of the brokers that suit it, where nobody gives others."""
+    """Settings of the brokers that suit it, where no others are given."""
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = ()
     """Replication factors of the logs that it cannot work without."""
     SWARM_SHARE: ClassVar[float] = 0.0
@@ -257,7 +257,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """Beside `BROKERS`: what these settings of the load call for, where nobody gives others."""
+        """Beside `BROKERS`: what these settings of the load call for, where no others are given."""
         return {}
 
     @classmethod

@@ -76,7 +76,7 @@ class OffsetApis:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def list_offsets_to_clients(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
-        """As `list_offsets`, on a listener that is not the one between brokers. A request that names a replica is
+        """Answer as `list_offsets`, on a listener for clients. A request that names a replica is
         answered as a consumer's, because a follower's answer has what is not committed yet.
         """
         request.replica_id = min(request.replica_id, _CONSUMER)

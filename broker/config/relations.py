@@ -205,7 +205,7 @@ def _connections(config: Related) -> Found:
         ("max.connections", config.max_connections),
         ("max.connections.per.ip", config.max_connections_per_ip),
     ):
-        yield from _require(allowed != 0, name, f"{name}=0 would lock out every client, also whoever wants to undo it")
+        yield from _require(allowed != 0, name, f"{name}=0 would lock out every client, also the one that undoes it")
 
 
 def _times(config: Related) -> Found:

@@ -54,7 +54,7 @@ class Mutant:
     title: str
     """What the broker does wrong, as a sentence without a subject."""
     source: str
-    """Where it is published."""
+    """It is published there."""
     replaces: tuple[Replaced, ...]
     """The rule, in every place that it stands in. Empty for a setting that is claimed to be safe."""
     expected: tuple[str, ...]

@@ -104,7 +104,7 @@ def _target(plan: PlanParts) -> Found:
 
 
 def _brokers(plan: PlanParts) -> Found:
-    """What the workload cannot work with."""
+    """Yield why the workload cannot work with these brokers."""
     for why in too_high(plan.cluster.settings, plan.cluster.nodes, plan.workload.COORDINATOR_LOGS):
         yield f"workload {plan.workload.name}: {why}"
 

@@ -1,4 +1,4 @@
-"""What brokers' settings mean in a cluster of few brokers: filled in where nobody gave them, and said where they cannot
+"""Fits brokers' settings to a cluster of few brokers: fills in what was not given, and says where settings cannot
 work or have no effect.
 
 Kafka's defaults put the coordinators' logs on three brokers. With fewer, no such log is ever created, and clients are
@@ -27,8 +27,8 @@ FOLLOWS: Mapping[str, str] = MappingProxyType(
         "min.insync.replicas": "it counts as {nodes}",
     }
 )
-"""What follows where a setting asks for more brokers than there are. A min ISR counts as at most the number of replicas
-(KAFKA-15583)."""
+"""Setting -> what follows where it asks for more brokers than there are. A min ISR counts as at most the number of
+replicas (KAFKA-15583)."""
 
 
 def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] = INTERNAL) -> dict[str, str]:
@@ -37,7 +37,7 @@ def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] 
 
 
 def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
-    """What people should know of a cluster's settings before it starts, a sentence each. ours: of Squall's brokers."""
+    """Return what to know of a cluster's settings before it starts, a sentence each. ours: Squall's brokers."""
     from broker.config import BROKER_SETTINGS
     from broker.config.lacking import ignored
 

@@ -74,8 +74,8 @@ def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[
 
 
 def _explaining(place: Place, positions: Positions) -> list[GroupCommit]:
-    """Commits that may have made a position: also those for an earlier topic of the name of which nobody knows when
-    they were over.
+    """Commits that may have made a position: also those for an earlier topic of the name of which it is not known
+    when they were over.
     """
     return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 

@@ -242,7 +242,7 @@ class Partition:
     added: bool = False
     """It came while the load ran: only what an administrator did has to do with it."""
     deleted: bool = False
-    """Its topic was deleted by request, at `deleted_t`: nobody can read it any more, and it keeps nothing."""
+    """Its topic was deleted by request, at `deleted_t`: it cannot be read any more, and keeps nothing."""
     deleted_t: int = -1
     log_start: int = -1
     """Highest log start that any answer told."""
@@ -281,7 +281,7 @@ class Partition:
         return log_start if self.removable_to < 0 else min(log_start, self.removable_to)
 
     def may_lack(self, off: int) -> bool:
-        """Whether a record at this offset may have been removed, as configured. -1: it may be anywhere."""
+        """Return whether a record at this offset may have been removed, as configured. -1: it may be anywhere."""
         return off < self.judged_from and self.judged_from > 0
 
     def administered(self, what: str, to: int, t: int) -> None:

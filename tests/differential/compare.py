@@ -28,7 +28,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one request, or of one action of Java's clients."""
+    """The outcome of one request, or of one action of Java's clients."""
 
     api: str
     version: int
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def ends(self) -> bool:
-        """Whether the two brokers' states differ from here on."""
+        """True where the two brokers' states differ from here on."""
         return self.outcome == UNEXPLAINED or any(
             each.named is not None and each.named.ends for each in self.differences
         )

@@ -22,7 +22,7 @@ NO_SESSION = "session_id=2147483647$"
 
 @dataclass(frozen=True)
 class At:
-    """Where a difference is, as narrow as it can be said. `api`, `path` and `rows` are regular expressions: the first
+    """A place of differences, as narrow as it can be. `api`, `path` and `rows` are regular expressions: the first
     two of the whole, `rows` of a part of a row's name.
     """
 
@@ -34,7 +34,7 @@ class At:
     versions: range = range(100)
 
     def matches(self, api: str, version: int, row: str, path: str, ours: Tree, theirs: Tree) -> bool:
-        """Whether a difference is here."""
+        """Return whether a difference is here."""
         return (
             version in self.versions
             and re.fullmatch(self.api, api) is not None
@@ -54,13 +54,13 @@ class Named:
     source: str
     """A KIP, an issue, a class of Apache Kafka 4.3.1, or the page of ours that decides it."""
     loss: str
-    """What a user of Apache Kafka loses by it."""
+    """A user of Apache Kafka loses this by it."""
     at: Sequence[At]
     ends: bool = False
     """The brokers' states differ afterwards: the rest of the row is not compared."""
 
     def matches(self, api: str, version: int, row: str, path: str, ours: Tree, theirs: Tree) -> bool:
-        """Whether a difference is this one."""
+        """Return whether a difference is this one."""
         return any(each.matches(api, version, row, path, ours, theirs) for each in self.at)
 
 
@@ -288,7 +288,7 @@ NAMED: Sequence[Named] = (
     Named(
         "a replica on a listener for clients",
         "a Fetch or ListOffsets that names a replica is answered as a consumer's: a follower's fetch offsets are"
-        " acknowledgements, and whoever can reach the listener could forge them; Kafka looks for that replica",
+        " acknowledgements, and any client of the listener could forge them; Kafka looks for that replica",
         "docs/broker.md; kafka.server.ReplicaManager.fetchMessages",
         "nothing: kafka-python, which sends replica 0, is served by both",
         (At("Fetch|ListOffsets", "responses.*|topics.*", rows=r"replica_id=(0|2147483647)$"),),

@@ -21,7 +21,7 @@ from tests.differential.steps import Ask, Next, Row, resolved
 from tests.support.brokers.raw_client import RawClient, frame_of
 
 WITHIN_S = 10.0
-"""How long an answer may take; none within it is an answer, too."""
+"""An answer may take so many seconds; none within them is an answer, too."""
 SETTLED_S = 120.0
 EARLIEST = -2
 MEMBER_ID_REQUIRED = 79

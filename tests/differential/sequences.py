@@ -18,7 +18,7 @@ from tests.differential.steps import Ask, Next, Ref, Row, topic_id
 LENGTHS = (10, 30)
 """Requests of a sequence."""
 OFF_BY = (0, 0, 0, 0, 0, 0, 0, -1, 1)
-"""How far an epoch, a generation or a sequence number is from the right one."""
+"""Distances of an epoch, a generation or a sequence number from the right one."""
 
 Draw = Callable[[random.Random, str], list[Ask]]
 

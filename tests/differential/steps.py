@@ -41,7 +41,7 @@ class Next:
     plus: int = 0
 
     def place(self, producer: int, epoch: int) -> str:
-        """Where a player's answers have it."""
+        """The key under which a player's answers have it."""
         return f"next of {producer}/{epoch} in {self.topic}-{self.part}"
 
 

@@ -61,7 +61,7 @@ def read(file: Path = ROWS) -> list[Known]:
 
 
 def judge(suite: str, target: str, results: Iterable[Result], rows: Sequence[Known]) -> Verdict:
-    """Which failures have a row, which have none, and which rows are of no use any more."""
+    """Failures with a row, failures without one, and rows that are of no use any more."""
     here = {row.test: row for row in rows if row.suite == suite and target in row.on}
     results = list(results)
     failed = [each for each in results if each.result == FAILED]

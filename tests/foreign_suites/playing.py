@@ -36,7 +36,7 @@ class Play:
     folder: Path
     """The suite's, in the cache."""
     out: Path
-    """Where its output is kept."""
+    """Its output is kept here."""
     environment: Mapping[str, str]
     seconds: float
     only: str
@@ -47,7 +47,7 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a suite came to."""
+    """The results of a suite."""
 
     results: list[Result]
     lost: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def _why(lines: Sequence[str]) -> str:
-    """What a test printed, without what Go says of its life."""
+    """The lines that a test printed, without what Go says of its life."""
     own = [line.strip() for line in lines if not line.lstrip().startswith(("===", "---"))]
     return " ".join(" ".join(own).split())[:WORDS]
 
@@ -189,7 +189,7 @@ def read_junit(text: str) -> list[Result]:
 
 
 def _output(command: Sequence[str], where: Path, of: Play, environment: Mapping[str, str], seconds: float) -> str:
-    """What a program prints, which is also kept. It is killed, with what it started, when its time is over."""
+    """Yield what a program prints, which is also kept. It is killed, with what it started, when its time is over."""
     file = of.out / f"output-{len(list(of.out.glob('output-*')))}.txt"
     until = time.monotonic() + seconds
     with file.open("wb") as to:

@@ -19,7 +19,7 @@ class Suite:
     """As its registry names it."""
     version: str
     source: str
-    """Where it is published."""
+    """It is published there."""
     fetch: Callable[[Suite, Path], None]
     """Fills the suite's folder in the cache, once for each version."""
     player: Player

@@ -1,4 +1,4 @@
-"""What transactions need of the brokers: their coordinators' log, and time-outs in time."""
+"""Brokers' settings for transactions: their coordinators' log, and time-outs in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABORT_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
 
 SUITED: Mapping[str, str] = {ABORT_EVERY: "1000"}
-"""What outlives its time-out is aborted a second later at most."""
+"""A transaction that outlives its time-out is aborted a second later at most."""
 
 
 def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:

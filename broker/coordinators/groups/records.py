@@ -25,7 +25,7 @@ from broker.protocol.schema.group_records import (
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4
-"""As Kafka 4.3 writes them: the first version of an offset's value that holds its topic's id."""
+"""The versions that Kafka 4.3 writes. 4 is the first version of an offset's value that holds its topic's id."""
 EXPIRING_VERSION: Final = 1
 """The only version of an offset's value that holds when it expires."""
 

@@ -314,7 +314,7 @@ class Shard:
                 return [Reply(token, Answer(refused), ledger.rests_on(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
-        # Tombstones are written in turns: nobody may find an offset of a topic that is gone before its turn has come.
+        # Tombstones are written in turns: an offset of a topic that is gone is not answered until its turn has come.
         known = {w: known[w] for w in wanted if w in known and not self._is_orphan(w, known[w])}
         wanted = tuple(known) if request.partitions is None else wanted
         found = tuple(
@@ -437,12 +437,12 @@ class Shard:
         return [Append(tuple(records), Settles(token, Answer()), whole=1)]
 
     def _is_orphan(self, where: TopicPartition, committed: Committed) -> bool:
-        """Whether the topic that an offset was committed for is gone, perhaps with another one of its name there."""
+        """Return whether the topic of a committed offset is gone, perhaps with another one of its name there."""
         found = self.consumers.topics.find(where[0])
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: Expire, wall_ms: int) -> list[Written]:
-        """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that nobody has used
+        """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that was not used
         for long. Of the latter those that a live group reads are spared, and those that a transaction may change.
         """
         group_id, ledger = request.group_id, self.ledger

@@ -44,7 +44,7 @@ _DECIDED: Final = {
     State.COMPLETE_COMMIT: True,
     State.COMPLETE_ABORT: False,
 }
-"""Whether a transaction that is complete was committed."""
+"""Complete state -> True where the transaction was committed."""
 
 
 def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:

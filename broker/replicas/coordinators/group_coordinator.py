@@ -231,7 +231,7 @@ class GroupCoordinator:
             return
         shard.machine.begin(self._now())
         shard.serves = True
-        self._orphans.set()  # topics may have gone while nobody served this shard
+        self._orphans.set()  # topics may have gone while no coordinator served this shard
         self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
                         ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
         self._wake_at(shard.machine.next_deadline_ms())

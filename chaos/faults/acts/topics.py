@@ -153,11 +153,11 @@ async def _remake(stage: Stage, p: Played, desk: Desk) -> None:
         return ""
 
     async def everywhere() -> str:
-        # A broker that lags behind would serve the topic that is gone, to whoever believes its metadata.
+        # A broker that lags behind would serve the topic that is gone to clients that believe its metadata.
         for node in stage.runtime.nodes:
             if stage.runtime.state(node) is not NodeState.DOWN:
-                [told] = (await admin.metadata(client, [topic.name], node=node)).topics
-                if told.topic_id != ids[-1]:
+                [seen] = (await admin.metadata(client, [topic.name], node=node)).topics
+                if seen.topic_id != ids[-1]:
                     return f"broker {node} does not know the new topic {topic.name}"
         return ""
 
@@ -214,7 +214,7 @@ def _count(desk: Desk, topic: NewTopic) -> int:
 
 
 def _undisturbed(desk: Desk, topic: NewTopic) -> trio.Lock:
-    """Held by whoever asks for something about a topic that must not hit the next one of its name."""
+    """The lock of requests about a topic that must not hit the next one of its name."""
     return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
 

@@ -16,7 +16,7 @@ class ExternalService:
         """Its log is where it was started."""
 
     def stop(self) -> None:
-        """It goes on."""
+        """It continues."""
 
 
 class SpawnedService:

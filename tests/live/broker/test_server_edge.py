@@ -134,7 +134,7 @@ def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoDoors, name
         answer = client.ask(request, 1)
     [told] = answer.responses
     assert told.error_code == ErrorCode.INVALID_REQUEST
-    assert told.error_message == f"{name}=0 would lock out every client, also whoever wants to undo it"
+    assert told.error_message == f"{name}=0 would lock out every client, also the one that undoes it"
     broker.assert_serves()
 
 

@@ -335,7 +335,7 @@ def make_again(broker: GroupBroker, name: str = "t") -> None:
 
 @pytest.mark.parametrize("pending", [False, True])
 async def test_committed_offsets_go_with_their_topic(broker: GroupBroker, pending: bool) -> None:
-    """Whoever had read a topic skipped the first records of the next one of its name."""
+    """A group that had read a topic skipped the first records of the next one of its name."""
     broker.do(in_transaction(20) if pending else commit(20))
     make_again(broker)
     await settled(broker)
@@ -346,7 +346,7 @@ async def test_committed_offsets_go_with_their_topic(broker: GroupBroker, pendin
 
 
 async def test_a_coordinator_that_loads_the_offsets_of_a_topic_that_is_gone_forgets_them(broker: GroupBroker) -> None:
-    """Kafka 4.3 serves them to whoever asks by name: it looks at deleted topics only when the image changes."""
+    """Kafka 4.3 serves them to requests by name: it looks at deleted topics only when the image changes."""
     broker.do(commit(20))
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     make_again(broker)
