@@ -43,7 +43,6 @@ _TRY_AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -107,7 +106,7 @@ class TxnOffsetApis:
             place = TOPIC, self._groups.partition_of(request.group_id)
             transaction = Enrolled(request.transactional_id, request.producer_id, request.producer_epoch)
             verdicts = await self._coordinators.ask(transaction, [place], add=slot.version >= ADDS_FROM)
-            error = _for_client(verdicts[place], slot.version)
+            error = error_for_client(verdicts[place], slot.version)
             if not error:
                 # Of no use if a marker has come since: then the log takes nothing.
                 question.agreed = True
@@ -154,7 +153,7 @@ class TxnOffsetApis:
         return wire.TxnOffsetCommitResponse(topics=topics)
 
 
-def _for_client(error: ErrorCode, version: int) -> ErrorCode:
+def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
     """The answer of a transaction's coordinator, in words for a client of the group's."""
     if error in _TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

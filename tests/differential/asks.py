@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker.protocol.schema import (
@@ -46,9 +47,9 @@ def init(tid: str | None, step: str = "init", *, producer: Any = -1, at: Any = -
     return Ask(init_producer_id.InitProducerIdRequest(tid, 60_000, producer, at), version, step, **how)
 
 
-def add(tid: str, topic: str, *, producer: Any, at: Any, part: int = 0, **how: Any) -> Ask:
-    """AddPartitionsToTxn, as clients send it."""
-    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic, [part])]
+def add(tid: str, topic: str, *, producer: Any, at: Any, part: int = 0, parts: Sequence[int] = (), **how: Any) -> Ask:
+    """AddPartitionsToTxn, as clients send it; of one partition, or of several."""
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic, list(parts) or [part])]
     return Ask(add_partitions_to_txn.AddPartitionsToTxnRequest(tid, [], producer, at, topics), 3, **how)
 
 

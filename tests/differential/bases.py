@@ -76,6 +76,10 @@ Base = Callable[[Name, int], Any]
 # ------------------------------------------------------------------------------------------------- what comes before
 
 
+MANY = 50
+"""Partitions of the topic "many": so many markers take some time."""
+
+
 def make_topic(name: str, partitions: int = 2, step: str = "topic", **configs: str) -> Ask:
     """A topic of one replica."""
     settings = [create_topics.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]

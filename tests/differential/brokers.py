@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.clusters import Kafka, Squall
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.differential.bases import make_topic
+from tests.differential.bases import MANY, make_topic
 from tests.differential.player import Broker
 from tests.differential.steps import Batch, resolved
 
@@ -51,11 +51,12 @@ def both(folder: Path) -> Iterator[tuple[Broker, Broker]]:
 
 
 def make_shared(broker: Broker) -> None:
-    """Make the topic "shared", with five records in its first partition."""
-    made = make_topic("shared")
-    broker.shared["shared"] = answer = broker.ask(made.request, made.version)
-    assert answer.topics[0].error_code == ErrorCode.NONE, answer
-    broker.await_topic("shared")
+    """Make the topics "shared", with five records in its first partition, and "many"."""
+    for name, partitions in (("shared", 2), ("many", MANY)):
+        made = make_topic(name, partitions)
+        broker.shared[name] = answer = broker.ask(made.request, made.version)
+        assert answer.topics[0].error_code == ErrorCode.NONE, answer
+        broker.await_topic(name)
     part = PartitionProduceData(0, Batch(tuple(b"%d" % number for number in range(5))))
     request = ProduceRequest(None, -1, 30_000, [TopicProduceData("shared", partition_data=[part])])
     assert broker.ask(resolved(request, {}), 9).responses[0].partition_responses[0].error_code == ErrorCode.NONE

@@ -83,8 +83,15 @@ def play(rows: Sequence[Row], ours: Broker, theirs: Broker, say: Callable[[str],
     found: list[Result] = []
     with ThreadPoolExecutor(2) as pool:
         for number, row in enumerate(rows, 1):
-            one, other = [pool.submit(Player(broker).play, row) for broker in (ours, theirs)]
-            found += compared(row, one.result(), other.result())
+            results = _asked(row, ours, theirs, pool)
+            if row.again is not None and any(result.outcome == UNEXPLAINED for result in results):
+                results = _asked(row.again, ours, theirs, pool)
+            found += results
             if number % 250 == 0:
                 say(f"{number:,} of {len(rows):,} rows")
     return found
+
+
+def _asked(row: Row, ours: Broker, theirs: Broker, pool: ThreadPoolExecutor) -> list[Result]:
+    one, other = [pool.submit(Player(broker).play, row) for broker in (ours, theirs)]
+    return list(compared(row, one.result(), other.result()))

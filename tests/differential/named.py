@@ -303,6 +303,27 @@ NAMED: Sequence[Named] = (
         ends=True,
     ),
     Named(
+        "waiting for the markers of the transaction before",
+        "a producer that begins its next transaction while markers are being written waits for them, for at most 100"
+        " ms, and so does a TxnOffsetCommit of V2 whose coordinator is asked; Kafka answers CONCURRENT_TRANSACTIONS,"
+        " and its clients ask again after 20 to 100 ms",
+        "docs/broker.md; KAFKA-5477, KAFKA-18654 (Kafka waits so where V2 produces)",
+        "nothing: each request gets the answer that Kafka gives when it is asked again",
+        (
+            At("InitProducerId", "error_code", "NONE", "CONCURRENT_TRANSACTIONS", rows="^pipelined-"),
+            At("InitProducerId", "producer_(id|epoch)", theirs=-1, rows="^pipelined-"),
+            At(
+                "Add(Partitions|Offsets)ToTxn",
+                r"(.*\.)?(partition_)?error_code",
+                "NONE",
+                "CONCURRENT_TRANSACTIONS",
+                rows="^pipelined-",
+            ),
+            At("TxnOffsetCommit", r".*error_code", theirs="CONCURRENT_TRANSACTIONS", rows="^pipelined-.*-v2-"),
+        ),
+        ends=True,
+    ),
+    Named(
         "documentation of settings",
         "DescribeConfigs has no documentation",
         "KIP-569",
@@ -401,6 +422,7 @@ NAMED: Sequence[Named] = (
         (
             At(".*", r"(.*\.)?error_message", "<text>", None),
             At("UpdateFeatures", r".*error_message", "", "<text>"),
+            At("Produce", r".*error_message", None, "<text>", rows="^pipelined-"),
             At("ConsumerGroupHeartbeat", "error_message", None, "<text>"),
             At("AlterPartitionReassignments", "error_message", None, ""),
         ),

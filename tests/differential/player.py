@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from broker.protocol.apis import ApiKey
@@ -97,7 +97,7 @@ class Broker:
 
     def settle(self, ask: Ask, request: Any, answer: Any) -> None:
         """Wait for what a request left running."""
-        if ask.api == ApiKey.CREATE_TOPICS and answer is not None:
+        if ask.api == ApiKey.CREATE_TOPICS:
             for topic in answer.topics:
                 if topic.error_code == 0 and not request.validate_only:
                     self.await_topic(topic.name)
@@ -140,13 +140,31 @@ class Player:
         """The answer to each step, in the order of the steps."""
         trees: list[Tree] = []
         try:
-            for ask in row.steps:
-                request = resolved(ask.request, self._answers)
-                wrong = self._send(ask, request)
-                trees.append(self._take(ask, request) if wrong is None else wrong)
+            for burst in bursts(row.steps):
+                trees += self._play(burst)
         finally:
             for client in self._clients.values():
                 client.close()
+        return trees
+
+    def _play(self, burst: Sequence[Ask]) -> list[Tree]:
+        """The answers to requests of one write; what they leave running is waited for behind the last answer."""
+        requests = [resolved(ask.request, self._answers) for ask in burst]
+        asked = list(zip(burst, requests, strict=True))
+        frames = [frame_of(request, ask.version, number) for number, (ask, request) in enumerate(asked)]
+        try:
+            client = self._client(burst[0])
+            client.send(b"".join(frames))
+        except OSError:
+            return ["<closed>"] * len(burst)
+        answers = [self._take(client, ask, request, number) for number, (ask, request) in enumerate(asked)]
+        trees = [tree for tree, _ in answers]
+        for (ask, request), (_, answer) in zip(asked, answers, strict=True):
+            try:
+                if answer is not None:
+                    self._broker.settle(ask, request, answer)
+            except (AssertionError, OSError) as problem:
+                trees[-1] = f"<what it left running does not end: {problem}>"
         return trees
 
     def _client(self, ask: Ask) -> RawClient:
@@ -154,39 +172,26 @@ class Player:
             self._clients[ask.connection] = RawClient(self._broker.port, WITHIN_S)
         return self._clients[ask.connection]
 
-    def _send(self, ask: Ask, request: Any) -> Tree:
-        """None, or why it could not be sent."""
-        try:
-            self._client(ask).send(frame_of(request, ask.version))
-        except OSError:
-            return "<closed>"
-        return None
-
-    def _take(self, ask: Ask, request: Any) -> Tree:
-        """The answer as a tree; where there is none, what came instead."""
+    def _take(self, client: RawClient, ask: Ask, request: Any, number: int) -> tuple[Tree, Any]:
+        """The answer as a tree, and as it is; where there is none, what came instead, and None."""
         if ask.api == ApiKey.PRODUCE and request.acks == 0:
-            return "<no answer is due>"
+            return "<no answer is due>", None
         try:
-            answer = self._client(ask).answer(request, ask.version)
+            answer = client.answer(request, ask.version, number)
         except TimeoutError:
             self._drop(ask)
-            return f"<no answer within {WITHIN_S:g} s>"
+            return f"<no answer within {WITHIN_S:g} s>", None
         except (AssertionError, OSError):
             self._drop(ask)
-            return "<closed>"
+            return "<closed>", None
         except MalformedFrame as problem:
             self._drop(ask)
-            return f"<malformed: {problem}>"
+            return f"<malformed: {problem}>", None
         if ask.name and getattr(answer, "error_code", 0) in (0, MEMBER_ID_REQUIRED):
             self._answers[ask.name] = answer
         if ask.api == ApiKey.PRODUCE:
             self._count(request, answer)
-        tree = self._symbols.tree(answer)
-        try:
-            self._broker.settle(ask, request, answer)
-        except (AssertionError, OSError) as problem:
-            return f"<what it left running does not end: {problem}>"
-        return tree
+        return self._symbols.tree(answer), answer
 
     def _count(self, request: Any, answer: Any) -> None:
         """Take note of the sequence numbers of batches that were taken."""
@@ -199,4 +204,17 @@ class Player:
 
     def _drop(self, ask: Ask) -> None:
         """The next request of this connection begins another one."""
-        self._clients.pop(ask.connection).close()
+        if ask.connection in self._clients:
+            self._clients.pop(ask.connection).close()
+
+
+def bursts(steps: Sequence[Ask]) -> Iterator[list[Ask]]:
+    """The requests of each write: one, and those that are pipelined behind it."""
+    burst: list[Ask] = []
+    for ask in steps:
+        if burst and not ask.pipelined:
+            yield burst
+            burst = []
+        burst.append(ask)
+    if burst:
+        yield burst

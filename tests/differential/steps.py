@@ -75,6 +75,9 @@ class Ask:
     connection: str = "a"
     setup: bool = False
     """True: it only makes the state that the row is about, and is not counted."""
+    pipelined: bool = False
+    """True: it is sent in one write with the request before it on the same connection, which may leave something
+    running that this one is to meet."""
 
     @property
     def api(self) -> int:
@@ -90,6 +93,10 @@ class Row:
     steps: tuple[Ask, ...]
     seed: int | None = None
     """Of a random sequence."""
+    again: Row | None = None
+    """The same of other topics and ids, asked instead where this one has unexplained differences: what a request left
+    running may be done at one of the brokers before the pipelined request is there.
+    """
 
     @property
     def repeat(self) -> str:

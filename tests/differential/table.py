@@ -10,7 +10,7 @@ from typing import Any
 from broker.protocol.schema import produce
 from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
-from tests.differential.bases import become_member, join, known_to_coordinators, make_topic
+from tests.differential.bases import MANY, become_member, join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Batch, Next, Ref, Row, topic_id
 
 READS = (-2, -1, -3, 0)
@@ -20,7 +20,16 @@ READS = (-2, -1, -3, 0)
 @cache
 def rows() -> tuple[Row, ...]:
     """All rows written by hand."""
-    return (*_produce(), *_transaction_reads(), *_producers(), *_txn_offsets(), *_classic(), *_consumer(), *_offsets())
+    return (
+        *_produce(),
+        *_transaction_reads(),
+        *_producers(),
+        *_pipelined(),
+        *_txn_offsets(),
+        *_classic(),
+        *_consumer(),
+        *_offsets(),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ produce
@@ -121,6 +130,54 @@ def _producers() -> Iterator[Row]:
         }.items():
             follow = (ask, asks.describe_txn(name), asks.end(name, True, version=version, **_own()))
             yield Row(f"{name}-{kind}", (*setup, *follow, asks.describe_txn(name)))
+
+
+def _pipelined() -> Iterator[Row]:
+    """Requests sent behind one that ends a transaction, without waiting for its answer: many markers are on their way.
+
+    Asked twice where the answers differ: one of the brokers may have written its markers before.
+    """
+    firsts = ("commit-v1", "abort-v1", "commit-v2", "abort-v2", "init")
+    kinds = ("commit", "abort", "add", "offsets", "txn-commit", "produce", "init", "init-anew")
+    for first, plus, whose, kind in product(firsts, (-1, 0, 1), ("own", "other"), kinds):
+        name = f"pipelined-{first}-{plus}-{whose}-{kind}"
+        again = Row(name, _behind_an_end(f"{name}-again", first, plus, whose, kind))
+        yield Row(name, _behind_an_end(name, first, plus, whose, kind), again=again)
+
+
+def _behind_an_end(name: str, first: str, plus: int, whose: str, kind: str) -> tuple[Ask, ...]:
+    version, group = 5 if first.endswith("v2") else 4, f"{name}-g"
+    steps = [make_topic(name), asks.init(name, "p", setup=True)]
+    steps.append(asks.add(name, "many", parts=range(MANY), setup=True, **_own()))
+    steps.append(asks.add_offsets(name, group, **_own()))
+    if first == "init":
+        steps.append(asks.init(name, "q"))
+    else:
+        steps.append(asks.end(name, first.startswith("commit"), version=version, **_own()))
+    how: dict[str, Any] = {"producer": asks.pid("p") if whose == "own" else 999_999, "at": asks.epoch("p", plus)}
+    how["pipelined"] = True
+    steps.append(_behind(kind, name, version, how))
+    return *steps, asks.describe_txn(name), asks.read(name, committed=False)
+
+
+def _behind(kind: str, name: str, version: int, how: dict[str, Any]) -> Ask:
+    """A request about the transactional id `name`, at V1 (version 4 of EndTxn) or V2 (5)."""
+    match kind:
+        case "commit" | "abort":
+            return asks.end(name, kind == "commit", version=version, **how)
+        case "add":
+            return asks.add(name, name, **how)
+        case "offsets":
+            return asks.add_offsets(name, f"{name}-g", **how)
+        case "txn-commit":
+            return asks.commit_in_txn(name, f"{name}-g", 3, version=version, **how)
+        case "produce":
+            batch = Batch((b"v",), how["producer"], how["at"], 0, True)
+            return asks.send(name, batch, tid=name, version=12 if version == 5 else 11, pipelined=True)
+        case "init":
+            return asks.init(name, "q", **how)
+        case _:
+            return asks.init(name, "q", pipelined=True)
 
 
 def _own(step: str = "p") -> dict[str, Any]:

@@ -20,6 +20,7 @@ from broker.coordinators.transactions.values import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     STATE_NAMES,
+    V2,
     AddPartitions,
     Answer,
     EndTransaction,
@@ -283,14 +284,17 @@ class TransactionCoordinator:
 
     def _waits_for_markers(self, shard: HostedShard, request: Request, decision: Decision) -> bool:
         """Whether a producer is on to its next transaction while markers of the one before are being written. They are
-        seldom more than a few ms away, and a client that is sent back waits for 20 to 100 ms (KAFKA-18654).
+        seldom more than a few ms away, and a client that is sent back waits for 20 to 100 ms (KAFKA-5477).
 
-        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced.
+        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced. But
+        for the leader of a partition, which learns that then: Kafka's leaders ask again for as long (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False
         if not isinstance(request, (InitProducer, AddPartitions)):
             return False
+        if isinstance(request, AddPartitions) and request.client_version == V2:
+            return True
         found = shard.machine.transactions[request.transactional_id]
         claimed = (request.producer_id, request.epoch)
         return claimed in ((found.producer_id, found.epoch), (NO_PRODUCER_ID, NO_EPOCH))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.apis.txn_gate import error_for_producer
+from broker.apis.txn_offsets import error_for_client
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.enrolment import Enrolled
@@ -299,3 +300,17 @@ def test_what_was_agreed_to_in_v2_and_could_not_be_appended_is_asked_again_behin
     broker.finish()
     broker.coordinators.answers = [ErrorCode.TRANSACTION_ABORTABLE]
     assert broker.told(broker.send()) == ErrorCode.TRANSACTION_ABORTABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "v3", "v5"),
+    [
+        (ErrorCode.NOT_COORDINATOR, "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, "CONCURRENT_TRANSACTIONS", "CONCURRENT_TRANSACTIONS"),
+        (ErrorCode.PRODUCER_FENCED, "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH"),
+        (ErrorCode.TRANSACTION_ABORTABLE, "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"),
+    ],
+)
+def test_a_coordinators_error_in_the_words_of_each_txn_offset_commit(error: ErrorCode, v3: str, v5: str) -> None:
+    """Kafka 4.3.1 passes CONCURRENT_TRANSACTIONS on: `python -m tests.differential --rows 'pipelined*'`."""
+    assert [error_for_client(error, version).name for version in (3, 5)] == [v3, v5]

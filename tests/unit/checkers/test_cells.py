@@ -216,9 +216,7 @@ HAPPENED = Ground(Leaderships(unknown=""), everywhere=EVERY_SIGN)
 NOTHING_HAPPENED = Ground(Leaderships(unknown=""))
 
 
-def judged(
-    plan: dict[str, Any], column: str, *, whose: bool = False, ground: Ground = HAPPENED
-) -> tuple[Judged, ...]:
+def judged(plan: dict[str, Any], column: str, *, whose: bool = False, ground: Ground = HAPPENED) -> tuple[Judged, ...]:
     """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
     found = everything()
     findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)

@@ -18,6 +18,7 @@ from tests.differential.answers import ABSENT, Symbols, differences
 from tests.differential.bases import BASES
 from tests.differential.compare import BEHIND, EQUAL, EXPLAINED, UNEXPLAINED
 from tests.differential.named import ANY, NAMED, At, Named
+from tests.differential.player import bursts
 from tests.differential.steps import Ask, Next, Row, resolved
 
 
@@ -64,6 +65,13 @@ def test_a_request_takes_what_the_same_broker_answered() -> None:
     assert (request.producer_id, request.producer_epoch) == (1000, 3)
     batch = asks.batch("p", b"v", sequence=Next("t", plus=-1))
     assert resolved(batch, answers)[53:57] == (6).to_bytes(4, "big"), "the base sequence"
+
+
+def test_what_is_pipelined_is_written_with_the_request_before_it() -> None:
+    [row, *_] = [row for row in table.rows() if row.name.startswith("pipelined-")]
+    sizes = [len(burst) for burst in bursts(row.steps)]
+    assert sizes.count(2) == 1 and set(sizes) == {1, 2}
+    assert row.again is not None and len(row.again.steps) == len(row.steps)
 
 
 # ------------------------------------------------------------------------------------------------------------- answers

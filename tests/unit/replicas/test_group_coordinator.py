@@ -374,4 +374,3 @@ async def test_offsets_of_a_deleted_topic_go_in_turns_and_none_is_told_meanwhile
     make_again(broker)
     await settled(broker)
     assert left == [8, 7, 6, 5, 4, 3, 2, 1, 0]
-

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from broker.coordinators.transactions.values import (
+    V2,
     AddPartitions,
     Answer,
     Describe,
@@ -348,6 +349,24 @@ async def test_another_epoch_is_sent_back_at_once_while_markers_are_written(
     answers = broker.submit(other)
     await settle()
     assert [answer.error for answer in answers] == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+async def test_the_leader_of_a_partition_learns_after_the_markers_that_a_producer_was_fenced(
+    broker: TransactionBroker, autojump_clock: Clock
+) -> None:
+    """Asked of Kafka 4.3.1: a Produce of V2 with an old epoch behind EndTxn is refused once the markers are written."""
+    await broker.do(INIT)
+    await broker.do(ADD)
+    broker.peers.held = trio.Event()
+    await broker.do(COMMIT)
+    answers = broker.submit(AddPartitions("x", PID, 7, (T1,), V2))
+    await settle()
+    assert not answers
+    broker.peers.held.set()
+    await settle()
+    broker.replicate()
+    await settle()
+    assert [answer.error for answer in answers] == [ErrorCode.PRODUCER_FENCED]
 
 
 async def test_who_waits_too_long_for_markers_is_sent_back(broker: TransactionBroker, autojump_clock: Clock) -> None:
