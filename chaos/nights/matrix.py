@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from chaos.drivers.library import DISTRIBUTIONS
 from chaos.faults.kind import FaultError
 from chaos.nights.axes import AXES, word, workloads_of
 from chaos.plans.lines import with_line
-from chaos.plans.plan import toml_value
 from chaos.plans.schedule import parse_kinds
 from chaos.plans.words import in_plain_words
 from workloads.registry import DEFAULT, SCENARIOS
@@ -323,22 +323,4 @@ def plain(matrix: Matrix) -> dict[str, Any]:
 
 def write_matrix(matrix: Matrix) -> str:
     """A matrix as TOML; `read_matrix` of it gives an equal one."""
-    data = plain(matrix)
-    single = {key: value for key, value in data.items() if key not in ("faults", "runs", "exclude", "expect")}
-    lines = [f"{key} = {toml_value(value)}" for key, value in single.items()]
-    if "faults" in data:
-        lines += ["", "[faults]", *(f"{_key(name)} = {toml_value(kinds)}" for name, kinds in data["faults"].items())]
-    for part in ("runs", "exclude", "expect"):
-        for each in data.get(part, ()):
-            lines += ["", f"[[{part}]]", *(f"{key} = {_value(value)}" for key, value in each.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[\w\-]+", name) else toml_value(name)
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, dict):
-        return toml_value(value)
-    return "{ " + ", ".join(f"{_key(name)} = {toml_value(each)}" for name, each in value.items()) + " }"
+    return tomli_w.dumps(plain(matrix))

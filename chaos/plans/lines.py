@@ -44,6 +44,7 @@ def _line_of(text: str, wrong: str) -> int:
 def _places(text: str) -> Iterator[tuple[int, Where]]:
     """(line number, what begins there): tables and keys, as TOML files of plans and of matrices have them."""
     table: Where = ()
+    name = ""
     counts: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if head := _TABLE.match(line):
@@ -53,4 +54,8 @@ def _places(text: str) -> Iterator[tuple[int, Where]]:
             table = (names[0], str(counts[names[0]]), *names[1:]) if names[0] in counts else names
             yield number, table
         elif key := _KEY.match(line):
-            yield number, (*table, key[1].strip('"'))
+            name = key[1].strip('"')
+            yield number, (*table, name)
+        elif line.lstrip().startswith("{"):  # as `write_plan` writes short faults: an array with a table on each line
+            counts[name] = counts.get(name, -1) + 1
+            yield number, (name, str(counts[name]))

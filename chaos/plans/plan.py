@@ -6,12 +6,14 @@ Reading a plan checks all of it. A plan that names something unknown is refused,
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any, Self
 
+import tomli_w
 from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from chaos.faults.kind import Fault, FaultError, Trait
@@ -281,36 +283,8 @@ def write_plan(plan: Plan) -> str:
     """A plan as TOML; `read_plan` of it gives an equal plan."""
     data = plan.model_dump(mode="json", exclude_none=True)
     operations = data.pop("operations", None)
-    lines = [f"{key} = {toml_value(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
-    if operations is not None:
-        lines += ["operations = [", *(f"    {toml_value(list(each))}," for each in operations), "]"]
-    for key, value in data.items():
-        if isinstance(value, dict):
-            lines += _table(key, value)
-    for fault in data["faults"]:
-        lines += ["", "[[faults]]", *(f"{k} = {toml_value(v)}" for k, v in fault.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _table(name: str, values: dict[str, Any]) -> list[str]:
-    plain = [f"{k} = {toml_value(v)}" for k, v in values.items() if not isinstance(v, dict)]
-    lines = ["", f"[{name}]", *plain]
-    for key, value in values.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{name}.{key}]", *(f"{toml_value(k)} = {toml_value(v)}" for k, v in value.items())]
-    return lines
-
-
-def toml_value(value: Any) -> str:
-    """A value as it stands in a TOML file, on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, dict):
-        pairs = ", ".join(f"{toml_value(name)} = {toml_value(each)}" for name, each in value.items())
-        return f"{{ {pairs} }}" if value else "{}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    text = tomli_w.dumps(data)
+    if operations is None:
+        return text
+    # A JSON array of numbers and strings is TOML, too. tomli-w has a line for each field of an operation.
+    return "".join(["operations = [\n", *(f"    {json.dumps(each)},\n" for each in operations), "]\n", text])

@@ -8,6 +8,7 @@ EXTRAS = {
     "spark": ("pyspark", "pyarrow", "numpy", "matplotlib"),
     "docker": ("docker",),
     "nightly": ("pytest", "allure_pytest", "allure", "allure_commons"),
+    "query": ("duckdb", "pyarrow"),
     "clients": ("confluent_kafka", "aiokafka", "kafka", "lz4", "snappy", "zstandard"),
 }
 """Extra -> packages that it brings, as they are imported. pyproject.toml has their versions."""
@@ -15,6 +16,7 @@ FOR = {
     "spark": "to judge a run and to show it",
     "docker": "for containers",
     "nightly": "for a night of runs",
+    "query": "to query a run with SQL",
     "clients": "for real client libraries",
 }
 

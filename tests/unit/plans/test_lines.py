@@ -9,7 +9,7 @@ import pytest
 
 from chaos import cli
 from chaos.plans.lines import with_line
-from chaos.plans.plan import PlanError, read_plan
+from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 
 WRONG = """\
 seed = 3
@@ -52,6 +52,17 @@ def test_each_mistake_has_its_line(tmp_path: Path) -> None:
     lines = str(refused.value).splitlines()
     for what, number in PLACES.items():
         assert [line for line in lines if line.startswith(f"{path}: line {number}: {what}")], (what, lines)
+
+
+def test_each_mistake_of_a_written_plan_has_its_line(tmp_path: Path) -> None:
+    faults = [{"at_s": 3.0, "duration_s": 2.0, "action": "kill", "target": f"node:{node}"} for node in (1, 2)]
+    text = write_plan(make_plan({"faults": faults}))
+    text = text.replace('"node:2"', '"node:two"')
+    (number,) = [number for number, line in enumerate(text.splitlines(), 1) if "node:two" in line]
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=rf"plan\.toml: line {number}: fault 1 \(kill\)"):
+        read_plan(path)
 
 
 def test_what_stands_nowhere_has_no_line() -> None:

@@ -1,4 +1,4 @@
-"""What a run serves as metrics: OpenMetrics that its own parser takes, and every metric that the board asks for."""
+"""What a run serves as metrics: names, labels and values one by one, and every metric that the board asks for."""
 
 from __future__ import annotations
 
@@ -30,6 +30,32 @@ from workloads.counters import Counters
 ROOT = Path(__file__).parents[3]
 BOARD = ROOT / "compose/metrics/boards/squall.json"
 PLACES = {"appends-0": (1, 3), "a-b-1": (2,)}
+
+
+TYPES = """\
+# TYPE squall_run info
+# TYPE squall_phase stateset
+# TYPE squall_phase_elapsed_seconds gauge
+# UNIT squall_phase_elapsed_seconds seconds
+# TYPE squall_phase_remaining_seconds gauge
+# UNIT squall_phase_remaining_seconds seconds
+# TYPE squall_sends counter
+# TYPE squall_send_outcomes counter
+# TYPE squall_sends_outstanding gauge
+# TYPE squall_records_read counter
+# TYPE squall_send_latency_seconds histogram
+# UNIT squall_send_latency_seconds seconds
+# TYPE squall_final_read_records counter
+# TYPE squall_faults gauge
+# TYPE squall_faults_under_way gauge
+# TYPE squall_next_fault_seconds gauge
+# UNIT squall_next_fault_seconds seconds
+# TYPE squall_broker_up gauge
+# TYPE squall_partition_isr gauge
+# TYPE squall_partition_replicas gauge
+# TYPE squall_partition_leader gauge
+# TYPE squall_verdict stateset
+""".splitlines()
 
 
 def whole() -> Sight:
@@ -69,6 +95,25 @@ def test_of_a_run_that_has_not_begun_there_is_something_to_parse() -> None:
     assert found["squall_sends_total", ()] == 0
     assert found["squall_phase", (("squall_phase", "load"),)] == 0
     assert ("squall_phase_remaining_seconds", ()) not in found
+
+
+def test_the_text_is_this() -> None:
+    told = exposition(Sight(load=Counters(sent=3, acked=2), nodes={1: "running"}, verdict="valid"), 0.0).splitlines()
+    assert [line for line in told if line.startswith(("# TYPE", "# UNIT"))] == TYPES
+    for line in (
+        "squall_sends_total 3.0",
+        'squall_send_outcomes_total{outcome="ok"} 2.0',
+        "squall_sends_outstanding 1.0",
+        'squall_send_latency_seconds_bucket{le="0.001"} 0.0',
+        'squall_send_latency_seconds_bucket{le="+Inf"} 0.0',
+        "squall_send_latency_seconds_count 0.0",
+        'squall_faults{state="not landed"} 0.0',
+        'squall_broker_up{broker="1"} 1.0',
+        'squall_verdict{squall_verdict="valid"} 1.0',
+        'squall_verdict{squall_verdict="invalid"} 0.0',
+    ):
+        assert line in told
+    assert told[-1] == "# EOF"
 
 
 def test_each_sample_has_the_value_that_can_be_seen() -> None:
@@ -182,10 +227,10 @@ def served(progress: Progress) -> Iterator[str]:
 
 def test_a_scrape_sees_the_run_as_it_is_now(progress: Progress) -> None:
     with served(progress) as url:
-        assert "squall_sends_total 0\n" in fetched(url)[0]
+        assert "squall_sends_total 0.0\n" in fetched(url)[0]
         progress.sight.load = Counters(sent=4)
         text, kind = fetched(url)
-        assert "squall_sends_total 4\n" in text
+        assert "squall_sends_total 4.0\n" in text
         assert kind == CONTENT_TYPE
         with pytest.raises(urllib.error.HTTPError, match="404"):
             fetched(url.removesuffix("metrics") + "other")
