@@ -10,7 +10,7 @@ from reports import checks
 from reports.causes import Group, groups_of
 from reports.problems import problems_named
 from reports.run_files import RunFiles, read_run
-from reports.telling import tellings_about
+from reports.telling import Telling, tellings_about
 
 NAMES_OF_ONE = 3
 """Witnesses that are named of each cause; the first one's story is told."""
@@ -24,13 +24,12 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     """The finding `name`, an anomaly or an invariant of the simulator. Raises NotThere."""
     files = read_run(run_dir)
     every = checks.checks_of(files)
-    found = [each for each in every if each.count and name in (each.name, each.title, each.name.partition(" ")[2])]
+    found = found_as(every, name)
     if not found:
         raise NotThere(_instead(files, every, name))
     groups = groups_of(files, found)
     lines = [line for check in found for line in _of(check, groups[check.title])]
-    names = {check.name for check in found} | {check.name.partition(" ")[2] for check in found}
-    told = tellings_about(files, problems_named(files, names, {check.evidence for check in found}))
+    told = stories_of(files, found)
     for telling in told:
         lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
         lines += ["", telling.text]
@@ -38,6 +37,18 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
         lines += ["", *_untold(files)]
     lines += ["", f"Pictures, and every witness: {run_dir / 'report.html'}"]
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
+
+
+def found_as(every: Iterable[checks.Check], name: str) -> list[checks.Check]:
+    """The checks of this name, of those that found something; all of those where the name is empty."""
+    names = ((each, (each.name, each.title, each.name.partition(" ")[2])) for each in every if each.count)
+    return [each for each, own in names if not name or name in own]
+
+
+def stories_of(files: RunFiles, found: Sequence[checks.Check]) -> list[Telling]:
+    """The stories of what these checks found."""
+    names = {name for each in found for name in (each.name, each.name.partition(" ")[2])}
+    return tellings_about(files, problems_named(files, names, {each.evidence for each in found}))
 
 
 def listing(run_dir: Path, width: int = 100) -> str:

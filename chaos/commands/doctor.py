@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
+from chaos.commands.json_output import answer, json_flag
 from chaos.errors import HarnessError
+
+if TYPE_CHECKING:
+    from chaos.commands.outputs import Output
+    from chaos.toolchain.lookout import Part
 
 
 @click.command()
 @click.option("--fetch", is_flag=True, help="First fetch and build what is possible without root.")
+@json_flag
 def command(fetch: bool) -> int:
     """Look for what runs and tests use: Python, Java, Toxiproxy, a Docker engine, Apache Kafka, clients, limits.
 
@@ -32,6 +39,7 @@ def command(fetch: bool) -> int:
 
     troubled = _fetch() if fetch else False
     found = parts()
+    answer(lambda: _output(found))
     width = max(len(part.name) for part in found)
     for part in found:
         click.echo(f"{part.name:<{width}}  {part.found or 'not here'}")
@@ -42,6 +50,13 @@ def command(fetch: bool) -> int:
     if not linux:
         click.echo("`squall run` needs Linux; `squall sim` runs anywhere")
     return 0 if linux and not troubled else 3
+
+
+def _output(found: Iterable[Part]) -> Output:
+    from chaos.commands import outputs
+
+    told = (outputs.Part(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)
+    return outputs.DoctorOutput(parts=tuple(told))
 
 
 def _fetch() -> bool:

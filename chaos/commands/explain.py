@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from chaos.commands import completions
+from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 from chaos.screen import columns
+
+if TYPE_CHECKING:
+    from chaos.commands.outputs import Output
 
 READABLE = 100
 """Columns: nobody reads longer lines of prose."""
@@ -19,6 +24,7 @@ READABLE = 100
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs, default=RUNS / LATEST)
 @click.argument("anomaly", default="", shell_complete=completions.findings)
+@json_flag
 def command(run: Path, anomaly: str) -> int:
     """What one finding of a run means, why it is judged so, what caused it, and its story. The page has the same with
     pictures.
@@ -35,6 +41,7 @@ def command(run: Path, anomaly: str) -> int:
     from reports.explained import NotThere, explained, listing
 
     path, width = RunDirectory.open(run).path, min(columns(), READABLE)
+    answer(lambda: _output(path, anomaly))
     if not anomaly:
         click.echo(listing(path, width), nl=False)
         return 0
@@ -44,3 +51,33 @@ def command(run: Path, anomaly: str) -> int:
         near = [] if anomaly in CATALOG else difflib.get_close_matches(anomaly, CATALOG, n=1)
         raise Refused(f"{instead}" + (f"; did you mean {near[0]!r}?" if near else "")) from None
     return 0
+
+
+def _output(path: Path, name: str) -> Output:
+    from chaos.commands.outputs import Cause, ExplainedFinding, ExplainOutput, Witness
+    from chaos.commands.run_output import finding_of
+    from reports import checks
+    from reports.causes import Group, groups_of
+    from reports.explained import found_as, stories_of
+    from reports.run_files import read_run
+
+    def cause_of(group: Group) -> Cause:
+        told = tuple(
+            Witness(text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines))
+            for text, lines, fields in group.witnesses
+        )
+        return Cause(cause=group.cause, witnesses=told)
+
+    files = read_run(path)
+    found = found_as(checks.checks_of(files), name)
+    groups = groups_of(files, found)
+    return ExplainOutput(
+        run=str(path),
+        verdict=checks.word_of(files),  # type: ignore[arg-type]  # one of the three
+        sentence=checks.sentence(files),
+        reasons=tuple(checks.reasons_of(files)),
+        findings=tuple(
+            ExplainedFinding(**finding_of(each), causes=tuple(map(cause_of, groups[each.title]))) for each in found
+        ),
+        stories=tuple(each.text for each in stories_of(files, found)) if name else (),
+    )

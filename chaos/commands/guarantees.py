@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.commands.json_output import answer, json_flag
 from chaos.screen import columns
 
 if TYPE_CHECKING:
+    from chaos.commands.outputs import Output
     from checkers.guarantees import Guarantee
     from checkers.mechanisms import Mechanism
 
@@ -51,6 +53,7 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 @click.option("--unclean", is_flag=True, help="unclean.leader.election.enable is on.")
 @click.option("--flush-messages", type=click.IntRange(1), help="flush.messages. [default: never]")
+@json_flag
 def command(
     acks: str,
     min_isr: int,
@@ -98,6 +101,7 @@ def command(
         commits="" if commits == "none" else commits,
     )
     cells = [(title, guarantee_for(config, classes)) for title, classes in UNDER]
+    answer(lambda: _output(cells))
     _say(f"{cells[0][1].row} (replication factor {replication_factor})")
     if min_isr > replication_factor:
         _say(f"A min ISR of {min_isr} counts as {config.effective_min_isr}, the number of replicas.")
@@ -118,6 +122,36 @@ def command(
         _say(source, f"  [{number}] ")
     _say(f"\nSquall looks for {len(FOUND)} anomalies (docs/verdicts.md). Each one that is not named here is a finding.")
     return 0
+
+
+def _output(cells: Iterable[tuple[str, Guarantee]]) -> Output:
+    from chaos.commands.outputs import GuaranteesOutput, Permission, Promise
+    from checkers.anomalies.registry import FOUND
+    from checkers.mechanisms import ITSELF
+    from checkers.reasons import mechanism_of
+
+    def permissions(each: Guarantee) -> Iterator[Permission]:
+        for name, reason in each.permitted.items():
+            anomaly, _, evidence = name.partition("/")
+            needs = mechanism_of(reason)
+            yield Permission(
+                anomaly=anomaly,
+                evidence=evidence,
+                reason=reason,
+                source=each.cells[name].source,
+                mechanism="" if needs is ITSELF else needs.name,
+            )
+
+    told = list(cells)
+    classes = dict(UNDER)
+    return GuaranteesOutput(
+        row=told[0][1].row,
+        promises=tuple(
+            Promise(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
+            for title, each in told
+        ),
+        looked_for=tuple(FOUND),
+    )
 
 
 def _say(text: str, head: str = "") -> None:

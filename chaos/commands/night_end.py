@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chaos.commands.json_output import answer
 from chaos.errors import HarnessError, said_by
 from chaos.nights import outcome as outcomes
 from chaos.nights.budget import MIB, PAGE_SHARE
@@ -21,9 +22,12 @@ from checkers.nights.night import SCHEMA
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from chaos.commands.outputs import NightRun, Output
+    from chaos.nights.items import Item
     from chaos.nights.opening import Opened
     from chaos.nights.outcome import Outcome
     from chaos.nights.player import Player
+    from checkers.nights.results import Attempt
 
 INTERRUPTED = 130
 ALLURE = "allure"
@@ -65,6 +69,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
 def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
     """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
     code = outcome.exit or outcomes.TOO_LITTLE
+    answer(lambda: _output(outcome, ""))
 
     def write_end() -> None:
         _write_end(directory, outcome, not_selected, interrupted=True, code=code)
@@ -83,6 +88,37 @@ def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequenc
     told = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
     click.echo(f"squall: {told} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
     return code
+
+
+def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRun:
+    """One run of a night, as --json prints it. left_out: why it was not played; empty where it was."""
+    from chaos.commands.outputs import NightRun
+
+    return NightRun(
+        item=item.item,
+        configuration=item.configuration,
+        faults=item.faults,
+        seed=item.seed,
+        left_out=left_out,
+        attempts=tuple(asdict(each) for each in attempts),
+    )
+
+
+def _output(outcome: Outcome, page: str) -> Output:
+    from chaos.commands.outputs import NightlyOutput
+
+    return NightlyOutput(
+        night=outcome.night,
+        folder=outcome.folder,
+        sentence=outcome.sentence(),
+        verdicts=outcome.counts(),
+        runs=tuple(
+            night_run(item, outcome.left_out.get(item.item, ""), outcome.attempts.get(item.item, ()))
+            for item in outcome.items
+        ),
+        contradicted=outcome.contradicted,
+        report=page or None,
+    )
 
 
 def _write_end(
@@ -158,6 +194,7 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
 def _conclude(
     directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
 ) -> int:
+    answer(lambda: _output(outcome, page))
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))
     if flags["summary"] is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
 from chaos.nights.axes import AXES
 from chaos.nights.directory import NIGHTS, NightDirectory
@@ -21,6 +22,7 @@ from chaos.toolchain.places import shared
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from chaos.commands.outputs import Output
     from chaos.nights.budget import Forecast
     from chaos.nights.items import Item
     from chaos.nights.opening import Opened
@@ -155,6 +157,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
 @click.option("--bootstrap", metavar="HOST:PORT", help="Where the target external is found. [default: the matrix's]")
 @click.option("--report/--no-report", default=True, help="Make the durability report and Allure's page at the end.")
 @click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
+@json_flag
 def command(
     matrix_file: Path | None,
     vary: Axes,
@@ -256,10 +259,19 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
     for item in chosen:
         cost = opened.costs.of(item)
         table.add_row(item.configuration, item.faults, str(item.seed), f"{cost.seconds:.0f}", out.get(item.item, ""))
+    answer(lambda: _planned(directory, opened, chosen, out))
     screen = console()
     screen.print(table)
     _say_plan(screen, directory, opened, chosen, told)
     return 0
+
+
+def _planned(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]) -> Output:
+    from chaos.commands.night_end import night_run
+    from chaos.commands.outputs import NightlyOutput
+
+    runs = tuple(night_run(item, out.get(item.item, "")) for item in chosen)
+    return NightlyOutput(night=opened.id, folder=str(directory.path), sentence="", verdicts={}, runs=runs)
 
 
 def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:

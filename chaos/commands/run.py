@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 from pydantic.fields import FieldInfo
 
 from chaos.commands import completions
 from chaos.commands.grouped import Grouped
+from chaos.commands.json_output import answer, json_flag
 from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
 from chaos.plans.mistakes import beyond_limits
@@ -22,6 +23,9 @@ from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from chaos.typed import typed
 from workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
 from workloads.scenario import Scenario
+
+if TYPE_CHECKING:
+    from chaos.commands.outputs import Output
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
@@ -205,7 +209,7 @@ label_flag = click.option(
         "Cluster": (*CLUSTER, "target", "runtime", "volume_mib", "bootstrap", "compose"),
         "Workload": workload_options(),
         "Limits": LIMITS,
-        "Files and progress": ("root", "label", "keep_data", "port"),
+        "Files and progress": ("root", "label", "keep_data", "port", "as_json"),
     },
     epilog="""\b
 Examples:
@@ -255,6 +259,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 @label_flag
 @workload_flags()
+@json_flag
 def command(
     plan_file: Path | None,
     root: Path,
@@ -281,7 +286,18 @@ def command(
     with serving(progress, port):
         drawn = plan_file is None or flags.get("faults") is not None
         directory = run_and_judge(plan, root, progress, label, load_report, drawn)
-        return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
+        if directory is None:
+            return INTERRUPTED
+        path = directory.path
+        answer(lambda: _output(path))
+        return conclude(directory, keep_data=keep_data, progress=progress)
+
+
+def _output(path: Path) -> Output:
+    from chaos.commands.outputs import RunOutput
+    from chaos.commands.run_output import judged_run
+
+    return RunOutput(run=judged_run(path))
 
 
 def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaos.commands import completions
+from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
 from chaos.runs.directory import RUNS, RunDirectory
 from chaos.screen import console
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from chaos.commands.outputs import Output
     from reports.shelf import ShelvedRun
 
 TABLE_COLUMNS = 170
@@ -48,6 +50,7 @@ STYLES = {"valid": "green", "invalid": "bold red"}
     "--keep-mib", type=click.IntRange(0), help="With --prune: the oldest valid runs, until all fit into this."
 )
 @click.option("--dry-run", is_flag=True, help="With --prune: only say which would go.")
+@json_flag
 def command(
     two: tuple[Path, ...],
     runs: Path,
@@ -74,7 +77,9 @@ def command(
         if len(two) != 2:
             told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in two if len(two) == 1]
             raise click.UsageError("; ".join([*told, "two runs can be compared: squall runs RUN RUN"]))
-        _show_two(compared(*(one(RunDirectory.open(each).path) for each in two)))
+        named = [one(RunDirectory.open(each).path) for each in two]
+        answer(lambda: _output(named))
+        _show_two(compared(*named))
         return 0
     if (older_than is not None or keep_mib is not None or dry_run) and not prune:
         raise click.UsageError("--older-than, --keep-mib and --dry-run say what --prune removes: add --prune")
@@ -83,22 +88,40 @@ def command(
     if not runs.is_dir():
         raise Refused(f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one")
     rows = shelf(runs)
-    well = True
+    going: Sequence[ShelvedRun] = ()
+    gone: Sequence[ShelvedRun] = ()
     if prune:
         limit = None if keep_mib is None else keep_mib << 20
-        well = _remove(runs, to_remove(rows, datetime.now(UTC), older_than, limit), dry_run=dry_run)
+        going = to_remove(rows, datetime.now(UTC), older_than, limit)
+        gone = _remove(runs, going, dry_run=dry_run)
         rows = shelf(runs)
-    _show([row for row in rows if verdict in (None, row.verdict)])
+    shown = [row for row in rows if verdict in (None, row.verdict)]
+    answer(lambda: _output(shown, gone, strangers(runs)))
+    _show(shown)
     if others := strangers(runs):
         names = ", ".join(each.name for each in others[:NAMED]) + (", ..." if len(others) > NAMED else "")
         click.echo(f"no runs, because they have no plan.toml: {names}")
     click.echo(f"page: {render(runs, rows)}")
-    return 0 if well else UNKNOWN
+    return 0 if len(gone) == len(going) else UNKNOWN
 
 
-def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> bool:
-    """Whether all of them are gone. A run that is removed has another name before its first file goes, so that a
-    command that is killed leaves no half of a run; the next one removes what that left."""
+def _output(rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), others: Sequence[Path] = ()) -> Output:
+    from chaos.commands.outputs import RunsOutput
+    from chaos.commands.run_output import row_of
+
+    return RunsOutput(
+        runs=tuple(map(row_of, rows)),
+        removed=tuple(str(each.path) for each in removed),
+        no_runs=tuple(map(str, others)),
+    )
+
+
+def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> list[ShelvedRun]:
+    """Removes them. Returns those that are gone.
+
+    A run that is removed has another name before its first file goes, so that a command that is killed leaves no half
+    of a run; the next one removes what that left.
+    """
     for each in () if dry_run else runs.glob(f"{GOING}*"):
         shutil.rmtree(each, ignore_errors=True)
     gone = []
@@ -113,7 +136,7 @@ def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> bool:
         click.echo(f"{'would remove' if dry_run else 'removed'} {row.path}, {row.bytes / 2**20:.1f} MiB")
     total = sum(row.bytes for row in gone) / 2**20
     click.echo(f"{_many(gone)}, {total:.1f} MiB. Runs that are not valid stay.")
-    return len(gone) == len(going)
+    return gone
 
 
 def _many(runs: Sequence[ShelvedRun]) -> str:

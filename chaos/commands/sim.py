@@ -15,6 +15,7 @@ import click
 
 from chaos.commands import completions
 from chaos.commands.grouped import Grouped, just_one
+from chaos.commands.json_output import answer, json_flag
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.errors import said_by
 from chaos.faults.kind import FaultError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from chaos.commands.outputs import Output
     from chaos.runs.batch import Order, Seeded
     from chaos.runs.result import SimResult
 
@@ -61,7 +63,7 @@ def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | 
         "Workload": workload_options(simulated=True),
         "Limits": LIMITS,
         "Batch": ("jobs", "most_unknown"),
-        "Judging and files": ("all_violations", "spark", "page", "root", "label"),
+        "Judging and files": ("all_violations", "spark", "page", "root", "label", "as_json"),
     },
     epilog="""\b
 Examples:
@@ -112,6 +114,7 @@ lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
 )
 @label_flag
 @workload_flags(simulated=True)
+@json_flag
 def command(
     plan_file: Path | None,
     seeds: range | None,
@@ -201,7 +204,15 @@ def _single(
     _say_result(say, result, time.monotonic() - began)
     repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
     directory = save(result, root, repeat, label=label, tables=False)
+    answer(lambda: _output_of_one(directory.path, result.digest))
     return end(directory.path, say)
+
+
+def _output_of_one(path: Path, digest: str) -> Output:
+    from chaos.commands.outputs import SimOutput
+    from chaos.commands.run_output import judged_run
+
+    return SimOutput(run=judged_run(path), digest=digest)
 
 
 def _say_planted(say: Console, mutant: str | None) -> None:
@@ -307,6 +318,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     say = console(stderr=True)
     tally = _Tally(len(seeds))
     interrupted = False
+    answer(lambda: _output_of_batch(tally, order, seeds))
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
     _say_planted(say, order.mutant)
     try:
@@ -336,6 +348,40 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown or lacking:
         return EXIT_UNKNOWN
     return EXIT_VALID
+
+
+def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> Output:
+    from chaos.commands.outputs import Batch, FailedSeed, SimOutput
+
+    def told(found: list[Seeded]) -> tuple[FailedSeed, ...]:
+        return tuple(
+            FailedSeed(
+                seed=each.seed,
+                verdict=each.verdict,
+                failure=None if each.failure is None else str(each.failure),
+                told=each.told,
+                harness=each.trouble,
+                run=None if each.saved is None else str(each.saved),
+                repeat=here(order.command(each.seed)),
+            )
+            for each in sorted(found, key=lambda each: each.seed)
+        )
+
+    batch = Batch(
+        first=seeds.start,
+        last=seeds[-1],
+        done=tally.done,
+        verdicts=dict(tally.verdicts),
+        failed=told(tally.failed),
+        unknown=told(tally.unknown),
+        lost=sum(each.lost for each in tally.lossy),
+        faults_planned=tally.faults,
+        faults_landed=tally.landed,
+        rare_paths=dict(tally.counts),
+        virtual_s=tally.sim_s,
+        cpu_s=tally.cpu_s,
+    )
+    return SimOutput(batch=batch)
 
 
 def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None:

@@ -1,0 +1,45 @@
+"""`--json`: a command prints one JSON object on standard output and nothing else; what people read goes to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from chaos.commands.outputs import Output
+
+_KEY = "chaos.commands.json_output"
+_HELP = "Print the result as one JSON object (docs/json.md) on standard output; everything else goes to stderr."
+
+
+def json_flag(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds --json to a command, which hands its result to `answer`. Its exit code is the object's `exit`."""
+
+    @click.option("--json", "as_json", is_flag=True, help=_HELP)
+    @wraps(command)
+    def called(*args: Any, as_json: bool, **flags: Any) -> int:
+        if not as_json:
+            return command(*args, **flags)
+        meta = click.get_current_context().meta
+        meta[_KEY] = None
+        with redirect_stdout(sys.stderr):
+            code = command(*args, **flags)
+        if meta[_KEY] is not None:
+            import msgspec
+
+            click.echo(msgspec.json.encode({**msgspec.to_builtins(meta[_KEY]()), "exit": code}))
+        return code
+
+    return called
+
+
+def answer(make: Callable[[], Output]) -> None:
+    """Gives the result of a command that was called with --json. make: called when the command has ended."""
+    context = click.get_current_context(silent=True)
+    if context is not None and _KEY in context.meta:
+        context.meta[_KEY] = make

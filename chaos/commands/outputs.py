@@ -1,0 +1,236 @@
+"""What commands print with --json, as types: the schemas in docs/schemas are made of them, and docs/json.md of those.
+
+A field may be added at any time. One that goes, or changes its meaning, raises `SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+SCHEMA: Literal[1] = 1
+
+
+class Output(Struct, kw_only=True, tag_field="command", tag=lambda name: name.removesuffix("Output").lower()):
+    """The object that a command prints with --json."""
+
+    schema: Annotated[Literal[1], Meta(description="Version of this schema.")] = SCHEMA
+    exit: Annotated[int, Meta(description="Exit code of the command.")] = 0
+
+
+class Finding(Struct, kw_only=True):
+    """Something that a check found in a run, or an invariant of the simulator that broke."""
+
+    name: Annotated[str, Meta(description="The anomaly (docs/verdicts.md); `invariant NAME` for one of the simulator.")]
+    evidence: Annotated[str, Meta(description="Which of a check's kinds of evidence; empty if it has one.")]
+    count: Annotated[int | None, Meta(description="How often; null: not known.")]
+    state: Annotated[
+        Literal["not permitted", "permitted", "not judged"],
+        Meta(description="What the configuration says of it."),
+    ]
+    why: Annotated[str, Meta(description="Why it is permitted or not.")]
+    definition: Annotated[str, Meta(description="What the anomaly is.")]
+    blames: Annotated[str, Meta(description="Whose it is if not the cluster's; empty: the cluster's.")]
+
+
+class Row(Struct, kw_only=True):
+    """One run, as `squall runs` lists it."""
+
+    name: Annotated[str, Meta(description="Name of the run directory.")]
+    path: Annotated[str, Meta(description="The run directory.")]
+    verdict: Annotated[Literal["valid", "invalid", "unknown", "no verdict"], Meta(description="What it was judged.")]
+    began: Annotated[str | None, Meta(description="When it began, ISO 8601.")]
+    workload: Annotated[str, Meta(description="Its workload.")]
+    where: Annotated[str, Meta(description="Target and runtime.")]
+    configuration: Annotated[str, Meta(description="What the durability of a record depends on.")]
+    seed: Annotated[int | None, Meta(description="Its seed.")]
+    faults: Annotated[tuple[str, ...], Meta(description="Kinds of the planned faults.")]
+    landed: Annotated[int | None, Meta(description="Faults that landed.")]
+    planned: Annotated[int | None, Meta(description="Faults that were planned.")]
+    acked: Annotated[int | None, Meta(description="Acknowledged records.")]
+    p99_ms: Annotated[float | None, Meta(description="99th percentile of the latency of acknowledged sends.")]
+    unavailable_s: Annotated[float | None, Meta(description="Longest unavailability of a partition.")]
+    findings: Annotated[tuple[str, ...], Meta(description="What is not permitted, else why nothing is proven.")]
+    permitted: Annotated[tuple[str, ...], Meta(description="What was found and is permitted, losses left out.")]
+    loss: Annotated[str, Meta(description="Acknowledged records that were lost with permission, in a line.")]
+    bytes: Annotated[int, Meta(description="Size of the run directory.")]
+
+
+class JudgedRun(Row, kw_only=True):
+    """One run with its verdict."""
+
+    reasons: Annotated[tuple[str, ...], Meta(description="Why the verdict is not valid; empty if it is.")]
+    found: Annotated[tuple[Finding, ...], Meta(description="What was found, permitted or not.")]
+    sent: Annotated[int | None, Meta(description="Records that were sent.")]
+    failed: Annotated[int | None, Meta(description="Sends that definitely failed.")]
+    unknown: Annotated[int | None, Meta(description="Sends whose outcome is not known.")]
+    read: Annotated[int | None, Meta(description="Records that were read.")]
+    p50_ms: Annotated[float | None, Meta(description="Median latency of acknowledged sends.")]
+    report: Annotated[str | None, Meta(description="The report's page; null: none was made.")]
+    repeat: Annotated[str, Meta(description="The command that repeats the run.")]
+
+
+class RunOutput(Output, kw_only=True):
+    """`squall run --json`."""
+
+    run: Annotated[JudgedRun, Meta(description="The run.")]
+
+
+class FailedSeed(Struct, kw_only=True):
+    """A seed of a batch that failed, or has no verdict."""
+
+    seed: int
+    verdict: Annotated[str, Meta(description="valid, invalid or unknown.")]
+    failure: Annotated[str | None, Meta(description="Signature of the failure; null: there is none.")]
+    told: Annotated[tuple[str, ...], Meta(description="The failure, or why the verdict is unknown, in sentences.")]
+    harness: Annotated[str | None, Meta(description="A failure of the harness, a traceback; null: there is none.")]
+    run: Annotated[str | None, Meta(description="The run directory; null: it was not kept.")]
+    repeat: Annotated[str, Meta(description="The command that repeats the seed.")]
+
+
+class Batch(Struct, kw_only=True):
+    """Many seeds."""
+
+    first: Annotated[int, Meta(description="First seed.")]
+    last: Annotated[int, Meta(description="Last seed, inclusive.")]
+    done: Annotated[int, Meta(description="Seeds that ran to their end.")]
+    verdicts: Annotated[dict[str, int], Meta(description="Verdict to number of seeds.")]
+    failed: Annotated[tuple[FailedSeed, ...], Meta(description="Seeds that failed.")]
+    unknown: Annotated[tuple[FailedSeed, ...], Meta(description="Seeds without a verdict.")]
+    lost: Annotated[int, Meta(description="Acknowledged records that valid seeds lost with permission.")]
+    faults_planned: Annotated[int, Meta(description="Faults of all seeds.")]
+    faults_landed: Annotated[int, Meta(description="Those that landed.")]
+    rare_paths: Annotated[dict[str, int], Meta(description="Rare path to how often the seeds took it.")]
+    virtual_s: Annotated[float, Meta(description="Simulated seconds.")]
+    cpu_s: Annotated[float, Meta(description="CPU seconds, with judging.")]
+
+
+class SimOutput(Output, kw_only=True):
+    """`squall sim --json`: one seed or a batch."""
+
+    run: Annotated[JudgedRun | None, Meta(description="The run of one seed; null of a batch.")] = None
+    digest: Annotated[str | None, Meta(description="Digest of everything that happened; null of a batch.")] = None
+    batch: Annotated[Batch | None, Meta(description="The batch; null of one seed.")] = None
+
+
+class RunsOutput(Output, kw_only=True):
+    """`squall runs --json`."""
+
+    runs: Annotated[tuple[Row, ...], Meta(description="The runs, the newest first; those that were named, in order.")]
+    removed: Annotated[tuple[str, ...], Meta(description="What --prune removed, or would remove (--dry-run).")] = ()
+    no_runs: Annotated[tuple[str, ...], Meta(description="Folders without a plan.toml.")] = ()
+
+
+class Witness(Struct, kw_only=True):
+    """One occurrence of a finding."""
+
+    text: Annotated[str, Meta(description="The witness in a line.")]
+    fields: Annotated[dict[str, Any], Meta(description="As in verdict.json.")]
+    story: Annotated[tuple[str, ...], Meta(description="What happened to it, line by line.")]
+
+
+class Cause(Struct, kw_only=True):
+    """Witnesses that one thing has caused."""
+
+    cause: Annotated[str, Meta(description="Empty if neither traces nor history tell it.")]
+    witnesses: tuple[Witness, ...]
+
+
+class ExplainedFinding(Finding, kw_only=True):
+    """A finding with its witnesses by cause."""
+
+    causes: tuple[Cause, ...]
+
+
+class ExplainOutput(Output, kw_only=True):
+    """`squall explain --json`: every finding of the run, or the one that was named."""
+
+    run: Annotated[str, Meta(description="The run directory.")]
+    verdict: Annotated[Literal["valid", "invalid", "unknown"], Meta(description="Of the run.")]
+    sentence: Annotated[str, Meta(description="The verdict in words.")]
+    reasons: Annotated[tuple[str, ...], Meta(description="Why the verdict is not valid.")]
+    findings: tuple[ExplainedFinding, ...]
+    stories: Annotated[tuple[str, ...], Meta(description="Stories of the finding that was named, as plain text.")]
+
+
+class Permission(Struct, kw_only=True):
+    """An anomaly that may happen."""
+
+    anomaly: str
+    evidence: Annotated[str, Meta(description="The only kind of evidence that is permitted; empty: any.")]
+    reason: str
+    source: Annotated[str, Meta(description="Where this is written.")]
+    mechanism: Annotated[str, Meta(description="What must have happened to the record; empty: nothing more.")]
+
+
+class Promise(Struct, kw_only=True):
+    """What a configuration promises under some faults. What is not permitted is a finding."""
+
+    under: Annotated[str, Meta(description="The faults, in words.")]
+    fault_classes: Annotated[tuple[str, ...], Meta(description="Their classes (docs/verdicts.md).")]
+    permitted: tuple[Permission, ...]
+
+
+class GuaranteesOutput(Output, kw_only=True):
+    """`squall guarantees --json`."""
+
+    row: Annotated[str, Meta(description="The configuration, as the matrix of guarantees names it.")]
+    promises: tuple[Promise, ...]
+    looked_for: Annotated[tuple[str, ...], Meta(description="Every anomaly that Squall looks for.")]
+
+
+class Part(Struct, kw_only=True):
+    """One thing that runs or tests use."""
+
+    name: str
+    found: Annotated[str, Meta(description="What of it is here; empty: nothing.")]
+    costs: Annotated[str, Meta(description="What it costs that it is as it is; empty: nothing.")]
+    get: Annotated[str, Meta(description="How to get it; empty: nothing to get.")]
+
+
+class DoctorOutput(Output, kw_only=True):
+    """`squall doctor --json`."""
+
+    parts: tuple[Part, ...]
+
+
+class NightRun(Struct, kw_only=True):
+    """One run of a night."""
+
+    item: Annotated[str, Meta(description="Its id in the night.")]
+    configuration: str
+    faults: str
+    seed: int
+    left_out: Annotated[str, Meta(description="Why it was not, or would not be, played; empty: it was.")]
+    attempts: Annotated[tuple[dict[str, Any], ...], Meta(description="As in results.jsonl (docs/nightly.md).")] = ()
+
+
+class NightlyOutput(Output, kw_only=True):
+    """`squall nightly --json`. With --list no run has attempts."""
+
+    night: Annotated[str, Meta(description="Its id.")]
+    folder: Annotated[str, Meta(description="Its folder; with --list it is not made.")]
+    sentence: Annotated[str, Meta(description="What it came to; empty with --list.")]
+    verdicts: Annotated[dict[str, int], Meta(description="Verdict to number of runs, by their last attempts.")]
+    runs: tuple[NightRun, ...]
+    contradicted: Annotated[tuple[str, ...], Meta(description="Runs that their measured history contradicts.")] = ()
+    report: Annotated[str | None, Meta(description="The durability report; null: none was made.")] = None
+
+
+OUTPUTS: dict[str, type[Output]] = {
+    str(each.__struct_config__.tag): each
+    for each in (RunOutput, SimOutput, RunsOutput, ExplainOutput, GuaranteesOutput, DoctorOutput, NightlyOutput)
+}
+"""Command -> what it prints with --json."""
+
+
+def json_schema(command: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of what a command prints. Every field is there, whatever its value."""
+    made = msgspec.json.schema(OUTPUTS[command])
+    for each in made["$defs"].values():
+        each["required"] = list(each["properties"])
+        for field in each["properties"].values():
+            field.pop("default", None)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

@@ -1,0 +1,50 @@
+"""A run as the commands that make, list and explain runs print it with --json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chaos.commands.outputs import Finding, JudgedRun, Row
+from chaos.typed import here
+from reports import checks
+from reports.run_files import PAGE, read_run
+from reports.shelf import one
+
+if TYPE_CHECKING:
+    from reports.shelf import ShelvedRun
+
+
+def row_of(run: ShelvedRun) -> Row:
+    """The run as a row."""
+    return Row(**_row(run))
+
+
+def judged_run(path: Path) -> JudgedRun:
+    """The run in a run directory, as its terminal summary and its page have it."""
+    files = read_run(path)
+    figures = checks.figures_of(files)
+    page = path / PAGE
+    return JudgedRun(
+        **_row(one(path)),
+        reasons=tuple(checks.reasons_of(files)),
+        found=tuple(Finding(**finding_of(each)) for each in checks.checks_of(files) if each.count),
+        sent=figures.sent,
+        failed=figures.failed,
+        unknown=figures.unknown,
+        read=figures.read,
+        p50_ms=figures.p50_ms,
+        report=str(page) if page.exists() else None,
+        repeat=here(files.command),
+    )
+
+
+def finding_of(check: checks.Check) -> dict[str, Any]:
+    """The fields of a `Finding`."""
+    names = ("name", "evidence", "count", "state", "why", "definition", "blames")
+    return {name: getattr(check, name) for name in names}
+
+
+def _row(run: ShelvedRun) -> dict[str, Any]:
+    told = {name: getattr(run, name) for name in Row.__struct_fields__}
+    return {**told, "path": str(run.path), "began": None if run.began is None else run.began.isoformat()}

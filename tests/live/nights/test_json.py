@@ -1,0 +1,21 @@
+"""`squall nightly --json`: the night as one object, alone on standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.json_output import checked
+from tests.support.nights.played import SMALL, nightly, results
+
+
+@pytest.mark.night("a night of runs: minutes")
+def test_a_night_is_told_run_by_run(tmp_path: Path) -> None:
+    night = tmp_path / "night"
+    code, out, errors = nightly(*SMALL, "--no-report", "--seed", "1", "--out", night, "--json")
+    told = checked("nightly", out)
+    assert told["exit"] == code == 0, errors
+    assert "Nothing was found that is not permitted." in errors and told["sentence"].startswith("Nothing was found")
+    (run,) = told["runs"]
+    assert [run["attempts"], told["verdicts"]] == [results(night), {"valid": 1}]
