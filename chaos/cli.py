@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from chaos import __version__
 from chaos.errors import HarnessError, traceback_of, trouble_of
+from chaos.flags import default_map
 from chaos.garbage import garbage_waits
 from chaos.interrupts import as_ctrl_c
 from chaos.standard_streams import outlive_readers
@@ -92,6 +93,15 @@ class Commands(click.Group):
             command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called, with the flags of squall.toml and the environment as its defaults."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not {"-h", "--help"} & {*rest}:
+            ctx.default_map = default_map(ctx, name, command, COMMANDS)
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command, and keep a broken pipe from click, which exits with 1 for it: that code is an anomaly's.

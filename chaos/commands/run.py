@@ -16,6 +16,7 @@ from chaos.commands.grouped import Grouped
 from chaos.commands.json_output import answer, json_flag
 from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
+from chaos.flags import is_typed, of_this_call
 from chaos.plans.mistakes import beyond_limits
 from chaos.plans.parts import LimitsPlan
 from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
@@ -273,6 +274,8 @@ def command(
 
     Three brokers behind Toxiproxy, load, faults, healing, final reads, Spark's verdict, a report.
     """
+    if plan_file is not None and is_typed("plan_file"):
+        runtime, flags = of_this_call({"runtime": runtime})["runtime"], of_this_call(flags)
     try:
         plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:

@@ -19,6 +19,7 @@ from chaos.commands.json_output import answer, json_flag
 from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
 from chaos.errors import said_by
 from chaos.faults.kind import FaultError
+from chaos.flags import is_typed, of_this_call
 from chaos.garbage import garbage_waits
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.runs.directory import writable
@@ -135,6 +136,8 @@ def command(
     looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, with a lighter
     load (of appends 7 records a second) unless --rate says otherwise; a batch is a swarm.
     """
+    if any(map(is_typed, ("plan_file", "seeds", "swarm"))):
+        flags = of_this_call(flags)
     _check(plan_file, seeds, swarm, mutant, flags)
     if page and seeds is not None:
         raise click.UsageError("--page draws the report of one seed: of a batch, failing runs have one")

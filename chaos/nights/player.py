@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from chaos.flags import environment_of_children
 from chaos.nights import budget, full_disk
 from chaos.nights.axes import Cell
 from chaos.nights.budget import Costs, cores
@@ -198,7 +199,7 @@ class Player:
         words = [*item.arguments, "--runs", str(self.directory.runs.absolute()), "--label", label(item, number)]
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
         command = [*tether, *self.program, *words]
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"}
+        environment = {**environment_of_children(), "PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"}
         with (self.directory.logs / f"{label(item, number)}.txt").open("wb") as out:
             popen = subprocess.Popen(
                 command,
