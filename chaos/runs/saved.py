@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -58,6 +59,8 @@ def save(
     export({name: content for name, content in files.items() if name != INFO}, directory)
     seen = {simulated.STAMP: seal.stamp(directory.path / simulated.FILE)}
     info.update(command=command if isinstance(command, str) else command(directory))
+    # The simulated clock begins at the same moment in every run, so it does not say how old a run is.
+    info.update(began_wall_ms=round((time.time() - result.cpu_s) * 1000))
     info[simulated.KEY] = {**_simulated(result), **seen}
     export({INFO: _text(info)}, directory)
     if tables and find_spec("pyarrow") is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from chaos.runtimes.sim.runtime import SimRuntime
 from checkers.history.parser import parse
 from checkers.history.tables import OK, SEND
 from checkers.history.values import AFTER_HEALING, producer_of
+from reports.shelf import shelf, to_remove
 from workloads import payload
 from workloads.payload import Verified
 
@@ -99,6 +101,20 @@ def test_a_saved_run_has_its_replicas_compared_and_a_verdict(clean: SimResult, t
     assert json.loads((directory.path / "replicas.json").read_text())["findings"] == []
     assert directory.read_info()["simulated"]["digest"] == clean.digest
     assert (tmp_path / "latest").is_symlink()
+
+
+def test_a_saved_run_is_as_old_as_its_files_and_its_simulation_repeats_byte_for_byte(
+    clean: SimResult, tmp_path: Path
+) -> None:
+    before = datetime.now(UTC)
+    save(clean, tmp_path, "again", tables=False)
+    after = datetime.now(UTC)
+    (row,) = shelf(tmp_path)
+    assert row.began is not None
+    assert before - timedelta(seconds=clean.cpu_s + 1) <= row.began <= after
+    assert to_remove([row], after, 1, None) == []
+    assert to_remove([row], after + timedelta(days=2), 1, None) == [row]
+    assert simulate(clean.plan).files["run.json"] == clean.files["run.json"]
 
 
 def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -324,6 +340,18 @@ def test_a_simulation_that_takes_too_long_is_ended_and_nothing_is_said_of_its_br
     order = Order(None, None, tmp_path, cpu_limit_s=0.05)
     with pytest.raises(RuntimeError, match="seed 5 did not come to its end"):
         limited(small(), order)
+
+
+def test_a_try_of_shrinking_ends_when_the_budget_does() -> None:
+    asked = []
+
+    def over() -> bool:
+        asked.append(True)
+        return len(asked) > 2
+
+    with pytest.raises(RuntimeError, match="seed 5 did not come to its end"):
+        limited(small(), Order(None, None, Path()), over)
+    assert len(asked) == 3
 
 
 def test_a_mutant_that_there_is_not_is_refused() -> None:
