@@ -215,6 +215,8 @@ def shrinker(budget_s: float) -> Shrink:
 
     def shortest(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
         done = shrink(plan, failure, run, budget_s=budget_s, clock=time.process_time)
+        if done.interrupted:
+            raise KeyboardInterrupt  # of the whole hunt
         return done.plan, done.steps
 
     return shortest

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from chaos.shrinking.shrinker import Shrunk
 
 SHRUNK = "shrunk"
+INTERRUPTED = 130
 STORY_TEXT, STORY_PICTURE = "story.txt", "story.svg"
 
 
@@ -34,7 +35,8 @@ Examples:
   squall sim --plan runs/latest/shrunk/plan.toml
 
 \b
-Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
+Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage,
+130 interrupted: the smallest plan found so far is saved."""
 )
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
@@ -43,7 +45,7 @@ Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
     type=click.FloatRange(1),
     default=300.0,
     show_default=True,
-    help="Stop after this many seconds.",
+    help="Stop searching after this many seconds.",
 )
 @click.option(
     "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
@@ -73,17 +75,16 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused
     from chaos.plans.operations import concrete
-    from chaos.runs.recorded import simulate_once, simulate_whole, tried
+    from chaos.runs.recorded import tried
     from chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
     if what.failure is None and not what.simulated:
         raise Refused(f"{path}: not simulated; first find it there: {typed('replay', path, '--in', 'sim')}")
     plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
-    run = tried(mutant, simulate_once if wanted is None else simulate_whole, wanted)
-    say.print(f"{describe(plan)}: once more, to see it fail")
     began = time.monotonic()
-    failure = run(plan)
+    say.print(f"{describe(plan)}: once more, to see it fail")
+    failure = tried(mutant, wanted)(plan)
     expected = what.failure if wanted is None else failure
     if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""
@@ -92,12 +93,18 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
         )
     say.print(f"[bold]{failure}[/]")
     done = shrink(
-        plan, failure, run, budget_s=budget_s, say=lambda words: say.print(f"  {words}", markup=False, soft_wrap=True)
+        plan,
+        failure,
+        tried(mutant, wanted, lambda: time.monotonic() - began >= budget_s),
+        budget_s=budget_s - (time.monotonic() - began),
+        say=lambda words: say.print(f"  {words}", markup=False, soft_wrap=True),
     )
     took_s = time.monotonic() - began
+    if done.interrupted:
+        say.print("interrupted: the smallest plan found so far is run once more and saved; Ctrl-C again ends that, too")
     directory = _save(done.plan, mutant, path / SHRUNK, whole=wanted is not None)
     _tell(directory, done, took_s, wanted)
-    return 0
+    return INTERRUPTED if done.interrupted else 0
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
@@ -124,6 +131,7 @@ def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | No
     told = write_story(directory.path, wanted)
     click.echo(told)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"
+    more = "; interrupted: a smaller plan may exist" if done.interrupted else more
     click.echo(f"{done.steps} steps, {done.tries} tries, {took_s:.0f} s{more}")
     click.echo(f"plan, story and report: {directory.path}")
 

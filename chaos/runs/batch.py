@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -130,8 +130,10 @@ def _one(order: Order, seed: int) -> Seeded:
     )
 
 
-def limited(plan: Plan, order: Order) -> SimResult:
-    """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long."""
+def limited(plan: Plan, order: Order, over: Callable[[], bool] = lambda: False) -> SimResult:
+    """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long, or if
+    `over` became true meanwhile.
+    """
     from chaos.runs.simulation import TimeLimit, simulate
 
     strikes: list[int] = []
@@ -142,11 +144,14 @@ def limited(plan: Plan, order: Order) -> SimResult:
         if len(strikes) > 1:
             raise TimeLimit
 
+    def enough() -> bool:
+        return bool(strikes) or over()
+
     used = resource.getrusage(resource.RUSAGE_SELF)
     before = signal.signal(signal.SIGPROF, strike)
     signal.setitimer(signal.ITIMER_PROF, order.cpu_limit_s, STRIKE_AGAIN_S)
     try:
-        return simulate(plan, mutant=order.mutant, stop_at_first=order.stop_at_first, enough=lambda: bool(strikes))
+        return simulate(plan, mutant=order.mutant, stop_at_first=order.stop_at_first, enough=enough)
     except TimeLimit:
         now = resource.getrusage(resource.RUSAGE_SELF)
         took = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,40 +64,30 @@ def _anomalies(directory: RunDirectory) -> tuple[str, ...]:
         return ()
 
 
-Simulate = Callable[[Plan, str | None], SimResult]
-"""(plan, mutant) -> what came of it, within TRY_CPU_S. RuntimeError where that did not do."""
-
-
-def simulate_once(plan: Plan, mutant: str | None) -> SimResult:
-    """The simulator as `Simulate`: it stops at the first broken invariant."""
-    return limited(plan, Order(None, mutant, Path(), cpu_limit_s=TRY_CPU_S))
-
-
-def simulate_whole(plan: Plan, mutant: str | None) -> SimResult:
-    """The simulator as `Simulate`: it goes on to the end, whatever is broken."""
-    return limited(plan, Order(None, mutant, Path(), stop_at_first=False, cpu_limit_s=TRY_CPU_S))
-
-
 def tried(
-    mutant: str | None, simulate: Simulate = simulate_once, wanted: str | None = None
+    mutant: str | None, wanted: str | None = None, over: Callable[[], bool] = lambda: False
 ) -> Callable[[Plan], Failure | None]:
-    """How a plan fails. wanted: look for this anomaly or broken invariant only.
+    """How a plan fails in the simulator. wanted: only this anomaly or broken invariant counts, and the run goes on to
+    its end; otherwise the run stops at the first broken invariant.
 
-    With a mutant planted, a failure counts only if the sound broker does not fail in the same way.
+    With a mutant planted, a failure counts only if the sound broker does not fail in the same way. `over` is asked
+    during each simulation. Once it is true, the simulation ends, and what is returned means nothing.
     """
+    order = Order(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
 
     def run(plan: Plan) -> Failure | None:
-        failure = _failure(plan, mutant, simulate, wanted)
+        failure = _failure(plan, order, wanted, over)
         if failure is None or mutant is None:
             return failure
-        return None if _failure(sound_plan(plan, mutant), None, simulate, wanted) == failure else failure
+        sound = _failure(sound_plan(plan, mutant), replace(order, mutant=None), wanted, over)
+        return None if sound == failure else failure
 
     return run
 
 
-def _failure(plan: Plan, mutant: str | None, simulate: Simulate, wanted: str | None) -> Failure | None:
+def _failure(plan: Plan, order: Order, wanted: str | None, over: Callable[[], bool]) -> Failure | None:
     try:
-        result = simulate(plan, mutant)
+        result = limited(plan, order, over)
     except RuntimeError:
         return None
     if wanted is None:

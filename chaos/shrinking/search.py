@@ -64,7 +64,10 @@ class Search(Generic[F]):
             if self._clock() >= self._until:
                 raise OutOfBudget
             self.tries += 1
-            self._known[key] = self._run(plan) == self.failure
+            failed = self._run(plan) == self.failure
+            if self._clock() >= self._until:
+                raise OutOfBudget  # the run may have been ended for want of time, and then proves nothing
+            self._known[key] = failed
         if self._known[key]:
             self.best, self._best_key = plan, key
         return self._known[key]

@@ -67,7 +67,7 @@ ROUNDS = 6
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What shrinking came to. `finished`: no pass could do any more; False where the time was over before."""
+    """The smallest plan that was found. `finished`: no pass could make it smaller; False if the search ended early."""
 
     plan: Plan
     tries: int
@@ -75,6 +75,8 @@ class Shrunk:
     """Operations and faults that are left."""
     seconds: float
     finished: bool
+    interrupted: bool = False
+    """A signal ended the search."""
 
 
 def shrink(
@@ -89,18 +91,22 @@ def shrink(
     """The smallest plan found within `budget_s` for which `run` gives `failure`, as it must for `plan` itself.
 
     A simulated load by rate is written out as operations first. `run` is called once for each plan that is tried.
+    KeyboardInterrupt ends the search as the end of the budget does: what was found so far is the result.
     `say` hears of each pass that achieved something.
     """
     began = clock()
     if plan.runtime == "sim":
         plan = concrete(plan)
     search = Search(plan, failure, run, budget_s=budget_s, clock=clock)
-    finished = True
+    finished = interrupted = False
     try:
         _to_the_end(search, say)
+        finished = True
     except OutOfBudget:
-        finished = False
-    return Shrunk(search.best, search.tries, steps_of(search.best), clock() - began, finished)
+        pass
+    except KeyboardInterrupt:
+        interrupted = True
+    return Shrunk(search.best, search.tries, steps_of(search.best), clock() - began, finished, interrupted)
 
 
 def _to_the_end(search: Search[Any], say: Callable[[str], None]) -> None:

@@ -81,7 +81,7 @@ def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
     made = Simulator(lambda plan: LOST if any(f.action == "kill" for f in plan.faults) else None)
     module = ModuleType("chaos.runs.simulation")
     module.simulate = made.simulate  # type: ignore[attr-defined]
-    module.TimeLimit = KeyboardInterrupt  # type: ignore[attr-defined]
+    module.TimeLimit = type("TimeLimit", (BaseException,), {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "chaos.runs.simulation", module)
     return made
 
@@ -111,6 +111,29 @@ def test_shrinking_twice_replaces_what_was_there(simulator: Simulator, tmp_path:
     (run / "shrunk" / "stale").touch()
     assert cli.run(["shrink", str(run)]) == 0
     assert not (run / "shrunk" / "stale").exists()
+
+
+def test_an_interrupted_search_saves_the_smallest_plan_so_far_and_says_so(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = saved(simulator, tmp_path, a_plan())
+    fails, tried = simulator.fails, []
+
+    def interrupted_once(plan: Plan) -> Failure | None:
+        tried.append(fails(plan))
+        if tried.count(LOST) == 3 and tried[-1] == LOST:
+            raise KeyboardInterrupt
+        return tried[-1]
+
+    simulator.fails = interrupted_once
+    assert cli.run(["shrink", str(run)]) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted: a smaller plan may exist" in out
+    assert "the smallest plan found so far is run once more and saved" in " ".join(err.split())
+    kept = recorded(run / "shrunk")
+    assert kept.failure == LOST
+    assert kept.plan.operations is not None and len(kept.plan.operations) < len(simulator.ran[1][0].operations or ())
+    assert (run / "shrunk" / "report.html").exists()
 
 
 def test_with_a_mutant_only_what_a_sound_broker_stands_counts(simulator: Simulator, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from chaos.commands.hunt import shrinker
 from chaos.commands.run import plan_of
 from chaos.plans.plan import Plan, make_plan, write_plan
+from chaos.runs.result import Failure
 from chaos.shrinking.plain_numbers import plainer, plainness
 from chaos.shrinking.search import OutOfBudget, Search
 from chaos.shrinking.shrinker import shrink
@@ -97,6 +99,38 @@ def test_when_the_time_is_over_the_best_so_far_stands() -> None:
     assert not result.finished
     assert result.tries == 3
     assert len(result.plan.faults) < len(FAULTS)
+
+
+def test_what_ends_after_the_budget_proves_nothing() -> None:
+    clock = Clock()
+
+    def run(plan: Plan) -> str | None:
+        clock.now += 10  # a run that was ended in its middle looks like one that has a result
+        return "lost"
+
+    result = shrink(make_plan(LARGE), "lost", run, budget_s=3, clock=clock)
+    assert (result.plan, result.tries, result.finished) == (make_plan(LARGE), 1, False)
+
+
+def test_an_interruption_keeps_the_smallest_plan_so_far() -> None:
+    ran = []
+
+    def run(plan: Plan) -> str | None:
+        ran.append(plan)
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        return "lost"
+
+    result = shrink(make_plan(LARGE), "lost", run, budget_s=1e9)
+    assert (result.plan, result.interrupted, result.finished) == (ran[2], True, False)
+
+
+def test_an_interruption_of_a_hunt_ends_the_hunt() -> None:
+    def run(plan: Plan) -> Failure | None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shrinker(60)(make_plan(LARGE), Failure("anomaly", "lost-write"), run)
 
 
 def test_what_cannot_be_a_plan_is_not_run() -> None:
