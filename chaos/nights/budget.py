@@ -33,6 +33,8 @@ PAGES_BYTES = int(2.5 * MIB)
 PAGE_SHARE = 1.4
 """Allure's page is one file, with all of its results as base64 in it."""
 _WARM_S = 3.0
+_REPORT_S = 30.0, 2.0
+"""What the report and Allure's page take at the end of a night before any has made them: seconds, and for each run."""
 
 
 _LIMIT_S = (600.0, 3.0)
@@ -72,6 +74,9 @@ class Costs:
     """What runs cost, learnt from those that have ended."""
 
     def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
+        self.report = False
+        """Whether the night makes its report."""
+        self._reports: list[float] = []
         self._seen: dict[tuple[str, ...], list[_Seen]] = {}
         self._whole: dict[tuple[str, str], float] = {}
         for item, attempt in known:
@@ -85,6 +90,16 @@ class Costs:
         if not thin:
             place = _place(item)
             self._whole[place] = max(self._whole.get(place, 0), attempt.bytes)
+
+    def learn_report(self, runs: int, seconds: float) -> None:
+        """A night of so many runs has made its report."""
+        self._reports.append(seconds / _usual_report_s(runs))
+
+    def report_s(self, runs: int) -> float:
+        """Seconds that the end of a night of so many runs takes."""
+        if not self.report:
+            return 0.0
+        return (fmean(self._reports) if self._reports else 1.0) * _usual_report_s(runs)
 
     def of(self, item: Item) -> Cost:
         """The mean of the runs that are most like it; else what such runs usually cost. Bytes: of valid ones."""
@@ -107,6 +122,11 @@ class Costs:
         alone, of_record = _THIN_BYTES
         kept = alone + of_record * rate(item) * (item.time_s + _WARM_S)
         return Cost(fixed + kafka + each_s * item.time_s, kept)
+
+
+def _usual_report_s(runs: int) -> float:
+    fixed, each_s = _REPORT_S
+    return fixed + each_s * runs
 
 
 def rate(item: Item) -> float:
@@ -138,18 +158,24 @@ class Forecast:
     left_out: tuple[tuple[Item, str], ...]
 
 
-def forecast(items: Sequence[Item], costs: Costs, budget_s: float | None, keep_bytes: int, slots: int) -> Forecast:
-    """What fits into a night of `budget_s` seconds, in this order. slots: process runs side by side."""
+def forecast(
+    items: Sequence[Item], costs: Costs, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
+) -> Forecast:
+    """What fits into a night of `budget_s` seconds, in this order, with its report, which is also of the runs that are
+    `done`. slots: process runs side by side.
+    """
     spent = used = 0.0
     plays, left_out = [], []
     for item in items:
         cost = costs.of(item)
         share = cost.seconds * cores(item) / (2 * slots)
-        if why := no_room(cost, spent, used, budget_s, keep_bytes):
+        report_s = costs.report_s(done + len(plays) + 1)
+        if why := no_room(cost, spent, used, budget_s, keep_bytes, report_s):
             left_out.append((item, why))
             continue
         spent, used = spent + share, used + cost.bytes + PAGES_BYTES
         plays.append(item)
+    spent += costs.report_s(done + len(plays))
     return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out))
 
 
@@ -161,11 +187,14 @@ def _beside(plays: Sequence[Item], costs: Costs) -> float:
     return sum(ceil(WHOLE_SHARE * len(items)) * costs.whole_bytes(items[0]) for items in places.values())
 
 
-def no_room(cost: Cost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int) -> str:
-    """Why a run is left out; empty where it fits."""
-    if budget_s is not None and spent_s + cost.seconds > budget_s:
+def no_room(
+    cost: Cost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int, report_s: float = 0.0
+) -> str:
+    """Why a run is left out; empty where it fits. report_s: what of the budget is kept for the report."""
+    if budget_s is not None and spent_s + cost.seconds + report_s > budget_s:
         left = max(0.0, budget_s - spent_s)
-        return f"no time: such a run takes about {ceil(cost.seconds)} s, and {left:.0f} s of the budget are left"
+        kept = f", of which the report takes about {ceil(report_s)} s" if report_s else ""
+        return f"no time: such a run takes about {ceil(cost.seconds)} s, and {left:.0f} s of the budget are left{kept}"
     keeps = cost.bytes + PAGES_BYTES
     if used_bytes + keeps > keep_bytes:
         return (

@@ -80,6 +80,11 @@ class NightDirectory:
         """The night in Markdown."""
         return self.path / "summary.md"
 
+    @property
+    def facts(self) -> Path:
+        """summary.json: the same for programs."""
+        return self.path / "summary.json"
+
     def beside_bytes(self) -> int:
         """Of everything but the run directories: Allure's results and page, what runs printed, the report."""
         return sum(
@@ -105,6 +110,13 @@ class NightDirectory:
     def attempts(self) -> list[Attempt]:
         """What has ended so far."""
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
+
+    def report_s(self) -> float | None:
+        """How many seconds its report took; None: it made none."""
+        try:
+            return float(json.loads(self.facts.read_text())["report_s"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def add(self, attempt: Attempt) -> None:
         """Note an attempt that has ended, so that it is there whatever happens next. OSError: nothing is noted."""

@@ -65,36 +65,38 @@ def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int
         told = "\n".join(f"  {each.what}: {each.why}" for each in planned.excluded)
         raise Refused(f"nothing of this matrix can be run:\n{told}")
     before = _before(directory)
-    history = history_of([(items, attempts) for items, attempts in before])
+    history = history_of([(items, attempts) for items, attempts, _ in before])
     items = tuple(in_order(planned.items, history))
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple({"what": each.what, "why": each.why} for each in planned.excluded)
     return Opened(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
 
 
-def _before(directory: NightDirectory) -> list[tuple[list[Item], list[Attempt]]]:
-    found = []
+Before = tuple[Sequence[Item], Sequence[Attempt], float | None]
+"""A night: its items, its attempts, and how many seconds its report took; None: it made none."""
+
+
+def _before(directory: NightDirectory) -> list[Before]:
+    found: list[Before] = []
     for each in nights_beside(directory.path.absolute())[:LOOKED_BACK]:
         try:
             _, items = each.planned()
         except Refused:
             continue
-        found.append((items, each.attempts()))
+        found.append((items, each.attempts(), each.report_s()))
     return found
 
 
-def _costs(nights: Sequence[tuple[Sequence[Item], Sequence[Attempt]]]) -> Costs:
+def _costs(nights: Sequence[Before]) -> Costs:
     costs = Costs()
-    for items, attempts in nights:
-        _learn(costs, items, attempts)
+    for items, attempts, report_s in nights:
+        known = by_item(attempts)
+        for item in items:
+            for each in known.get(item.item, ()):
+                costs.learn(item, each)
+        if report_s is not None:
+            costs.learn_report(len(known), report_s)
     return costs
-
-
-def _learn(costs: Costs, items: Sequence[Item], attempts: Sequence[Attempt]) -> None:
-    known = by_item(attempts)
-    for item in items:
-        for each in known.get(item.item, ()):
-            costs.learn(item, each)
 
 
 def write(directory: NightDirectory, opened: Opened) -> None:
@@ -153,7 +155,7 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
     """A night that was begun, as it was planned then. Refused where there is none."""
     told, items = directory.planned()
     before = _before(directory)
-    costs = _costs([(items, directory.attempts()), *before])
+    costs = _costs([(items, directory.attempts(), None), *before])
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple(told.get("excluded", ()))
     return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))

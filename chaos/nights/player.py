@@ -46,6 +46,8 @@ class _Child:
     item: Item
     number: int
     popen: subprocess.Popen[bytes]
+    cores: int
+    """That nothing else may use meanwhile."""
     began: datetime
     clock: float
     asked: float | None = None
@@ -81,6 +83,8 @@ class Player:
     """Item -> why it is not played."""
     said: Callable[[Item, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
+    stop_at_first: bool = False
+    """Begin nothing behind the first item that is not valid."""
     clear: Callable[[], None] = lambda: None
     """Called when a run that took too long is gone: it may have left processes or containers."""
     full: str = ""
@@ -156,7 +160,7 @@ class Player:
     def _step(self) -> None:
         """Start what comes next, as far as cores and budget allow."""
         while (item := self._following()) is not None:
-            if sum(cores(child.item) for child in self._children) + cores(item) > 2 * self.limits.slots:
+            if sum(child.cores for child in self._children) + self._cores(item) > 2 * self.limits.slots:
                 return
             self._take(item)
             if why := self._no_room(item):
@@ -164,15 +168,29 @@ class Player:
                 continue
             self._start(item)
 
+    def _cores(self, item: Item) -> int:
+        """Twice as many for each attempt before: what was unknown on a busy machine may not be on a quieter one."""
+        return min(cores(item) << len(self.attempts.get(item.item, ())), 2 * self.limits.slots)
+
     def _following(self) -> Item | None:
-        if self._again:
-            return self._again[0]
-        while self._next < len(self.items):
+        """Every item has its first attempt before any has its second: a night that ends early has seen all of them."""
+        while self._next < self._reach():
             item = self.items[self._next]
             if not self.done(item) and item.item not in self.left_out:
-                return item
+                if not self.attempts.get(item.item):
+                    return item
+                self._again.append(item)  # its first attempt was in an earlier session
             self._next += 1
-        return None
+        return self._again[0] if self._again else None
+
+    def _reach(self) -> int:
+        """How many of the items may be begun."""
+        failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
+        return next(failed, len(self.items))
+
+    def _failed(self, item: Item) -> bool:
+        attempts = self.attempts.get(item.item, ())
+        return any(each.fails for each in attempts) or (self.done(item) and attempts[-1].verdict != VALID)
 
     def _take(self, item: Item) -> None:
         if self._again and self._again[0] is item:
@@ -182,14 +200,19 @@ class Player:
 
     def _no_room(self, item: Item) -> str:
         used = self.kept_bytes() + int(sum(self.costs.of(child.item).bytes for child in self._children))
-        return budget.no_room(self.costs.of(item), self.elapsed_s(), used, self.limits.budget_s, self.limits.keep_bytes)
+        limits, cost = self.limits, self.costs.of(item)
+        report_s = self.costs.report_s(len(self._begun() | {item.item}))
+        return budget.no_room(cost, self.elapsed_s(), used, limits.budget_s, limits.keep_bytes, report_s)
 
     def kept_bytes(self) -> int:
         """What the night has on disk, with the pages of all that was begun, which come to it."""
-        begun = {name for name, attempts in self.attempts.items() if attempts}
-        begun |= {child.item.item for child in self._children}
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
-        return runs + max(budget.PAGES_BYTES * len(begun), self.directory.beside_bytes())
+        return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.beside_bytes())
+
+    def _begun(self) -> set[str]:
+        """The items that have ended or are under way."""
+        ended = {name for name, attempts in self.attempts.items() if attempts}
+        return ended | {child.item.item for child in self._children}
 
     def _start(self, item: Item) -> None:
         number = len(self.attempts.get(item.item, ())) + 1
@@ -209,7 +232,7 @@ class Player:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for us to answer
             )
-        self._children.append(_Child(item, number, popen, datetime.now(UTC), time.monotonic()))
+        self._children.append(_Child(item, number, popen, self._cores(item), datetime.now(UTC), time.monotonic()))
 
     # ------------------------------------------------------------------------------------------------------ ending
 

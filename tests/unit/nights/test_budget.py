@@ -62,6 +62,21 @@ def test_a_budget_leaves_out_what_does_not_fit(budget_s: float | None, plays: in
     assert [why.split(":")[0] for _, why in told.left_out] == ["no time"] * (4 - plays)
 
 
+@pytest.mark.parametrize(("done", "plays"), [(0, 2), (2, 1), (8, 0)])
+def test_the_report_is_within_the_budget_and_takes_as_long_as_earlier_ones(done: int, plays: int) -> None:
+    runs = items()
+    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    assert costs.report_s(3) == 0, "a night without a report"
+    costs.report = True
+    assert costs.report_s(3) > costs.report_s(2) > 20
+    costs.learn_report(2, costs.report_s(2) / 2)
+    costs.learn_report(9, costs.report_s(9) * 2)
+    of_two = costs.report_s(2)
+    told = forecast(runs, costs, 20 + of_two, 1 << 40, slots=1, done=done)
+    assert len(told.plays) == plays
+    assert told.seconds == 10 * plays + costs.report_s(done + plays)
+
+
 def test_a_long_run_that_does_not_fit_leaves_room_for_a_short_one() -> None:
     long, short = items()[0], items(runtime="sim")[0]
     told = forecast([long, short], Costs(), 20, 1 << 40, slots=1)

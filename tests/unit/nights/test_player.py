@@ -70,8 +70,16 @@ def night(
     read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})
     items = plan_night(read, min(ends), len(ends)).items
     player = Player(NightDirectory(tmp_path), read, items, Limits(None, 1 << 40, 2), Costs(), {})
+    began = "2026-07-04T01:00:00+00:00"
+    player.directory.write(player.directory.night, {"schema": 1, "began": began, "commit": "c0ffee", "items": []})
     player.program = (sys.executable, "-I", "-S", str(tmp_path / "script.py"))
     return player
+
+
+def flags(**more: Any) -> dict[str, Any]:
+    """What the end of a night asks of the command line."""
+    usual = {"report": True, "summary": None, "mail": None, "accepted": {}, "fail_on": "any", "notify": None}
+    return {**usual, "metrics": None, **more}
 
 
 def played(player: Player) -> dict[int, list[Attempt]]:
@@ -220,6 +228,65 @@ def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> Non
     player.said = lambda item, attempt: order.append(item)
     played(player)
     assert order == list(player.items)
+
+
+def attempts_in_order(player: Player) -> list[tuple[int, int]]:
+    """Play a night: the seed and the number of each attempt, in the order in which they ended."""
+    order: list[tuple[int, int]] = []
+    player.said = lambda item, attempt: order.append((item.seed, attempt.attempt))
+    played(player)
+    return order
+
+
+def test_every_item_has_its_first_attempt_before_any_has_its_second(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["unknown", "valid"], 2: ["valid"], 3: ["unknown", "valid"], 4: ["valid"]})
+    player.limits.slots = 1
+    assert attempts_in_order(player) == [(1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (3, 2)]
+
+
+def test_a_night_that_goes_on_tries_again_what_was_unknown_after_all_others(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["unknown", "valid"], 2: ["valid"], 3: ["valid"]})
+    player.limits.slots = 1
+    first = player.items[0]
+    player.attempts = {first.item: [Attempt(first.item, 1, "unknown", 2, "", "2026-07-04T01:00:00+00:00", 1.0, "")]}
+    assert attempts_in_order(player) == [(2, 1), (3, 1), (1, 2)]
+
+
+def test_what_was_unknown_is_tried_again_with_fewer_runs_beside_it(tmp_path: Path) -> None:
+    player = night(tmp_path, {seed: ["unknown", "unknown", "valid"] for seed in range(1, 5)}, retries=2)
+    player.limits.slots = 4
+    beside: dict[int, list[int]] = {1: [], 2: [], 3: []}
+    player.said = lambda item, attempt: beside[attempt.attempt].append(len(player.under_way()))
+    played(player)
+    assert [len(each) for each in beside.values()] == [4, 4, 4]
+    assert max(beside[2]) <= 1, "two at a time: when one has ended, at most one is under way"
+    assert max(beside[3]) == 0, "each alone"
+
+
+def test_with_x_nothing_behind_a_run_that_is_not_valid_is_begun(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["unknown", "valid"], 2: ["invalid"], 3: ["valid"]})
+    player.limits.slots, player.stop_at_first = 1, True
+    player.items = player.items[:2]  # pytest stops at the second
+    third = night(tmp_path, {1: ["unknown", "valid"], 2: ["invalid"], 3: ["valid"]}).items[2]
+    order: list[tuple[int, int]] = []
+    player.said = lambda item, attempt: order.append((item.seed, attempt.attempt))
+    first, second = player.items
+    player.items = (first, second, third)
+    assert [each.verdict for each in player.result(first) or ()] == ["unknown", "valid"]
+    assert [each.verdict for each in player.result(second) or ()] == ["invalid"]
+    assert order == [(1, 1), (2, 1), (1, 2)]
+
+
+def test_a_run_that_leaves_no_time_for_the_report_is_left_out(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["valid"]})
+    player.limits.budget_s = player.costs.of(player.items[0]).seconds + 60
+    player.costs.report = True
+    player.costs.learn_report(1, 3600)
+    assert played(player) == {1: []}
+    (why,) = player.left_out.values()
+    assert why.endswith("s of the budget are left, of which the report takes about 3600 s")
+    player.left_out, player.costs.report, player._next = {}, False, 0
+    assert [each.verdict for each in played(player)[1]] == ["valid"]
 
 
 def test_what_is_invalid_stays_invalid_however_its_process_ended(tmp_path: Path) -> None:
