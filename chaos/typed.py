@@ -31,6 +31,11 @@ def typed(*words: str | Path) -> str:
     return here(lasting(*words))
 
 
+def place(path: str | Path) -> str:
+    """A path as somebody in this folder types it, in quotes where a shell needs them."""
+    return here(shlex.quote(str(path)))
+
+
 def script(name: str) -> str:
     """A program of this checkout as somebody in this folder types it."""
     return here(shlex.quote(str(PROGRAM.parent / name)))

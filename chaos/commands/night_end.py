@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,22 +13,27 @@ import click
 from chaos.commands.json_output import answer
 from chaos.errors import HarnessError, said_by
 from chaos.nights import outcome as outcomes
+from chaos.nights.announcement import announce, facts_of
 from chaos.nights.budget import MIB, PAGE_SHARE
 from chaos.nights.directory import NightDirectory, bytes_of, write_whole
+from chaos.nights.findings import NightFinding
 from chaos.nights.full_disk import is_full
 from chaos.screen import console
-from chaos.typed import typed
+from chaos.typed import place, typed
 from checkers.nights.night import SCHEMA
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from chaos.commands.outputs import NightRun, Output
+    from chaos.nights.accepted import Accepted
     from chaos.nights.items import Item
     from chaos.nights.opening import Opened
     from chaos.nights.outcome import Outcome
     from chaos.nights.player import Player
     from checkers.nights.results import Attempt
+    from reports.nights.report import Report
+    from reports.nights.standing import Standing
 
 INTERRUPTED = 130
 ALLURE = "allure"
@@ -50,20 +56,88 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
         opened.matrix.unknown_share,
         str(directory.path),
         opened.matrix.max_unplayed,
+        by_cause=night_findings((), player, flags["accepted"]),
+        fail_on=flags["fail_on"],
     )
     not_selected = [each.item for each in opened.items if each.item not in ids]
     if player.full:
-        return _end_full(directory, outcome, not_selected, player.full)
+        code = _end_full(directory, outcome, not_selected, player.full)
+        _announce(directory, outcome, flags, code, player, interrupted=True)
+        return code
     _add_checks(directory, outcome)
     _write_end(directory, outcome, not_selected, interrupted=interrupted)
-    page = ""
+    page, report_s = "", None
     if flags["report"] and not interrupted:
         room = opened.matrix.keep_mib * MIB - bytes_of(directory.path) + bytes_of(directory.path / ALLURE)
-        page, contradicted = pages(directory, console(stderr=True), room)
-        if contradicted:
-            outcome = replace(outcome, contradicted=contradicted)
-            _write_end(directory, outcome, not_selected, interrupted=False)
-    return _conclude(directory, outcome, flags, page, interrupted=interrupted)
+        before_s = player.elapsed_s()
+        page, report = pages(directory, console(stderr=True), room)
+        if report is not None:
+            report_s = round(player.elapsed_s() - before_s)
+            by_cause = night_findings(report.found, player, flags["accepted"])
+            before, contradicted = outcome.exit, tuple(report.contradicted)
+            outcome = replace(outcome, by_cause=by_cause, contradicted=contradicted)
+            if contradicted or outcome.exit != before:
+                _write_end(directory, outcome, not_selected, interrupted=False)
+    code = _conclude(directory, outcome, flags, page, interrupted=interrupted)
+    _announce(directory, outcome, flags, code, player, interrupted=interrupted, report_s=report_s, page=page)
+    return code
+
+
+def night_findings(
+    found: Sequence[Standing], player: Player, accepted: Mapping[str, Accepted]
+) -> tuple[NightFinding, ...]:
+    """What was found, by cause. found: what the report tells apart; every other finding of a run is a new one."""
+    today = datetime.now(UTC).date()
+    told = [
+        NightFinding(
+            fingerprint=each.first["fingerprint"],
+            anomalies=each.anomalies,
+            cause=each.first["cause"],
+            configurations=each.configurations,
+            attempts=frozenset((row["item"], row["attempt"]) for row in each.rows),
+            nights=each.nights,
+            accepted=accepted.get(each.first["fingerprint"]),
+            today=today,
+        )
+        for each in found
+    ]
+    explained = {attempt for each in told for attempt in each.attempts}
+    for item in player.items:
+        for each in player.attempts.get(item.item, ()):
+            key = item.item, each.attempt
+            if each.fails and key not in explained:
+                why, names = outcomes.found(each), (item.configuration,)
+                told.append(NightFinding("", (), why, names, frozenset({key}), (), None, today))
+    return tuple(told)
+
+
+def _announce(
+    directory: NightDirectory,
+    outcome: Outcome,
+    flags: dict[str, Any],
+    code: int,
+    player: Player,
+    *,
+    interrupted: bool,
+    report_s: int | None = None,
+    page: str = "",
+) -> None:
+    """Tell other programs. What goes wrong with that is said, and does not change the exit code."""
+    planned = directory.planned()[0]
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = facts_of(
+        outcome,
+        code,
+        interrupted=interrupted,
+        began=str(planned.get("began", "")),
+        ended=ended,
+        seconds=round(player.elapsed_s()),
+        report_s=report_s,
+        page=str(Path(page).absolute()) if page else "",
+        commit=str(planned.get("commit", "")),
+    )
+    for failed in announce(facts, directory.facts, flags["metrics"], flags["notify"]):
+        click.echo(f"squall: {failed}", err=True)
 
 
 def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
@@ -156,25 +230,25 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
         page = allure.make_page(
             directory.allure, directory.path / ALLURE, f"Squall, night {directory.path.name}", say.print
         )
-        say.print(f"Allure: {page}", soft_wrap=True)
+        say.print(f"Allure: {place(page)}", markup=False, soft_wrap=True)
     except HarnessError as trouble:
         say.print(str(trouble), markup=False, soft_wrap=True)
 
 
-def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, tuple[str, ...]]:
-    """Allure's page, and the durability report: where that is, empty where there is none, which is said; and the runs
-    of it whose verdict and whose history contradict each other. room: bytes that Allure's page may take."""
+def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Report | None]:
+    """Make Allure's page and the durability report. Where that is, and what it is made of; empty and None where there
+    is none, which is said. room: bytes that Allure's page may take."""
     from chaos.commands.durability import Wanted, make_report
 
     _allure(directory, say, room)
     say.print("the durability report: collecting the night ...")
     try:
         path, report = make_report(directory.path, Wanted(), say.print)
-        return str(path), tuple(report.contradicted)
+        return str(path), report
     except Exception as error:  # the runs are judged, whatever becomes of their table
         told = f"the durability report could not be made: {said_by(error)}"
         say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
-    return "", ()
+    return "", None
 
 
 def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
@@ -202,7 +276,7 @@ def _conclude(
     if flags["mail"] is not None:
         flags["mail"].write_text(text)
     click.echo(text, nl=False)
-    click.echo(f"night: {directory.path}")
+    click.echo(f"night: {place(directory.path)}")
     if interrupted:
         click.echo(f"interrupted; it goes on with: {typed('nightly', '--resume', directory.path)}")
         return INTERRUPTED

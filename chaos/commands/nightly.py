@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,16 @@ import click
 
 from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
+from chaos.nights.accepted import FILE as ACCEPTED
+from chaos.nights.accepted import Accepted, AcceptedError, read_accepted
+from chaos.nights.announcement import runnable
 from chaos.nights.axes import AXES
 from chaos.nights.directory import NIGHTS, NightDirectory
+from chaos.nights.findings import ANY, FAIL_ON
 from chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
 from chaos.screen import console
 from chaos.toolchain.places import shared
+from chaos.typed import place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +59,27 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
         raise click.BadParameter(str(wrong)) from None
 
 
+def _accepted(_: click.Context, __: click.Parameter, given: str | None) -> dict[str, Accepted]:
+    if given is None and not Path(ACCEPTED).exists():
+        return {}
+    try:
+        return read_accepted(Path(given or ACCEPTED))
+    except AcceptedError as wrong:
+        raise click.UsageError(str(wrong)) from None
+
+
+def _notify(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given is not None and (why := runnable(given)):
+        raise click.BadParameter(why)
+    return given
+
+
+def _metrics(_: click.Context, __: click.Parameter, given: str | None) -> Path | None:
+    if given is not None and not given.endswith(".prom"):
+        raise click.BadParameter(f"{given!r}: node_exporter reads only files whose names end with .prom")
+    return None if given is None else Path(given)
+
+
 @click.command(
     epilog=f"""\b
 Axes: {", ".join(list(AXES)[:8])},
@@ -68,9 +95,9 @@ Examples:
   squall nightly --resume nights/20260704T010000
 
 \b
-Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
-2 too much is unknown or was not played (--unknown-share, --max-unplayed),
-3 wrong usage, 130 interrupted."""
+Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
+(see --fail-on), 2 too much is unknown or was not played (--unknown-share,
+--max-unplayed), 3 wrong usage, 130 interrupted."""
 )
 @click.option(
     "--matrix",
@@ -154,6 +181,28 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted,
     "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
 )
 @click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default=ANY,
+    show_default=True,
+    help="Exit with 1 for any finding that is not accepted, or only for new ones: no earlier night had them.",
+)
+@click.option(
+    "--accepted",
+    callback=_accepted,
+    metavar="FILE",
+    help=f"Findings that fail no night until a day, by their fingerprints. [default: {ACCEPTED}, if there is one]",
+)
+@click.option(
+    "--notify", callback=_notify, metavar="COMMAND", help="Run this at the end, with summary.json on standard input."
+)
+@click.option(
+    "--metrics",
+    callback=_metrics,
+    metavar="FILE.prom",
+    help="Write the night's figures there, for node_exporter's textfile collector.",
+)
 @click.option("--bootstrap", metavar="HOST:PORT", help="Where the target external is found. [default: the matrix's]")
 @click.option("--report/--no-report", default=True, help="Make the durability report and Allure's page at the end.")
 @click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
@@ -181,6 +230,8 @@ def command(
     if resume is not None and any(others):
         beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out, --never"
         raise click.UsageError(f"--resume goes on with what was planned: none of {beside}")
+    if flags["fail_on"] != ANY and not flags["report"]:
+        raise click.UsageError("--fail-on new needs the report, which says what is known: not with --no-report")
     if not only_list or flags["select"]:
         session.require()
     say = console(stderr=True)
@@ -195,6 +246,7 @@ def command(
     except MatrixError as wrong:
         raise click.UsageError(str(wrong)) from None
     opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
+    opened.costs.report = flags["report"]
     chosen = session.chosen(opened.items, flags["select"])
     if only_list:
         return _list(directory, opened, chosen, flags)
@@ -243,7 +295,7 @@ def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], don
 
     keep = opened.matrix.keep_mib * MIB
     plays = [each for each in chosen if each.item not in done and each.item not in opened.lacking]
-    return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags))
+    return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags), len(done))
 
 
 def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
@@ -313,7 +365,7 @@ def _play(
     from chaos.nights.player import Limits, Player
     from checkers.nights.results import by_item
 
-    say.print(f"night {opened.id}: {directory.path}", soft_wrap=True)
+    say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
 
     def clear() -> None:
         for ended in end_leftovers(directory.runs):
@@ -324,11 +376,15 @@ def _play(
     _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
+    for each in flags["accepted"].values():
+        if each.expired(datetime.now(UTC).date()):
+            told = f"finding {each.fingerprint} was accepted by {each.owner} until {each.until}: it fails nights again"
+            say.print(told, markup=False, soft_wrap=True)
     directory.end.unlink(missing_ok=True)
     limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
-    player.clear = clear
+    player.clear, player.stop_at_first = clear, flags["stop_at_first"]
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
@@ -343,8 +399,8 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     rest = [each for each in player.items if not player.done(each) and each.item not in player.left_out]
     limits = player.limits
     budget = None if limits.budget_s is None else limits.budget_s - player.elapsed_s()
-    told = forecast(rest, player.costs, budget, limits.keep_bytes, limits.slots)
     done = sum(1 for each in player.items if player.done(each))
+    told = forecast(rest, player.costs, budget, limits.keep_bytes, limits.slots, done)
     word = "invalid" if attempt.fails else attempt.verdict
     head = f"[{done} of {len(player.items)}] [{STYLES.get(word, 'yellow')}]{word}[/] {attempt.seconds:.0f} s"
     again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
@@ -354,9 +410,10 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     left += f"; {told.seconds / 60:.0f} min left"
     left += f", {len(told.left_out)} will be left out" if told.left_out else ""
     say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
+    run = place(player.directory.path / attempt.run) if attempt.run else ""
     if word == "valid" and attempt.permitted_loss:
-        say.print(f"    {attempt.permitted_loss}  {attempt.run}", style="yellow", markup=False, soft_wrap=True)
+        say.print(f"    {attempt.permitted_loss}  {run}", style="yellow", markup=False, soft_wrap=True)
     if attempt.why or attempt.unexpected:
         from chaos.nights.outcome import found
 
-        say.print(f"    {found(attempt)}  {attempt.run}", markup=False, soft_wrap=True)
+        say.print(f"    {found(attempt)}  {run}", markup=False, soft_wrap=True)

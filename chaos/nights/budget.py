@@ -165,7 +165,8 @@ def forecast(
     `done`. slots: process runs side by side.
     """
     spent = used = 0.0
-    plays, left_out = [], []
+    plays: list[Item] = []
+    left_out: list[tuple[Item, str]] = []
     for item in items:
         cost = costs.of(item)
         share = cost.seconds * cores(item) / (2 * slots)

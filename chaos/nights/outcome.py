@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.nights.findings import ANY, STATES, NightFinding, tolerated
 from chaos.nights.items import Item
-from chaos.typed import typed
+from chaos.typed import place, typed
 from checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
@@ -30,6 +31,10 @@ class Outcome:
     """Of the night, as somebody types it."""
     max_unplayed: float = 1.0
     """The share of `items` that may not be played, 0 to 1, before it proves too little."""
+    by_cause: tuple[NightFinding, ...] = ()
+    """`findings`, as the durability report tells them apart."""
+    fail_on: str = ANY
+    """One of `findings.FAIL_ON`."""
     contradicted: tuple[str, ...] = ()
     """Runs whose verdict and whose measured history contradict each other, a sentence each."""
 
@@ -42,6 +47,12 @@ class Outcome:
     def findings(self) -> list[tuple[Item, Attempt]]:
         """Every attempt that found what was not permitted, whatever came after it."""
         return [(item, each) for item in self.items for each in self.attempts.get(item.item, ()) if each.fails]
+
+    @property
+    def failing(self) -> list[tuple[Item, Attempt]]:
+        """Those of them that fail the night."""
+        well = tolerated(self.by_cause, self.fail_on)
+        return [(item, each) for item, each in self.findings if (item.item, each.attempt) not in well]
 
     @property
     def unproven(self) -> list[tuple[Item, Attempt]]:
@@ -79,7 +90,7 @@ class Outcome:
     @property
     def exit(self) -> int:
         """The exit code."""
-        return FOUND if self.findings else TOO_LITTLE if self.too_little else WELL
+        return FOUND if self.failing else TOO_LITTLE if self.too_little else WELL
 
     @property
     def too_little(self) -> str:
@@ -116,7 +127,11 @@ class Outcome:
         told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
         played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
         out = f"; {len(self.left_out)} left out" if self.left_out else ""
-        head = HEADS[FOUND] if self.findings else self.too_little or HEADS[WELL]
+        well = TOLERATED if self.findings else HEADS[WELL]
+        head = HEADS[FOUND] if self.failing else self.too_little or well
+        states = Counter(each.state for each in self.by_cause)
+        told = ", ".join(f"{states[each]} {each}" for each in STATES if states[each])
+        head += f" Findings: {told}." if told else ""
         lost = f" {many(len(self.losing), 'valid run')} lost acknowledged records, as permitted." if self.losing else ""
         return f"{head}{lost} {played}{out}."
 
@@ -130,6 +145,7 @@ HEADS = {
     WELL: "Nothing was found that is not permitted.",
     FOUND: "Something was found that is not permitted.",
 }
+TOLERATED = "What was found that is not permitted is known or accepted."
 NAMED = 6
 """Configurations that a sentence names."""
 
@@ -152,10 +168,11 @@ def _body(outcome: Outcome, page: str) -> Iterator[str]:
     if outcome.findings:
         yield from ("", "## Findings", "", *_head("configuration", "faults", "seed", "what was found", "run"))
         for item, each in outcome.findings:
-            yield _row(item.configuration, item.faults, str(item.seed), found(each), each.run)
+            yield _row(item.configuration, item.faults, str(item.seed), found(each), place(run_of(outcome, each)))
         yield from ("", "The story of each:", "", "```")
         yield from (_story(outcome, each) for _, each in outcome.findings)
         yield "```"
+        yield from ("", *(f"- {each.line()}" for each in by_gravity(outcome)))
     if outcome.unproven:
         yield from ("", "## Without a verdict", "", *_head("configuration", "faults", "seed", "why"))
         for item, each in outcome.unproven:
@@ -163,7 +180,8 @@ def _body(outcome: Outcome, page: str) -> Iterator[str]:
     if outcome.losing:
         yield from ("", "## Permitted losses", "", *_head("configuration", "faults", "seed", "what was lost", "run"))
         for item, each in outcome.losing:
-            yield _row(item.configuration, item.faults, str(item.seed), each.permitted_loss, each.run)
+            run = place(run_of(outcome, each))
+            yield _row(item.configuration, item.faults, str(item.seed), each.permitted_loss, run)
     yield from ("", "## Configurations", "", *_head("configuration", "runs", "valid", "found", "unknown", "left out"))
     for name, of_name in by_configuration(outcome).items():
         yield _row(name, *map(str, of_name))
@@ -187,7 +205,17 @@ def _row(*cells: str) -> str:
 
 def _story(outcome: Outcome, attempt: Attempt) -> str:
     """The command that tells what happened."""
-    return typed("explain", "/".join(filter(None, (outcome.folder, attempt.run))))
+    return typed("explain", run_of(outcome, attempt))
+
+
+def run_of(outcome: Outcome, attempt: Attempt) -> str:
+    """The run directory as somebody types it who typed the night's folder."""
+    return "/".join(filter(None, (outcome.folder, attempt.run)))
+
+
+def by_gravity(outcome: Outcome) -> list[NightFinding]:
+    """New findings first."""
+    return sorted(outcome.by_cause, key=lambda each: STATES.index(each.state))
 
 
 def _run(item: Item) -> str:
@@ -217,9 +245,11 @@ def by_configuration(outcome: Outcome) -> dict[str, tuple[int, int, int, int, in
 
 def text(outcome: Outcome, page: str = "") -> str:
     """The night as plain text, for a mail or the end of a log: short lines, the gravest first."""
-    lines = [f"Squall, night {outcome.night}", outcome.sentence(), ""]
+    lines, failing = [f"Squall, night {outcome.night}", outcome.sentence(), ""], outcome.failing
     for item, each in outcome.findings:
-        lines += [f"FOUND  {_run(item)}", f"  {found(each)}", f"  {_story(outcome, each)}"]
+        word = "FOUND" if (item, each) in failing else "TOLERATED"
+        lines += [f"{word}  {_run(item)}", f"  {found(each)}", f"  {_story(outcome, each)}"]
+    lines += [each.line() for each in by_gravity(outcome)]
     for item, each in outcome.unproven:
         lines += [f"{each.verdict.upper()}  {_run(item)}", f"  {each.why}"]
     for item, each in outcome.losing:

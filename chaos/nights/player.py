@@ -190,7 +190,8 @@ class Player:
 
     def _failed(self, item: Item) -> bool:
         attempts = self.attempts.get(item.item, ())
-        return any(each.fails for each in attempts) or (self.done(item) and attempts[-1].verdict != VALID)
+        ended = self.done(item) and any(each.verdict != VALID for each in attempts[-1:])
+        return ended or any(each.fails for each in attempts)
 
     def _take(self, item: Item) -> None:
         if self._again and self._again[0] is item:

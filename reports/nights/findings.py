@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkers import simulated
 from checkers.anomalies.registry import LOSS
 from checkers.nights.facts import Facts
+from checkers.nights.results import INVALID
 from reports import checks
 from reports.causes import Group, groups_of
 from reports.nights.standing import BROKEN, NO_CAUSE
 from reports.problems import problems_named
-from reports.run_files import RunFiles, objects, read_run
+from reports.run_files import RunFiles, mapping, objects, read_run, texts
 from reports.stories import NOT_READ, Line
 from reports.telling import tellings_about
 
@@ -38,7 +40,7 @@ def _shows(run_dir: Path) -> bool:
         return True
     try:
         verdict = json.loads((run_dir / "verdict.json").read_text())
-        return bool(verdict.get("anomalies"))
+        return bool(verdict.get("anomalies")) or verdict.get("verdict") == INVALID
     except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
@@ -60,6 +62,7 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
         "classes": facts.classes,
         "promise": facts.promise,
     }
+    yield from _ended(files, found, head)
     for check in found:
         permitted = {checks.PERMITTED: True, checks.FAILED: False}.get(check.state)
         same: dict[str, Row] = {}
@@ -83,6 +86,33 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
                 known["first_s"], known["last_s"] = _earliest(known, row), _latest(known, row)
         # The witnesses that are kept say which cause they have; of the others only the number is known.
         yield from ({**row, "count": row["witnesses"]} if len(same) > 1 else row for row in same.values())
+
+
+def _ended(files: RunFiles, found: Sequence[checks.Check], head: Row) -> Iterator[Row]:
+    """What no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more, or the
+    run did not come to its end."""
+    told = mapping(files.run.get(simulated.KEY))
+    failure = mapping(told.get("failure"))
+    kind, name = str(failure.get("kind")), str(failure.get("name"))
+    if not failure or any(name in (check.name, check.invariant) for check in found):
+        return
+    yield {
+        **head,
+        "promise": "",
+        "anomaly": kind,
+        "evidence": "",
+        "permitted": False,
+        "unexpected": False,
+        "why": "no configuration permits it",
+        "count": 1,
+        "witnesses": 0,
+        "fingerprint": fingerprint(kind, "", name, ""),
+        "cause": name,
+        "place": "",
+        "first_s": None,
+        "last_s": None,
+        "story": list(texts(told.get("told"))[:STORY]),
+    }
 
 
 def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> Row:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
+from checkers.anomalies.registry import CATALOG
 from reports.cards import with_names
+from reports.checks import INVARIANT
 from reports.nights import figures, table
 from reports.nights.report import Report
 from reports.nights.trends import MEASURES
@@ -59,8 +61,11 @@ def _drawn(draw: Callable[[], T]) -> tuple[T | None, str]:
 def explain(night: Path, row: table.Row) -> str:
     """The command that tells more of a finding, as it works in every folder. Empty where its run is gone."""
     run = run_of(night, row)
+    if run is None:
+        return ""
     name = f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"]
-    return shlex.join([str(PROGRAM), "explain", str(run.absolute()), name]) if run is not None else ""
+    words = [name] if row["anomaly"] in CATALOG or name.startswith(INVARIANT) else []
+    return shlex.join([str(PROGRAM), "explain", str(run.absolute()), *words])
 
 
 def link_of(night: Path, row: table.Row) -> str:

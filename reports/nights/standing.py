@@ -78,6 +78,11 @@ class Card:
         return tuple(dict.fromkeys(name for each in self.findings for name in each.anomalies))
 
     @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """By which later nights, and `accepted.toml`, know its findings."""
+        return tuple(dict.fromkeys(each.first["fingerprint"] for each in self.findings))
+
+    @property
     def runs(self) -> tuple[Row, ...]:
         """A row for each run that shows one of them."""
         rows = {(row["night"], row["item"], row["attempt"]): row for each in self.findings for row in each.rows}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from chaos import cli
 from chaos.commands import night_end
 from chaos.nights import opening
+from chaos.nights.accepted import Accepted
 from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory
 from chaos.nights.matrix import make_matrix, read_matrix
@@ -18,7 +21,9 @@ from chaos.nights.opening import Opened
 from chaos.screen import console
 from chaos.toolchain import allure
 from checkers.nights.results import Attempt
-from tests.unit.nights.test_player import night, played
+from reports.nights.standing import standings
+from tests.support.nights.rows import finding
+from tests.unit.nights.test_player import flags, night, played
 
 SMALL = ("nightly", "--vary", "runtime=sim", "--time", "8", "--faults", "kill")
 
@@ -81,6 +86,8 @@ def test_a_list_says_what_the_budget_leaves_out(
     monkeypatch.setenv("COLUMNS", "200")
     words = [*SMALL, "--seeds", "3", "--budget", "8s", "--out", str(tmp_path / "night"), "--list"]
     assert cli.run(words) == 0
+    assert "of which the report takes about" in capsys.readouterr().out
+    assert cli.run([*words, "--no-report"]) == 0
     out = capsys.readouterr().out
     assert out.split()[0] == out.split("\n")[0].split()[0] == "configuration", "the first line says something"
     assert "likely to be left out at the end: 1, for want of time or room" in out
@@ -150,17 +157,69 @@ def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doubt = "one is judged valid, but its history shows 3 lost records, which is not permitted."
-    flags = {"report": True, "summary": None, "mail": None}
     for contradicted, code in (((), 0), ((doubt,), 2)):
         player = night(tmp_path, {1: ["valid"]})
         played(player)
         opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
-        monkeypatch.setattr(night_end, "pages", lambda directory, say, room, told=contradicted: ("index.html", told))
-        assert night_end.end(player.directory, opened, player, flags, interrupted=False) == code
+        report = SimpleNamespace(found=(), contradicted=contradicted)
+        monkeypatch.setattr(night_end, "pages", lambda directory, say, room, told=report: ("index.html", told))
+        assert night_end.end(player.directory, opened, player, flags(), interrupted=False) == code
         told = json.loads(player.directory.end.read_text())
         assert (told["exit"], told["contradicted"]) == (code, list(contradicted))
     assert doubt in capsys.readouterr().out
     assert f"**{doubt}**" in player.directory.summary.read_text()
+
+
+@pytest.mark.parametrize(
+    ("nights", "until", "fail_on", "code", "word"),
+    [
+        (("n1",), None, "any", 1, "FOUND"),
+        (("n1",), None, "new", 1, "FOUND"),
+        (("n0", "n1"), None, "any", 1, "FOUND"),
+        (("n0", "n1"), None, "new", 0, "TOLERATED"),
+        (("n1",), date.max, "any", 0, "TOLERATED"),
+        (("n0", "n1"), date.min, "new", 1, "FOUND"),
+    ],
+)
+def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
+    nights: tuple[str, ...],
+    until: date | None,
+    fail_on: str,
+    code: int,
+    word: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    player = night(tmp_path, {1: ["invalid"], 2: ["valid"]})
+    played(player)
+    rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in nights]
+    print_ = rows[0]["fingerprint"]
+    accepted = {} if until is None else {print_: Accepted(fingerprint=print_, owner="al", until=until, why="w")}
+    report = SimpleNamespace(found=standings(rows, nights)[0], contradicted=())
+    monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
+    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    given = flags(accepted=accepted, fail_on=fail_on)
+    assert night_end.end(player.directory, opened, player, given, interrupted=False) == code
+    assert f"{word}  squall/process appends, faults kill, seed 1" in capsys.readouterr().out
+    told = json.loads((tmp_path / "summary.json").read_text())
+    assert (told["exit"], told["fail_on"]) == (code, fail_on)
+    assert json.loads(player.directory.end.read_text())["exit"] == code
+    (one,) = told["findings"]
+    assert (one["fingerprint"], one["nights"]) == (print_, list(nights))
+    assert [run["run"] for run in one["runs"]] == [str(tmp_path / player.attempts[player.items[0].item][0].run)]
+
+
+def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = night(tmp_path, {1: ["invalid"], 2: ["invalid"]})
+    played(player)
+    rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in ("n0", "n1")]
+    report = SimpleNamespace(found=standings(rows, ("n0", "n1"))[0], contradicted=())
+    monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
+    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    assert night_end.end(player.directory, opened, player, flags(fail_on="new"), interrupted=False) == 1
+    told = json.loads((tmp_path / "summary.json").read_text())["findings"]
+    assert [(each["state"], each["cause"]) for each in told][1] == ("new", "for a reason")
 
 
 def planned(path: Path) -> NightDirectory:

@@ -18,7 +18,7 @@ from chaos.nights.evidence import Evidence
 from chaos.nights.opening import Opened
 from chaos.nights.player import Player
 from checkers.nights.results import Attempt, by_item
-from tests.unit.nights.test_player import night, played
+from tests.unit.nights.test_player import flags, night, played
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 ATTEMPT = Attempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
@@ -95,7 +95,7 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
     monkeypatch.setattr(allure_results, where, on_a_full_disk)
     code = session.play(player.directory, player, lambda run, unexpected: Evidence(), "", stop_at_first=False)
     assert code == session.INTERRUPTED
-    assert night_end.end(player.directory, opened, player, {}, interrupted=True) == 2
+    assert night_end.end(player.directory, opened, player, flags(), interrupted=True) == 2
     told = capfd.readouterr()
     assert "INTERNALERROR" not in told.err + told.out
     assert "Traceback" not in told.err + told.out
@@ -113,7 +113,7 @@ def test_a_finding_before_the_disk_was_full_is_the_exit_code(tmp_path: Path) -> 
     opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
     player.limits.slots = 1
     played(player)
-    assert night_end.end(player.directory, opened, player, {}, interrupted=True) == 1
+    assert night_end.end(player.directory, opened, player, flags(), interrupted=True) == 1
 
 
 def test_a_night_needs_some_room_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

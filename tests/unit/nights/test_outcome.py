@@ -49,7 +49,7 @@ def test_markdown_has_a_row_for_each_finding_and_each_run_without_a_verdict() ->
     lines = markdown(night(), "report/index.html").splitlines()
     (finding,) = (line for line in lines if "were lost" in line)
     assert finding.startswith(
-        "| squall/process appends | kill | 1 | 2 of 10 acknowledged records \\| were lost. | runs/"
+        "| squall/process appends | kill | 1 | 2 of 10 acknowledged records \\| were lost. | nights/n/runs/"
     )
     assert "| squall/process appends | kill | 2 | unknown: kill did not land |" in lines
     assert "| squall/process appends acks=1 | 1 | 1 | 0 | 0 | 1 |" in lines
@@ -107,5 +107,6 @@ def test_a_permitted_loss_is_told_in_the_sentence_and_in_a_line_and_fails_nothin
     lines = text(well).splitlines()
     told = lines.index("LOST AS PERMITTED  squall/process appends acks=1, faults kill, seed 1")
     assert lines[told + 1] == f"  {loss}"
-    assert f"| squall/process appends acks=1 | kill | 1 | {loss} | {lost.run} |" in markdown(well).splitlines()
+    row = f"| squall/process appends acks=1 | kill | 1 | {loss} | nights/n/{lost.run} |"
+    assert row in markdown(well).splitlines(), "the path can be pasted in the folder where the night was begun"
     assert "Permitted losses" not in markdown(night())

@@ -44,7 +44,7 @@ def imported() -> dict[str, str]:
                     names = [node.module]
                 for name in names:
                     found.setdefault(name.partition(".")[0], str(path.relative_to(ROOT)))
-    ours = {*PACKAGES, *sys.stdlib_module_names, "__future__"}
+    ours = {*PACKAGES, *sys.stdlib_module_names, "__future__", "_typeshed"}  # the last is of type checkers alone
     return {name: where for name, where in found.items() if name not in ours}
 
 

@@ -36,6 +36,22 @@ def loss(run: Path) -> dict[str, Any]:
     return row
 
 
+def test_a_crash_is_a_finding_beside_what_checks_find(lost_dir: Path) -> None:
+    info = json.loads((lost_dir / "run.json").read_text())
+    failure = {"kind": "crash", "name": "KeyError in append"}
+    info["simulated"] = {"failure": failure, "told": ["broker 2 ended by itself: KeyError: 3"]}
+    (lost_dir / "run.json").write_text(json.dumps(info))
+    before = {row["anomaly"] for row in findings_of("n1", [facts(lost_dir)])}
+    (row,) = [each for each in findings_of("n1", [facts(lost_dir)]) if each["anomaly"] == "crash"]
+    assert (row["cause"], row["permitted"], row["promise"]) == ("KeyError in append", False, "")
+    assert row["story"] == ["broker 2 ended by itself: KeyError: 3"]
+    assert row["fingerprint"] == fingerprint("crash", "", "KeyError in append", "")
+    assert "lost-write" in before
+    info["simulated"]["failure"] = {"kind": "anomaly", "name": "lost-write"}
+    (lost_dir / "run.json").write_text(json.dumps(info))
+    assert {row["anomaly"] for row in findings_of("n1", [facts(lost_dir)])} == before - {"crash"}, "a check found it"
+
+
 def test_a_known_bug_stays_known_when_another_fault_began_last_before_it(lost_dir: Path) -> None:
     first = loss(lost_dir)
     other = {**KILL, "id": 1, "action": "partition", "began": at(5.2), "ended": at(5.3)}

@@ -1,0 +1,80 @@
+"""Findings that somebody has accepted for a while: `accepted.toml`, by the fingerprints of the durability report."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from chaos.plans.lines import with_line
+from chaos.plans.words import in_plain_words
+
+FILE = "accepted.toml"
+
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class AcceptedError(ValueError):
+    """The file cannot be used; the message lists what is wrong, one line each."""
+
+
+class Accepted(BaseModel):
+    """One finding that fails no night up to and including a day."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    fingerprint: Annotated[str, StringConstraints(pattern="^[0-9a-f]{12}$")]
+    owner: Words
+    """Who looks after it."""
+    until: date
+    """The last day on which it is accepted, in UTC."""
+    why: Words
+
+    def expired(self, today: date) -> bool:
+        """Whether it counts no more."""
+        return today > self.until
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    accepted: tuple[Accepted, ...] = Field(default=())
+
+
+def read_accepted(path: Path) -> dict[str, Accepted]:
+    """The entries of a file by fingerprint, expired ones included. AcceptedError."""
+    try:
+        text = path.read_text()
+        entries = _File.model_validate(tomllib.loads(text)).accepted
+    except ValidationError as error:
+        wrong = [with_line(text, _told(each)) for each in error.errors()]
+        raise AcceptedError("\n".join(f"{path}: {line}" for line in wrong)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise AcceptedError(f"{path}: not TOML: {error}") from None
+    except OSError as error:
+        raise AcceptedError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise AcceptedError(f"{path}: not TOML: {error}") from None
+    found: dict[str, Accepted] = {}
+    for number, each in enumerate(entries):
+        if each.fingerprint in found:
+            line = with_line(text, f"accepted.{number}.fingerprint: {each.fingerprint} is accepted twice")
+            raise AcceptedError(f"{path}: {line}")
+        found[each.fingerprint] = each
+    return found
+
+
+def _told(error: Mapping[str, Any]) -> str:
+    where = ".".join(map(str, error["loc"]))
+    fields = ", ".join(Accepted.model_fields)
+    words = {
+        "date_type": "a date is needed, without quotes: 2026-12-31",
+        "extra_forbidden": f"there are: {fields}" if len(error["loc"]) > 1 else "there is only [[accepted]]",
+        "string_pattern_mismatch": "12 hexadecimal digits are needed, as a night prints them",
+        "string_too_short": "it must not be empty",
+    }
+    return f"{where}: {words.get(error['type']) or in_plain_words(error) or error['msg']}"

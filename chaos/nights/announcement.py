@@ -1,0 +1,141 @@
+"""What a night tells other programs: summary.json, a command that is given it, and metrics for a textfile collector.
+
+The schema of summary.json is documented in `docs/nightly.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from chaos.nights.directory import write_whole
+from chaos.nights.findings import STATES
+from chaos.nights.outcome import Outcome
+from chaos.typed import lasting
+from checkers.nights.results import VERDICTS
+
+SCHEMA = 1
+NOTIFY_S = 60.0
+"""How long the command may take."""
+
+Facts = dict[str, Any]
+
+
+def facts_of(outcome: Outcome, code: int, **more: Any) -> Facts:
+    """The night as JSON values. code: what the command exits with; more: what only the command knows."""
+    folder = Path(outcome.folder).absolute()
+    last = outcome.last
+    return {
+        "schema": SCHEMA,
+        "night": outcome.night,
+        "folder": str(folder),
+        "exit": code,
+        "sentence": outcome.sentence(),
+        **more,
+        "fail_on": outcome.fail_on,
+        "runs": {
+            "planned": len(outcome.items),
+            "played": len(last),
+            "retried": outcome.retried,
+            "left_out": len(outcome.left_out),
+            **{verdict.replace(" ", "_"): outcome.counts().get(verdict, 0) for verdict in VERDICTS},
+        },
+        "findings": [
+            {
+                "state": each.state,
+                "fingerprint": each.fingerprint,
+                "anomalies": list(each.anomalies),
+                "cause": each.cause,
+                "configurations": list(each.configurations),
+                "runs": [_run(folder, outcome, *one) for one in sorted(each.attempts)],
+                "nights": list(each.nights),
+                "accepted": None if each.accepted is None else each.accepted.model_dump(mode="json"),
+            }
+            for each in outcome.by_cause
+        ],
+        "without_verdict": [
+            {"configuration": item.configuration, "faults": item.faults, "seed": item.seed,
+             "verdict": each.verdict, "why": each.why}
+            for item, each in outcome.unproven
+        ],
+        "without_any_run": outcome.untouched,
+        "contradicted": list(outcome.contradicted),
+    }  # fmt: skip
+
+
+def _run(folder: Path, outcome: Outcome, item: str, number: int) -> dict[str, str]:
+    attempt = next(each for each in outcome.attempts[item] if each.attempt == number)
+    run = str(folder / attempt.run) if attempt.run else ""
+    return {"item": item, "run": run, "explain": lasting("explain", run) if run else ""}
+
+
+def announce(facts: Facts, file: Path, metrics: Path | None, command: str | None) -> Iterator[str]:
+    """Write summary.json and the metrics, and notify. Yields a sentence for each of them that fails."""
+    text = json.dumps(facts, indent=1) + "\n"
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        yield f"{file} cannot be written: {error.strerror}"
+    if metrics is not None:
+        try:
+            _write_metrics(metrics, facts)
+        except OSError as error:
+            yield f"--metrics {metrics} cannot be written: {error.strerror}"
+    if command and (failed := _notify(command, text)):
+        yield failed
+
+
+def _notify(command: str, text: str) -> str:
+    """Why it failed, in a sentence; empty if it did not."""
+    try:
+        done = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True, timeout=NOTIFY_S)
+    except subprocess.TimeoutExpired:
+        return f"--notify {command}: it was ended after {NOTIFY_S:.0f} s"
+    except OSError as error:
+        return f"--notify {command}: {error.strerror}"
+    said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    last = f": {said[-1].strip()}" if said else ""
+    return f"--notify {command}: exit code {done.returncode}{last}" if done.returncode else ""
+
+
+def runnable(command: str) -> str:
+    """Why a command cannot be run, in a sentence; empty if it can."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"{command!r}: {error}"
+    if not words:
+        return "a command is needed"
+    return "" if shutil.which(words[0]) else f"there is no program {words[0]!r}"
+
+
+def _write_metrics(path: Path, facts: Facts) -> None:
+    """Replace the file whole, as node_exporter's textfile collector wants it."""
+    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+    registry = CollectorRegistry()
+
+    def gauge(name: str, what: str, value: float) -> None:
+        Gauge(f"squall_nightly_{name}", what, registry=registry).set(value)
+
+    runs = facts["runs"]
+    gauge("exit_code", "What the last night exited with.", facts["exit"])
+    ended = datetime.fromisoformat(facts["ended"])
+    gauge("end_time_seconds", "When the last night ended, in seconds since 1970.", ended.timestamp())
+    gauge("duration_seconds", "How long the last night took, report included.", facts["seconds"])
+    gauge("planned_runs", "Runs that the last night planned.", runs["planned"])
+    gauge("left_out_runs", "Planned runs that the last night left out.", runs["left_out"])
+    gauge("retried_runs", "Attempts that the last night made again.", runs["retried"])
+    verdicts = Gauge("squall_nightly_runs", "Runs of the last night by verdict.", ["verdict"], registry=registry)
+    for verdict in VERDICTS:
+        verdicts.labels(verdict).set(runs[verdict.replace(" ", "_")])
+    states = Gauge("squall_nightly_findings", "Findings of the last night by state.", ["state"], registry=registry)
+    for state in STATES:
+        states.labels(state).set(sum(1 for each in facts["findings"] if each["state"] == state))
+    write_to_textfile(str(path), registry)

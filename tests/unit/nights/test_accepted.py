@@ -1,0 +1,62 @@
+"""`accepted.toml`: what it may say, and each mistake in it with its line."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from chaos import cli
+from chaos.nights.accepted import FILE, AcceptedError, read_accepted
+
+ENTRY = """
+[[accepted]]
+fingerprint = "0123456789ab"
+owner = "alice"
+until = 2026-12-31
+why = "KAFKA-17754"
+"""
+
+
+def test_an_entry_counts_until_its_day_is_over(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    file.write_text(ENTRY)
+    (entry,) = read_accepted(file).values()
+    assert (entry.fingerprint, entry.owner, entry.why) == ("0123456789ab", "alice", "KAFKA-17754")
+    assert [entry.expired(date(2026, 12, day)) for day in (30, 31)] == [False, False]
+    assert entry.expired(date(2027, 1, 1))
+    file.write_text("")
+    assert read_accepted(file) == {}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ('"0123456789ab"', '"0123"', "line 3: accepted.0.fingerprint: 12 hexadecimal digits are needed"),
+        ('"alice"', '" "', "line 4: accepted.0.owner: it must not be empty"),
+        ("2026-12-31", '"2026-12-31"', "line 5: accepted.0.until: a date is needed, without quotes: 2026-12-31"),
+        ("2026-12-31", "2026-13-31", "not TOML"),
+        ("until = 2026-12-31", "", "line 2: accepted.0.until: is missing"),
+        ("why", "reason", "line 6: accepted.0.reason: there are: fingerprint, owner, until, why"),
+        ("[[accepted]]", "[[accept]]", "accept: there is only [[accepted]]"),
+        ("[[accepted]]", f"{ENTRY}\n[[accepted]]", "line 10: accepted.1.fingerprint: 0123456789ab is accepted twice"),
+    ],
+)
+def test_a_mistake_is_said_with_its_line(was: str, now: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    file.write_text(ENTRY.replace(was, now))
+    with pytest.raises(AcceptedError, match="^") as wrong:
+        read_accepted(file)
+    assert f"{file}: {said}" in str(wrong.value)
+
+
+def test_a_night_with_a_mistake_in_the_file_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["nightly", "--list", "--vary", "runtime=sim", "--accepted", "none.toml"]) == 3
+    assert "none.toml: cannot be read: No such file or directory" in capsys.readouterr().err
+    Path(FILE).write_text("[[accepted]]\n")
+    assert cli.run(["nightly", "--list", "--vary", "runtime=sim"]) == 3
+    assert f"{FILE}: line 1: accepted.0.owner: is missing" in capsys.readouterr().err
