@@ -248,6 +248,10 @@ def command(
     opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
     opened.costs.report = flags["report"]
     chosen = session.chosen(opened.items, flags["select"])
+    for each in flags["accepted"].values():
+        if each.expired(datetime.now(UTC).date()):
+            told = f"finding {each.fingerprint} was accepted by {each.owner} until {each.until}: it fails nights again"
+            say.print(told, markup=False, soft_wrap=True)
     if only_list:
         return _list(directory, opened, chosen, flags)
     with directory.held():
@@ -376,10 +380,6 @@ def _play(
     _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
-    for each in flags["accepted"].values():
-        if each.expired(datetime.now(UTC).date()):
-            told = f"finding {each.fingerprint} was accepted by {each.owner} until {each.until}: it fails nights again"
-            say.print(told, markup=False, soft_wrap=True)
     directory.end.unlink(missing_ok=True)
     limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))

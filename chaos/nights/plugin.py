@@ -21,6 +21,7 @@ from chaos.nights.full_disk import is_full
 from chaos.nights.items import Item
 from chaos.nights.outcome import found
 from chaos.nights.player import Player
+from chaos.typed import place
 from checkers.nights.results import Attempt
 
 Show = Callable[[Path, Sequence[str]], Evidence]
@@ -130,6 +131,7 @@ class RunItem(pytest.Item):
         if not isinstance(excinfo.value, Finding | Unproven):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
+        run = place(self.player.directory.path / run) if run else ""
         return "\n".join(filter(None, (str(excinfo.value), run, self.story)))
 
     def reportinfo(self) -> tuple[Path, None, str]:

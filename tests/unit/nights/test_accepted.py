@@ -30,6 +30,19 @@ def test_an_entry_counts_until_its_day_is_over(tmp_path: Path) -> None:
     assert read_accepted(file) == {}
 
 
+def test_an_expired_entry_is_told_whenever_a_night_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, words = tmp_path / "mine.toml", ["nightly", "--list", "--vary", "runtime=sim", "--out", str(tmp_path / "n")]
+    file.write_text(ENTRY.replace("2026", "2020"))
+    assert cli.run([*words, "--accepted", str(file)]) == 0
+    told = "finding 0123456789ab was accepted by alice until 2020-12-31: it fails nights again"
+    assert told in capsys.readouterr().err
+    file.write_text(ENTRY.replace("2026", "9999"))
+    assert cli.run([*words, "--accepted", str(file)]) == 0
+    assert "accepted by" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [

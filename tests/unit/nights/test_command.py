@@ -210,6 +210,25 @@ def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
     assert [run["run"] for run in one["runs"]] == [str(tmp_path / player.attempts[player.items[0].item][0].run)]
 
 
+def test_a_night_learns_from_the_nights_before_how_long_its_report_takes(tmp_path: Path) -> None:
+    before = planned(tmp_path / "20260703T010000")
+    (item,) = before.planned()[1]
+    before.add(Attempt(item.item, 1, "valid", 0, "", "2026-07-03T01:00:00+00:00", 3.0, ""))
+    matrix = read_matrix(before.matrix)
+    after = NightDirectory(tmp_path / "20260704T010000")
+
+    def report_s() -> float:
+        costs = opening.plan(matrix, after, 1, None).costs
+        costs.report = True
+        return costs.report_s(1)
+
+    usual = report_s()
+    before.write(before.facts, {"report_s": None})
+    assert report_s() == usual, "it made none"
+    before.write(before.facts, {"report_s": 7 * usual})
+    assert report_s() == pytest.approx(7 * usual)
+
+
 def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     player = night(tmp_path, {1: ["invalid"], 2: ["invalid"]})
     played(player)
