@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
+    "query": ("chaos.commands.query", "Run SQL over the files of a run."),
     "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare two; remove old ones."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
@@ -56,6 +57,7 @@ Examples:
   squall sim --seeds 0..1000           a thousand different clusters and faults
   squall shrink runs/latest            the few steps that still fail, and their story
   squall explain runs/latest lost-write  what it means, what caused it, and its story
+  squall query runs/latest             the views and columns of a run, for SQL
   squall runs                          what is in runs/, as a table and as a page
   squall nightly --list                what a night would run, and how long
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C

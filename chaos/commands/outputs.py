@@ -155,6 +155,20 @@ class ExplainOutput(Output, kw_only=True):
     stories: Annotated[tuple[str, ...], Meta(description="Stories of the finding that was named, as plain text.")]
 
 
+class Column(Struct, kw_only=True):
+    """A column of the rows."""
+
+    name: str
+    type: Annotated[str, Meta(description="DuckDB's name of the type.")]
+
+
+class QueryOutput(Output, kw_only=True):
+    """`squall query --json`."""
+
+    columns: tuple[Column, ...]
+    rows: Annotated[tuple[tuple[Any, ...], ...], Meta(description="Values in the columns' order; else text.")]
+
+
 class Permission(Struct, kw_only=True):
     """An anomaly that may happen."""
 
@@ -221,7 +235,16 @@ class NightlyOutput(Output, kw_only=True):
 
 OUTPUTS: dict[str, type[Output]] = {
     str(each.__struct_config__.tag): each
-    for each in (RunOutput, SimOutput, RunsOutput, ExplainOutput, GuaranteesOutput, DoctorOutput, NightlyOutput)
+    for each in (
+        RunOutput,
+        SimOutput,
+        RunsOutput,
+        ExplainOutput,
+        QueryOutput,
+        GuaranteesOutput,
+        DoctorOutput,
+        NightlyOutput,
+    )
 }
 """Command -> what it prints with --json."""
 

@@ -44,7 +44,7 @@ def kind(of: dict[str, Any]) -> str:
     if "enum" in of:
         return ", ".join(f"`{json.dumps(each)}`" for each in of["enum"])
     if of.get("type") == "array":
-        return f"array of {kind(of['items'])}"
+        return f"array of {kind(of['items'])}" if "items" in of else "array"
     if of.get("type") == "object":
         inside = of.get("additionalProperties")
         return f"object of {kind(inside)}" if inside else "object"

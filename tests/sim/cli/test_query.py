@@ -1,0 +1,81 @@
+"""`squall query` of a simulated run: the views say what its files say, and nothing is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chaos import cli
+from reports.query import QueryError, query
+from reports.query_views import VIEWS
+from tests.support.json_output import checked
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Path -> content, of all files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A run that lost a record."""
+    plan = ROOT / "tests/sim/plans/kip_101_loss.toml"
+    assert cli.run(["sim", "--plan", str(plan), "--mutant", "1", "--runs", str(tmp_path)]) == 1
+    capsys.readouterr()
+    return (tmp_path / "latest").resolve()
+
+
+def test_views_say_what_the_files_say_and_only_read(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(run)
+    for view in VIEWS:
+        told = query(run, f"select * from {view.name}")
+        assert told.columns == tuple(name for name, _, _ in view.columns), view.name
+
+    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    sends = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "send"}
+    ended = Counter(("ok", "fail", "info")[line["st"]] for line in lines if line["e"] == "c" and line["op"] in sends)
+    rows = query(run, "select outcome, count(*) from records where kind = 'send' group by all").rows
+    assert {outcome: count for outcome, count in rows if outcome != "info"} == {
+        outcome: count for outcome, count in ended.items() if outcome != "info"
+    }
+    found = json.loads((run / "verdict.json").read_text())["anomalies"]
+    told = query(run, "select name, count, permitted from findings")
+    assert told.rows == [(each["name"], each["count"], each["permitted"]) for each in found]
+    (partition,) = {each["partition"] for each in found[0]["witnesses"]}
+    assert query(run, f"select distinct \"partition\" from witnesses where name = '{found[0]['name']}'").rows == [
+        (partition,)
+    ]
+    assert query(run, "select count(*) from events where event = 'became_leader'").rows[0][0] > 0
+
+    sql = "select name, count from findings"
+    assert cli.run(["query", str(run), sql, "--json"]) == 0
+    told_as_json = checked("query", capsys.readouterr().out)
+    assert [each["name"] for each in told_as_json["columns"]] == ["name", "count"]
+    assert cli.run(["query", str(run), sql, "--csv"]) == 0
+    told_as_csv = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert told_as_csv == [["name", "count"], *([str(cell) for cell in row] for row in told_as_json["rows"])]
+    assert contents(run) == before
+
+
+def test_what_would_write_or_read_files_is_refused(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    for sql in (
+        f"copy (select 1) to '{out}'",
+        "create table t(a int)",
+        f"attach '{tmp_path / 'x.db'}'",
+        f"select * from read_csv('{run / 'history.jsonl'}')",
+        "set enable_external_access = true",
+        "select 1; select 2",
+        "select nonsense from records",
+        "",
+    ):
+        with pytest.raises(QueryError):
+            query(run, sql)
+    assert not out.exists()
