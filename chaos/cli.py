@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import sys
@@ -17,6 +16,7 @@ from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.flags import default_map
 from chaos.garbage import garbage_waits
 from chaos.interrupts import as_ctrl_c
+from chaos.nearest import did_you_mean, nearest
 from chaos.standard_streams import outlive_readers
 from chaos.toolchain.extras import lacking
 
@@ -88,9 +88,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             if cmd_name in ("help", "version"):
                 raise click.UsageError(f"there is no command {cmd_name!r}: squall --{cmd_name}", ctx)
-            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}"
-            raise click.UsageError(f"there is no command {cmd_name!r}: {meant}", ctx)
+            raise click.UsageError(f"there is no command {cmd_name!r}: {did_you_mean(cmd_name, COMMANDS)}", ctx)
         with garbage_waits():  # what modules define stays, and searching it costs an eighth of loading them
             command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
@@ -150,6 +148,8 @@ def _told(error: BaseException) -> int:
             click.echo(asked.format_message())
             return 0
         case click.ClickException() as wrong:
+            if isinstance(wrong, click.NoSuchOption) and wrong.possibilities:
+                wrong.possibilities[:] = filter(None, [nearest(wrong.option_name, wrong.possibilities)])
             wrong.show()
             return USAGE
         case HarnessError() as trouble:

@@ -42,6 +42,6 @@ def suited_brokers(table: dict[str, Any]) -> dict[str, str]:
 
 def unknown(name: str) -> str:
     """Says that there is no such workload, and which one was meant."""
-    near = difflib.get_close_matches(name, SCENARIOS, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, SCENARIOS, n=1, cutoff=0.7)
     meant = f": did you mean {near[0]!r}?" if near else ""
     return f"there is no workload {name!r}{meant or ':'} ({', '.join(SCENARIOS)})"

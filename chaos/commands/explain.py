@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from chaos.commands import completions
 from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
+from chaos.nearest import nearest
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 from chaos.screen import columns
 
@@ -48,8 +48,8 @@ def command(run: Path, anomaly: str) -> int:
     try:
         click.echo(explained(path, anomaly, width), nl=False)
     except NotThere as instead:
-        near = [] if anomaly in CATALOG else difflib.get_close_matches(anomaly, CATALOG, n=1)
-        raise Refused(f"{instead}" + (f"; did you mean {near[0]!r}?" if near else "")) from None
+        near = "" if anomaly in CATALOG else nearest(anomaly, CATALOG)
+        raise Refused(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from chaos.nights.player import Player
     from checkers.nights.results import Attempt
 
+_FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
+"""Parts of a matrix, as expressions -> the flags that give them."""
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -244,7 +247,7 @@ def command(
         else:
             matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
     except MatrixError as wrong:
-        raise click.UsageError(str(wrong)) from None
+        raise click.UsageError(_in_flags(str(wrong))) from None
     opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
     opened.costs.report = flags["report"]
     chosen = session.chosen(opened.items, flags["select"])
@@ -263,6 +266,15 @@ def command(
         return _play(directory, opened, chosen, flags, say)
 
 
+def _in_flags(wrong: str) -> str:
+    """What is wrong with flags, in the words of the command line, each mistake once. Lines about a file begin with its
+    name.
+    """
+    for part, flag in _FLAGS.items():
+        wrong = re.sub(rf"(?m)^{part}", flag, wrong)
+    return "\n".join(dict.fromkeys(wrong.splitlines()))
+
+
 def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: float | None) -> Matrix:
     """The matrix of the command line. MatrixError."""
     by_hand = bool(vary) and file is None
@@ -278,7 +290,8 @@ def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
     """The flags over what the matrix says. MatrixError."""
     if flags["never"]:
         values = matrix.model_dump(mode="json", exclude_defaults=True)
-        values["expect"] = [*values.get("expect", ()), {"never": list(flags["never"])}]
+        never = [name.strip() for each in flags["never"] for name in each.split(",")]
+        values["expect"] = [*values.get("expect", ()), {"never": never}]
         matrix = make_matrix(values)
     given = {name: flags[name] for name in ("budget", "retries", "keep_mib", "bootstrap", "run_limit")}
     for name in ("unknown_share", "max_unplayed"):

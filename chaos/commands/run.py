@@ -33,6 +33,10 @@ KEPT = ("docker", "external")
 """Runtimes of a plan's file that are the run's, too."""
 PAIRS = {"--set": "log.segment.bytes=65536", "--topic-set": "segment.bytes=65536"}
 """A flag that takes NAME=VALUE -> an example of its own."""
+_FLAGS = {"time_s": "--time", "warmup_s": "--warmup", "settings": "--set", "topic_settings": "--topic-set"}
+"""A plan's setting -> the flag that gives it, where it is not called the same."""
+_NAMED = re.compile(r"(?m)\b(?:cluster|workload|limits)\.(\w+)|\b(\w+_\w+)\b|^(\w+)(?=:)")
+"""A setting in a sentence about a plan: with its table, or without one."""
 _LEFT_OUT = ("name", "topic_settings")
 
 
@@ -279,7 +283,7 @@ def command(
     try:
         plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:
-        raise click.UsageError(str(wrong)) from None
+        raise click.UsageError(in_flags(wrong, plan_file, flags)) from None
     from chaos.commands.conclusion import conclude, load_report
     from chaos.runs.exporter import serving
     from chaos.runs.progress import Progress
@@ -382,7 +386,9 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
     scenario = SCENARIOS[name]
     settings = {each: given[each] for each in _settings() if each in given}
     if strange := [each for each in settings if each not in scenario.model_fields]:
-        raise PlanError(f"--{strange[0].replace('_', '-')}: the workload {name} has no such setting")
+        had = {flag_of(each): ", ".join(_settings()[each]) for each in strange}
+        lines = [f"{flag}: the workload {name} has no such setting; these have: {by}" for flag, by in had.items()]
+        raise PlanError("\n".join(lines))
     if "acks" in settings:
         settings["acks"] = -1 if settings["acks"] == "all" else int(settings["acks"])
         if settings["acks"] != -1:
@@ -395,6 +401,25 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
     table.setdefault("replication_factor", max(1, min(factor, nodes)))  # of no nodes the plan says what is wrong
     table.setdefault("min_isr", min(scenario.model_fields["min_isr"].default, table["replication_factor"]))
     return table
+
+
+def flag_of(setting: str) -> str:
+    """Return the flag that gives a plan's setting."""
+    return _FLAGS.get(setting) or "--" + setting.replace("_", "-")
+
+
+def in_flags(wrong: Exception, plan_file: Path | None, flags: Mapping[str, Any]) -> str:
+    """What is wrong with a plan, where its settings are called by the flags that give them. Those of a file keep their
+    names, unless a flag was given for them.
+    """
+
+    def named(found: re.Match[str]) -> str:
+        setting = next(filter(None, found.groups()))
+        given = {"settings": "broker_settings"}.get(setting, setting)
+        here = given in flags and (plan_file is None or flags[given] not in (None, {}))
+        return flag_of(setting) if here else found[0]
+
+    return _NAMED.sub(named, re.sub(r"(?m)^workload: ", "", str(wrong)))
 
 
 def _check_ours(given: dict[str, Any]) -> None:

@@ -16,7 +16,16 @@ import click
 from chaos.commands import completions
 from chaos.commands.grouped import Grouped, just_one
 from chaos.commands.json_output import answer, json_flag
-from chaos.commands.run import CLUSTER, LIMITS, label_flag, plan_flags, plan_of, workload_flags, workload_options
+from chaos.commands.run import (
+    CLUSTER,
+    LIMITS,
+    in_flags,
+    label_flag,
+    plan_flags,
+    plan_of,
+    workload_flags,
+    workload_options,
+)
 from chaos.errors import said_by
 from chaos.faults.kind import FaultError
 from chaos.flags import is_typed, of_this_call
@@ -153,7 +162,7 @@ def command(
     try:
         plan = _drawn(flags, mutant) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
-        raise click.UsageError(str(wrong)) from None
+        raise click.UsageError(in_flags(wrong, plan_file, flags)) from None
     return _single(plan, mutant, not all_violations, partial(_conclude, page=page, spark=spark), root, label)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
 from chaos.faults.kind import FaultError
+from chaos.nearest import did_you_mean, nearest
 from chaos.runtimes.contract import Link
 from chaos.runtimes.layout import zone_name
 
@@ -120,9 +120,9 @@ def check_target(here: str, target: str) -> tuple[str, str]:
         return kind, argument
     if kind not in NODE_TARGETS:
         known = (*NODE_TARGETS, ZONE_TARGET, LINK_TARGET)
-        near = difflib.get_close_matches(kind, (*known, *CLIENT_TARGETS), n=1)
-        meant = f"did you mean {near[0]!r}? There are" if near else "one of"
-        raise FaultError(f"{here}: unknown target {target!r}: {meant} {', '.join(known)}")
+        near = nearest(kind, CLIENT_TARGETS)
+        meant = f"did you mean {near!r}?" if near else did_you_mean(kind, known)
+        raise FaultError(f"{here}: unknown target {target!r}: {meant}")
     if kind == "node" and not argument.isdigit():
         raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
     if kind in OF_PARTITIONS and argument and "-" not in argument:
@@ -192,7 +192,7 @@ def check_feasible(
         raise FaultError(f"{here}: there is no partition {argument}: the workload has {', '.join(places)}")
     if kind == ZONE_TARGET and int(argument) > zones:
         have = "1 zone" if zones == 1 else f"{zones} zones"
-        raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones, --zones)")
+        raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones)")
     if kind == "minority" and minority_size(len(nodes)) == 0:
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
 

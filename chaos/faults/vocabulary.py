@@ -6,7 +6,6 @@ an action.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -24,15 +23,34 @@ from chaos.faults.targets import (
     of_clients,
     zone_of,
 )
+from chaos.nearest import did_you_mean
+
+ELSEWHERE = {
+    **dict.fromkeys(("timeout", "blackhole"), "partition with manner drop"),
+    **dict.fromkeys(("down", "disconnect"), "partition with manner refuse"),
+    **dict.fromkeys(("crash", "restart", "sigkill"), "kill"),
+    **dict.fromkeys(("freeze", "hang", "sigstop"), "pause"),
+    **dict.fromkeys(("delay", "lag", "jitter"), "latency"),
+    **dict.fromkeys(("packet", "loss", "drop"), "packet_loss"),
+    **dict.fromkeys(("skew", "time"), "clock"),
+    **dict.fromkeys(("file-corruption", "bitflip", "truncate"), "bit_rot or damage"),
+}
+"""A word of Toxiproxy (its toxic `timeout`, a proxy that is down), of Jepsen's nemeses or of other tools -> the kind
+that does it here."""
+
+
+def unknown_kind(name: str) -> str:
+    """Return which kind was meant by a name that none has; all of them if that is not clear."""
+    if name in ELSEWHERE:
+        return f"here it is {ELSEWHERE[name]} (docs/faults.md)"
+    return did_you_mean(name, KINDS)
 
 
 def kind_of(here: str, action: str) -> Kind:
     """The kind of that name. Raises FaultError if there is none."""
     kind = KINDS.get(action)
     if kind is None:
-        near = difflib.get_close_matches(action, KINDS, n=1)
-        meant = f"did you mean {near[0]!r}? There are" if near else "one of"
-        raise FaultError(f"{here}: unknown action {action!r}: {meant} {', '.join(KINDS)}")
+        raise FaultError(f"{here}: unknown action {action!r}: {unknown_kind(action)}")
     return kind
 
 
@@ -79,9 +97,7 @@ def _params(here: str, kind: Kind, given: Mapping[str, Any], wrong: list[str]) -
     """The parameters with their defaults; what is wrong with some goes into `wrong`."""
     for name in given:
         if name not in kind.params:
-            near = difflib.get_close_matches(name, kind.params, n=1)
-            meant = f"did you mean {near[0]!r}? There are " if near else ""
-            wrong.append(f"{here}: unknown parameter {name!r}: {meant}{', '.join(kind.params) or 'it takes none'}")
+            wrong.append(f"{here}: unknown parameter {name!r}: {did_you_mean(name, kind.params)}")
     checked: dict[str, Any] = {}
     for name, each in kind.params.items():
         with _into(wrong):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from chaos.drivers.library import DISTRIBUTIONS
 from chaos.faults.kind import FaultError
+from chaos.nearest import did_you_mean
 from chaos.nights.axes import AXES, word, workloads_of
 from chaos.plans.lines import with_line
 from chaos.plans.schedule import parse_kinds
@@ -155,9 +155,7 @@ def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
     wrong = []
     for axis, values in axes.items():
         if axis not in AXES:
-            near = difflib.get_close_matches(axis.replace("_", "-"), AXES, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else ", ".join(AXES)
-            wrong.append(f"{axis}: there is no such axis: {meant}")
+            wrong.append(f"{axis}: there is no such axis: {did_you_mean(axis.replace('_', '-'), AXES)}")
             continue
         if not values:
             wrong.append(f"{axis}: no value is given")
@@ -191,8 +189,9 @@ def _wrong_kinds(kinds: tuple[str, ...] | None) -> list[str]:
 
 
 def _no_mix(mix: str, line: str, matrix: Matrix) -> str:
-    mixes = ", ".join(matrix.faults) or "none is named"
-    return f"{mix!r} is neither a mix of this matrix ({mixes}) nor a list of kinds: {line}"
+    if not matrix.faults:
+        return line
+    return f"{mix!r} is neither a mix of this matrix ({', '.join(matrix.faults)}) nor a list of kinds: {line}"
 
 
 def _wrong_anomalies(names: tuple[str, ...]) -> list[str]:
@@ -201,8 +200,7 @@ def _wrong_anomalies(names: tuple[str, ...]) -> list[str]:
     found = []
     for name in names:
         if name not in CATALOG:
-            near = difflib.get_close_matches(name, CATALOG, n=1)
-            found.append(f"there is no anomaly {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+            found.append(f"there is no anomaly {name!r}: {did_you_mean(name, CATALOG)}")
     return found
 
 
@@ -285,8 +283,7 @@ def _lines(error: ValidationError) -> list[str]:
 def _near(loc: tuple[int | str, ...]) -> str:
     models: dict[str, type[BaseModel]] = {"runs": Runs, "exclude": Exclude, "expect": Expect}
     model = Matrix if len(loc) < 2 else models.get(str(loc[0]), Matrix)
-    near = difflib.get_close_matches(str(loc[-1]), model.model_fields, n=1)
-    return f": did you mean {near[0]!r}?" if near else f": there are {', '.join(model.model_fields)}"
+    return f": {did_you_mean(str(loc[-1]), model.model_fields)}"
 
 
 def read_matrix(path: Path) -> Matrix:

@@ -5,7 +5,6 @@ Reading a plan checks all of it. A plan that names something unknown is refused,
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.pace import longer_s
 from chaos.faults.targets import Coordinated, check_target
 from chaos.faults.vocabulary import kind_of
+from chaos.nearest import nearest
 from chaos.plans.external import drawn_kinds, for_others
 from chaos.plans.lines import with_line
 from chaos.plans.mistakes import mistakes, possible_fault
@@ -225,8 +225,8 @@ def _plain(error: Any) -> str:
     if error["type"] == "union_tag_invalid":
         return unknown(error["ctx"]["tag"])
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), _names_beside(error["loc"]), n=1)
-        return "there is no such setting" + (f": did you mean {near[0]!r}?" if near else "")
+        near = nearest(str(error["loc"][-1]), _names_beside(error["loc"]))
+        return "there is no such setting" + (f": did you mean {near!r}?" if near else "")
     given = error.get("input")
     if error["type"] == "tuple_type" and error["loc"] == ("faults",):
         return "each fault is a table of its own, and begins with [[faults]]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from chaos.draws import rng_for
 from chaos.faults.kind import Fault, FaultError, Kind, Trait
 from chaos.faults.kinds import KINDS
 from chaos.faults.targets import Coordinated
-from chaos.faults.vocabulary import make_fault
+from chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0
@@ -33,17 +32,21 @@ def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
-    """`kill,partition` into action names; "none" into none. FaultError names what is unknown."""
-    if text.strip() == "none":
+    """`kill,partition` into action names; "none" into none. FaultError names all that is unknown, a line each."""
+    kinds = tuple(text.replace(",", " ").split())
+    if kinds == ("none",):
         return ()
-    if not text.strip():
-        raise FaultError(f"no faults are named: one of {', '.join(KINDS)}, or none")
-    kinds = tuple(k.strip() for k in text.split(",") if k.strip())
-    for kind in kinds:
-        if kind not in KINDS:
-            near = difflib.get_close_matches(kind, KINDS, n=1)
-            meant = f"did you mean {near[0]!r}? There are" if near else "one of"
-            raise FaultError(f"unknown fault {kind!r}: {meant} {', '.join(KINDS)}; or none alone")
+    if not kinds:
+        raise FaultError(f"no faults are named: {unknown_kind('')}; or none")
+    wrong = [
+        "none excludes all faults: leave it out, or name it alone"
+        if kind == "none"
+        else f"unknown fault {kind!r}: {unknown_kind(kind)}"
+        for kind in kinds
+        if kind not in KINDS
+    ]
+    if wrong:
+        raise FaultError("\n".join(wrong))
     return kinds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from chaos.errors import Refused
 
 RUNS = Path("runs")
 LATEST = "latest"
+HEAD_BYTES = 200
+"""Of a file that is no run: enough to see what it is."""
 RESERVE_BYTES = 8 << 20
 """Room reserved during a run, so that a full disk still has space for the verdict."""
 
@@ -50,12 +53,8 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """An existing run directory. Refused if `path` does not exist, or holds no plan."""
         path = path.resolve()
-        if not path.is_dir():
-            if path == (RUNS / LATEST).resolve():
-                raise Refused(f"{RUNS / LATEST}: there is no run here yet; `squall run` makes one")
-            raise Refused(f"{path}: there is no such run directory; `squall runs` shows those of {RUNS}/")
         if not (path / "plan.toml").exists():
-            raise Refused(f"{path}: not a run directory: it has no plan.toml")
+            raise Refused(_no_run(path))
         return cls(path)
 
     @property
@@ -132,6 +131,33 @@ class RunDirectory:
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _no_run(path: Path) -> str:
+    """Why a path is no run directory, and what to name instead."""
+    if path == (RUNS / LATEST).resolve():
+        return f"{RUNS / LATEST}: there is no run here yet; `squall run` makes one"
+    if not path.exists():
+        return f"{path}: there is no such run directory; `squall runs` shows those of {RUNS}/"
+    if found := next((each for each in (path, *sorted(path.glob("*.edn"))) if _is_edn(each)), None):
+        return (
+            f"{found}: this is EDN, as Jepsen writes histories, and Squall judges its run directories (history.jsonl): "
+            "judge it with Jepsen's checkers, or write its operations as docs/run-directory.md says"
+        )
+    if path.is_file():
+        return f"{path}: this is a file; name the directory of a run: `squall runs` shows those of {RUNS}/"
+    if within := next(path.glob("*/plan.toml"), None):
+        return f"{path}: this is a folder of runs; name one of them, such as {within.parent}"
+    return f"{path}: not a run directory: it has no plan.toml"
+
+
+def _is_edn(path: Path) -> bool:
+    """Whether a file holds Clojure's maps: their keys begin with a colon, those of JSON with a quote."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(HEAD_BYTES)
+    return path.suffix == ".edn" or re.match(rb"[\s\[]*(#[\w.]+\s*)?\{\s*:", begin) is not None
 
 
 def _unnamed(folder: Path) -> int:

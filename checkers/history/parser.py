@@ -165,6 +165,8 @@ class Parser:
             self.history.torn_bytes = len(raw)
             return
         why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"
+        if raw.lstrip(b"[ ").startswith(b"{:"):
+            why = "this is EDN, as Jepsen writes histories, and no JSON"
         # Bytes that are no JSON are where the damage is. A line that contradicts an earlier one may be right itself.
         damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
         self.history.problem = Problem(FILE, self.history.lines + 1, why, not damaged_here)

@@ -135,7 +135,9 @@ def test_a_traceback_that_no_file_takes_is_printed(
     ("given", "said"),
     [
         ("rnu", "did you mean 'run'?"),
+        ("simulate", "did you mean 'sim'?"),
         ("zzz", "one of run, sim"),
+        ("prune", "'prune': one of run, sim"),  # `run` has three letters of five in common, and nothing to do with it
         ("help", "squall --help"),
         ("version", "squall --version"),
     ],
@@ -145,6 +147,14 @@ def test_a_command_that_does_not_exist_is_told_with_the_nearest_name(
 ) -> None:
     assert cli.run([given]) == 3
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "said"), [("--ack", "Did you mean '--acks'?"), ("--probe", "'--probe'.\n")])
+def test_an_option_that_does_not_exist_is_told_with_the_nearest_one_if_that_is_near(
+    option: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["run", option, "1"]) == 3
+    assert capsys.readouterr().err.endswith(f"No such option {option!r}. {said}\n" if "?" in said else said)
 
 
 def test_lines_in_a_pipe_are_whole_and_a_terminal_has_its_width(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
         (["--runtime", "external"], "--runtime external needs --bootstrap HOST:PORT"),
         (["--runtime", "external", "--bootstrap", "nonsense"], "--bootstrap nonsense: HOST:PORT is wanted"),
         (["--runtime", "external", "--bootstrap", "h:port"], "--bootstrap h:port: HOST:PORT is wanted"),
-        (["--nodes", "0"], "cluster.nodes: it must be at least 1"),
+        (["--nodes", "0"], "--nodes: it must be at least 1"),
         (["--plan", "no-such.toml"], "no-such.toml: there is no such file"),
         (["--plan", "README.md"], "README.md: not TOML"),
         (["--plan", "docs"], "docs is a folder"),
@@ -129,6 +129,54 @@ def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Plan:
     monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     assert cli.run(["run", "--seed", "7", *arguments]) == 130
     return plans[0]
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            "--time 0 --nodes 0 --rate 0",
+            [
+                "--time: it must be above 0 (given: 0.0)",
+                "--nodes: it must be at least 1 (given: 0)",
+                "--rate: it must be at least 1 (given: 0)",
+            ],
+        ),
+        ("--min-isr 5", ["--min-isr 5 is above --replication-factor 3"]),
+        ("--replication-factor 5", ["--replication-factor 5 needs as many nodes; --nodes is 3"]),
+        ("--topic-set min.isr=2", ["--topic-set: unknown topic setting min.isr: did you mean min.insync.replicas?"]),
+        (
+            "--faults kill,partiton,timeout,none",
+            [
+                "unknown fault 'partiton': did you mean 'partition'?",
+                "unknown fault 'timeout': here it is partition with manner drop (docs/faults.md)",
+                "none excludes all faults: leave it out, or name it alone",
+            ],
+        ),
+        (
+            "--churn 3 --max-bytes 9 --workload transactions",
+            [
+                "--max-bytes: the workload transactions has no such setting; these have: appends",
+                "--churn: the workload transactions has no such setting; these have: groups, pipeline, semantics",
+            ],
+        ),
+    ],
+)
+def test_mistakes_are_told_all_at_once_in_the_words_of_the_command_line(
+    command: str, flags: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, command, *flags.split()) == said
+
+
+def test_mistakes_of_a_file_keep_its_words_beside_those_of_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(write_plan(make_plan({"runtime": "process"})))
+    assert refused(capsys, "run", "--plan", str(plan), "--min-isr", "5") == [
+        "--min-isr 5 is above replication_factor 3"
+    ]
 
 
 @pytest.mark.parametrize(("more", "drawn"), [([], False), (["--faults", "kill"], True)])
@@ -282,7 +330,7 @@ def test_an_isolation_that_there_is_not_is_refused_and_so_is_one_of_a_workload_w
     said = " ".join(refused(capsys, command, "--workload", "transactions", "--isolation", "serializable"))
     assert "'--isolation': 'serializable' is not one of 'read_committed', 'read_uncommitted', 'both'" in said
     (line,) = refused(capsys, command, "--isolation", "both")
-    assert line == "--isolation: the workload appends has no such setting"
+    assert line == "--isolation: the workload appends has no such setting; these have: transactions"
 
 
 @pytest.mark.parametrize("command", ["run", "sim"])

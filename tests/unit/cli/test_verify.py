@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from chaos.commands.verify import command, spark_of
+from chaos.errors import Refused
 from chaos.runs import judgement
 from chaos.runs.directory import RunDirectory
 from chaos.runs.spark import HERE, Spark
@@ -73,3 +74,24 @@ def test_spark_gets_master_settings_and_archive(
     assert [each for each in given if each.startswith("--conf=")] == [f"--conf={n}={v}" for n, v in ASKED.conf.items()]
     assert ("--class-archive" in given) == (archive is not None)
     assert (str(archive) in given) == (archive is not None)
+
+
+EDN = "{:type :invoke, :f :send, :value [[:send 0 1]], :process 0, :time 1234, :index 0}\n"
+
+
+@pytest.mark.parametrize("named", ["store/history.edn", "store", "store/history.txt"])
+def test_a_history_of_jepsen_is_refused_as_edn_with_what_to_do(tmp_path: Path, named: str) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/history.edn").write_text(EDN)
+    (tmp_path / "store/history.txt").write_text(EDN)
+    with pytest.raises(Refused, match=r"this is EDN.*Jepsen's checkers, or write its operations as docs/run-directory"):
+        RunDirectory.open(tmp_path / named)
+
+
+def test_a_folder_of_runs_and_a_file_are_no_run(tmp_path: Path) -> None:
+    (tmp_path / "runs/one").mkdir(parents=True)
+    (tmp_path / "runs/one/plan.toml").touch()
+    with pytest.raises(Refused, match="this is a folder of runs; name one of them, such as .*/runs/one"):
+        RunDirectory.open(tmp_path / "runs")
+    with pytest.raises(Refused, match="this is a file; name the directory of a run"):
+        RunDirectory.open(tmp_path / "runs/one/plan.toml")

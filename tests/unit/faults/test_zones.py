@@ -77,7 +77,7 @@ def test_a_plan_with_zones_reads_back_equal_and_one_without_has_no_word_of_them(
         (plan_values(2, "zone:2", "client"), "a zone has nothing but links"),
         (plan_values(2, "zone:2", side="peers"), "a zone's links are its clients': leave it out"),
         (plan_values(2, "zone:2", shape="ring"), "side = 'peers'"),
-        (plan_values(2, "nobody"), "unknown target 'nobody': did you mean 'node'. There are .*, zone"),
+        (plan_values(2, "nobody"), "unknown target 'nobody': one of leader, .*, zone"),
         ({"workload": {"zones": 5}}, "zones 5: 4 producers and 3 readers leave one without clients"),
         ({"workload": {"zones": 0}}, "workload.zones"),
     ],

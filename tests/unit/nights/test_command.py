@@ -107,8 +107,12 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--vary", "akcs=1"), "did you mean 'acks'?"),
-        (("--vary", "acks=2"), "one of all, 1, 0"),
+        (("--vary", "akcs=1"), "Error: --vary akcs: there is no such axis: did you mean 'acks'?"),
+        (("--vary", "acks=2"), "Error: --vary acks: '2' is not possible: one of all, 1, 0"),
+        (
+            ("--vary", "acks=1", "--faults", "kill,partiton,lateny"),
+            "'partiton': did you mean 'partition'? --faults: unknown fault 'lateny': did you mean 'latency'?",
+        ),
         (("--vary", "group-protocol=consumer"), "means nothing to the workload appends: name one"),
         (("--vary", "workload=group", "--vary", "group-protocol=consumer"), "one of appends"),
         (("--vary", "acks"), "AXIS=VALUE,VALUE is wanted"),
@@ -116,7 +120,10 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
         (("--resume", "nowhere"), "no night is there: it has no night.json"),
         (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
         (("--resume", "nowhere", "--never", "unseen"), "--resume goes on with what was planned"),
-        (("--never", "lost-writes"), "did you mean 'lost-write'?"),
+        (
+            ("--never", "lost-writes,unsen"),
+            "'lost-writes': did you mean 'lost-write'? --never: there is no anomaly 'unsen': did you mean 'unseen'?",
+        ),
         (("--budget", "soon"), "is no time"),
         (("--matrix", "nowhere.toml"), "there is no such file"),
         (("--faults", "kill"), "are of a matrix by hand"),
