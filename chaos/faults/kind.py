@@ -130,6 +130,8 @@ class Trait(StrEnum):
     """It needs brokers that were started behind libfaketime."""
     NEEDS_TRANSACTIONS = "needs transactional producers"
     """Its targets are clients with transactional ids. A seed draws it without being asked, and only for them."""
+    NEEDS_WORKLOAD = "needs workload"
+    """It changes the workload's topics."""
     NEEDS_MEMBERS = "needs members"
     """Its targets are members of the workload's groups."""
     NEEDS_INSTANCE_IDS = "needs instance ids"

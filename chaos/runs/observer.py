@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import trio
 
 from broker.env import Env
+from broker.protocol.errors import ErrorCode, name_of
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
 from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
@@ -22,6 +23,7 @@ from workloads.client.epochs import leader_epochs
 from workloads.client.groups.coordination import OF_GROUPS
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings
+from workloads.client.topics import topic_settings
 
 ASK_TIMEOUT_MS = 1_500
 SETTINGS = ClientSettings(
@@ -33,6 +35,16 @@ SETTINGS = ClientSettings(
 OF_ONE = replace(SETTINGS, only_bootstrap=True)
 """Of a client that asks one broker, to the end: metadata would lead it to the others."""
 _PAUSE_S = 0.1
+REFUSED = frozenset(
+    {
+        *(ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_CONFIG),
+        *(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION),
+        *(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    }
+)
+"""Answers to CreateTopics that stay the same however often it is asked. INVALID_REPLICATION_FACTOR does so only if the
+cluster has fewer brokers: until one of them is unfenced, KRaft's controller answers with it, too.
+"""
 
 
 class _Names(NamedTuple):
@@ -76,25 +88,59 @@ class Observer:
         self.cluster_id = ""
         """As some broker last said; empty before, or where brokers do not tell it."""
 
-    async def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> None:
-        """Create topics and wait until each has all its replicas in sync. HarnessError where that takes too long."""
-        missing = {topic.name: topic for topic in topics}
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> set[str]:
+        """Create topics and wait until each has all its replicas in sync. Returns the names of those that existed.
+
+        HarnessError at once if a broker refuses a topic for good; otherwise if it takes too long.
+        """
+        missing, existing = {topic.name: topic for topic in topics}, set[str]()
         why = "no answer"
         with trio.move_on_after(timeout_s):
             while missing:
                 try:
-                    results = await admin.create_topics(self.client, list(missing.values()))
+                    results = await admin.creations(self.client, list(missing.values()))
                 except (RequestFailed, UnsupportedApi) as failure:
                     why = str(failure)
                 else:
-                    for name, error in results.items():
-                        why = error or why
-                        if error in ("", "TOPIC_ALREADY_EXISTS"):
-                            missing.pop(name, None)
+                    for result in results:
+                        code, said = result.error_code, result.error_message
+                        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                            missing.pop(result.name, None)
+                            existing |= {result.name} if code else set()
+                            continue
+                        why = f"{name_of(code)}: {said}" if said else name_of(code)
+                        if self._for_good(code, missing[result.name]):
+                            raise HarnessError(f"topic {result.name} was refused: {why}")
                 await trio.sleep(_PAUSE_S)
             await self.converged([topic.name for topic in topics], timeout_s)
-            return
+            return existing
         raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
+
+    def _for_good(self, code: int, topic: NewTopic) -> bool:
+        """Whether a topic will never be created."""
+        return code in REFUSED or (
+            code == ErrorCode.INVALID_REPLICATION_FACTOR and not 0 < topic.replication_factor <= len(self._nodes)
+        )
+
+    async def unlike(self, topic: NewTopic) -> str:
+        """Return how an existing topic differs from this one, in the words of its settings; empty if it does not.
+
+        Raises RequestFailed, UnsupportedApi.
+        """
+        (found,) = (await admin.metadata(self.client, [topic.name])).topics
+        if found.error_code:
+            raise RequestFailed(name_of(found.error_code), sent=True)
+        settings = await topic_settings(self.client, topic.name)
+        factors = {len(each.replica_nodes) for each in found.partitions}
+        pairs = {
+            "partitions": (len(found.partitions), topic.partitions),
+            "replication factor": (max(factors, default=0), topic.replication_factor),
+            **{
+                name: (settings.get(name, "not set"), topic.configs.get(name, "not set"))
+                for name in sorted(settings.keys() | topic.configs)
+            },
+        }
+        return ", ".join(f"{name} {is_} instead of {asked}" for name, (is_, asked) in pairs.items() if is_ != asked)
 
     async def epochs(self, topics: Iterable[str], timeout_s: float) -> dict[str, list[list[int]]]:
         """Where the leader epochs of each partition start (`checkers.leaderships.EPOCHS`). Those whose leader does not

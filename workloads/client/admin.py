@@ -18,6 +18,7 @@ from broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribe
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -69,6 +70,13 @@ class Listed(NamedTuple):
 
 async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:
     """Create topics. Topic -> empty, or the error's name. Raises RequestFailed: then nothing is known."""
+    return {result.name: _name(result.error_code) for result in await creations(client, topics, timeout_ms)}
+
+
+async def creations(
+    client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000
+) -> Sequence[CreatableTopicResult]:
+    """Create topics. The broker's answer to each, with its sentence. Raises RequestFailed: then nothing is known."""
     wanted = [
         CreatableTopic(
             topic.name,
@@ -79,8 +87,7 @@ async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: 
         for topic in topics
     ]
     request = CreateTopicsRequest(wanted, timeout_ms)
-    answer = await client.ask_once(request, CreateTopicsResponse)
-    return {result.name: _name(result.error_code) for result in answer.topics}
+    return (await client.ask_once(request, CreateTopicsResponse)).topics
 
 
 async def delete_topics(client: Client, names: Sequence[str], timeout_ms: int = 10_000) -> dict[str, str]:

@@ -33,6 +33,8 @@ from workloads.client.connection import RequestFailed
 
 TOPIC = 2
 """The type of a resource that is a topic."""
+OF_THE_TOPIC = 1
+"""The source of a setting that its topic has of its own (KIP-226: DYNAMIC_TOPIC_CONFIG)."""
 SET, DELETE = 0, 1
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 
@@ -59,6 +61,16 @@ async def alter_topics(client: Client, topics: Mapping[str, Mapping[str, str | N
     ]
     answer = await client.ask_once(IncrementalAlterConfigsRequest(resources), IncrementalAlterConfigsResponse)
     return {result.resource_name: _name(result.error_code) for result in answer.responses}
+
+
+async def topic_settings(client: Client, topic: str) -> dict[str, str]:
+    """Return the settings that a topic has of its own, as one broker has them. Raises RequestFailed."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, None)])
+    answer = await client.ask_once(request, DescribeConfigsResponse)
+    (result,) = answer.results
+    if result.error_code:
+        raise RequestFailed(name_of(result.error_code), sent=True)
+    return {each.name: each.value or "" for each in result.configs if each.config_source == OF_THE_TOPIC}
 
 
 async def topic_setting(client: Client, topic: str, name: str) -> str | None:

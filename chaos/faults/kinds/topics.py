@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from chaos.faults import proofs
-from chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params
+from chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params, Trait
 from chaos.faults.words import Json, integer, mapping, texts
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ KIND = Kind(
         "how": Choice(("churn", "remake", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"),
         "value": Number(0, 1_000_000_000, 0),
     },
+    traits=frozenset({Trait.NEEDS_WORKLOAD}),
     worlds=OUR_WORLDS,
     nowhere_else="it would change topics of somebody else's cluster",
     asks=ASKS,
