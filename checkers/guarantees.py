@@ -309,7 +309,7 @@ ADDED: tuple[Row, ...] = (
         lambda c: c.commits == "auto",
         Cell(
             {"eos-duplicate": reasons.BY_TIME_BEHIND, "eos-loss": reasons.BY_TIME_AHEAD},
-            "Kafka documentation, consumer configuration `enable.auto.commit`",
+            "Kafka documentation, consumer configuration `enable.auto.commit`; librdkafka, `enable.auto.offset.store`",
         ),
     ),
     _added(
@@ -362,7 +362,7 @@ LOSS_EXPECTED = _added(
     _loses(reasons.LOSS_IS_SHOWN, COMMITTED, "the run's plan"),
 )
 
-SAFE_EXPECTED = CellName("everything is promised (--expect safe)", ANY, "the run's plan, or --expect safe")
+SAFE_EXPECTED = CellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")
 
 EXPECTATIONS = ("config", "safe", "loss")
 """What a run is held to: what its configuration promises; everything; a loss, which must be found."""

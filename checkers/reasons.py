@@ -34,8 +34,12 @@ DELAYED_END = (
     "transactions V1 it then ends this one, which has the same epoch"
 )
 
-BY_TIME_BEHIND = "positions are committed by time: the member may have written the output already"
-BY_TIME_AHEAD = "positions are committed by time: the member may not have written the output yet"
+BY_TIME_BEHIND = "auto-commit of any client: the output may be written, and the position behind its input not committed"
+BY_TIME_AHEAD = (
+    "auto-commit: librdkafka and aiokafka commit in the background what they have handed out, whose output may not be "
+    "written yet; Java's consumer, kafka-python and Squall's client commit in poll(), so that this takes a member that "
+    "polls again before it has written"
+)
 BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
 AFTER = (
     "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"

@@ -28,6 +28,10 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("disk damage on one replica (D)", ("D",)),
 )
 """What stands over a cell, and the classes of faults that it is about."""
+NOT_WITH_V2 = (
+    "Not permitted with V2: KAFKA-17754, a late EndTxn that ends the producer's next transaction. Each transaction has "
+    "an epoch of its own (KIP-890 part 2), so the coordinator refuses the late request. V1 permits it."
+)
 
 
 @click.command()
@@ -106,13 +110,15 @@ def command(
     if min_isr > replication_factor:
         _say(f"A min ISR of {min_isr} counts as {config.effective_min_isr}, the number of replicas.")
     numbers = {source: at for at, source in enumerate(_sources(each for _, each in cells), 1)}
-    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for title, each in cells:
         alike.setdefault(tuple(_by_reason(each, numbers)), []).append(title)
     for reasons, titles in alike.items():
         _say(f"\nUnder {'; '.join(titles)}:")
-        for names, reason in reasons:
-            _say(f"{names}: {reason}", "  - ")
+        for reason in reasons:
+            _say(reason, "  - ")
+    if transactional == "V2":
+        _say(f"\n{NOT_WITH_V2}")
     if needed := _mechanisms(each for _, each in cells):
         _say("\nA finding is permitted only where its mechanism happened to that record (docs/permissions.md):")
         for mechanism in needed:
@@ -179,10 +185,8 @@ def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
     return [each for each in dict.fromkeys(needed) if each is not ITSELF]
 
 
-def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[tuple[str, str]]:
-    """(names, reason with the number of its source): what may happen for the same reason stands together. Evidence is
-    put in brackets.
-    """
+def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each reason: names, evidence in brackets, the reason with the number of its source."""
     from checkers.mechanisms import ITSELF
     from checkers.reasons import mechanism_of
 
@@ -195,8 +199,8 @@ def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[tuple[s
         found.setdefault(why, {}).setdefault(anomaly, []).extend([evidence] if evidence else [])
     if not found:
         assert guarantee.forbids is not None, guarantee.row
-        return [("nothing may happen", f"all is promised [{numbers[guarantee.forbids.source]}]")]
-    return [(", ".join(_named(names)), reason) for reason, names in found.items()]
+        return [f"No anomaly is permitted [{numbers[guarantee.forbids.source]}]."]
+    return [f"{', '.join(_named(names))}: {reason}" for reason, names in found.items()]
 
 
 def _named(names: dict[str, list[str]]) -> Iterator[str]:

@@ -30,7 +30,7 @@ def test_the_safe_configuration_promises_all_but_under_power_loss_of_several_bro
     text = told("--acks", "all", "--min-isr", "2")
     assert text.startswith("acks=all, min ISR 2 or more (replication factor 3)\n")
     for safe in ("(P, N, C)", "(W1)", "(D)"):
-        assert "nothing may happen: all is promised" in paragraph(text, safe)
+        assert "  - No anomaly is permitted [" in paragraph(text, safe)
     assert "lost-write, unseen: every in-sync replica lost what it had not synced" in paragraph(text, "(WM)")
 
 
@@ -67,12 +67,12 @@ def test_every_permitted_anomaly_and_every_source_of_a_configuration_is_told(
             lines = (line.partition(" (mechanism: ")[0] for line in cell.splitlines())
             (line,) = (line for line in lines if line.endswith(f": {reason} [{number}]"))
             assert name.partition("/")[0] in line
-        assert ("nothing may happen" in cell) == (not wanted.permitted)
+        assert ("No anomaly is permitted" in cell) == (not wanted.permitted)
         if not wanted.permitted and wanted.forbids is not None:
-            assert f"nothing may happen: all is promised [{numbers[wanted.forbids.source]}]" in cell
+            assert f"No anomaly is permitted [{numbers[wanted.forbids.source]}]." in cell
     for number in numbers.values():
         cited = text.partition("Where this is written:")[0].replace(" (mechanism: ", "\n")
-        assert f"[{number}]\n" in cited, "no source is there for nothing"
+        assert re.search(rf"\[{number}\]\.?\n", cited), "no source is there for nothing"
 
 
 def test_a_min_isr_above_the_replicas_counts_as_their_number() -> None:
@@ -102,3 +102,15 @@ def test_each_mechanism_that_is_needed_is_told_as_the_docs_have_it() -> None:
     for each in mechanisms.ALL:
         assert (f"  - {each.name}: {each.what}. Seen by: {each.seen}." in text) is (each.name in named)
     assert "(mechanism:" not in told("--acks", "all", "--min-isr", "2", "--flush-messages", "1")
+
+
+@pytest.mark.parametrize("generation", ["none", "V1", "V2"])
+def test_the_late_end_of_kafka_17754_is_permitted_with_v1_and_excluded_by_name_with_v2(generation: str) -> None:
+    text = told("--transactional", generation, "--isolation", "read_committed")
+    assert ("Not permitted with V2: KAFKA-17754" in text) is (generation == "V2")
+    assert ("late end" in text) is (generation == "V1")
+
+
+def test_auto_commit_says_which_clients() -> None:
+    text = told("--commits", "auto")
+    assert re.search(r"eos-loss: .*librdkafka and aiokafka commit in the background.*; Java's consumer", text)

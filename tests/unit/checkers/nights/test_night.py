@@ -113,11 +113,11 @@ def test_an_unjudged_run_is_promised_what_its_plan_says(tmp_path: Path) -> None:
 
 
 def test_a_judged_run_is_promised_what_it_was_judged_by(tmp_path: Path) -> None:
-    judged = {"guarantee": {"row": "everything is promised (--expect safe)", "permitted": {}}}
+    judged = {"guarantee": {"row": "--expect safe permits no anomaly", "permitted": {}}}
     files = NightFiles(tmp_path / "n1")
     files.add("one", "invalid", acks=1, judged=judged)
     (facts,) = facts_of_night(read_night(files.write()))
-    assert (facts.promise, facts.permitted) == ("everything is promised (--expect safe)", ())
+    assert (facts.promise, facts.permitted) == ("--expect safe permits no anomaly", ())
 
 
 @pytest.mark.parametrize(
