@@ -59,7 +59,7 @@ class RunConfiguration:
     """Followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
     """Fetch answers tell high watermark and last stable offset as each was when it was looked at, before the records
-    were: Apache Kafka does, our own broker does not."""
+    were: Apache Kafka does, our own broker does not. Its disks are judged by its own rules, too."""
     isr_by_messages: bool = False
     """A follower that lacks more than so many records leaves the ISR, as before KIP-16."""
     unclean_by_request: bool = False
@@ -246,6 +246,16 @@ LATE = (
 )
 """What a late EndTxn may cause."""
 
+_MARKS = Cell(
+    {"lso-violation": reasons.SEVERAL_MOMENTS},
+    "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
+)
+_UNREADABLE = ("lost-write", "unseen", "corrupt", "stuck-consumer", "stuck-group", "not-converged")
+_SERVED = Cell(
+    {"lso-violation": reasons.SEVERAL_MOMENTS, **dict.fromkeys(_UNREADABLE, reasons.SERVED_DAMAGED)},
+    "measured with Apache Kafka 4.3; LogLoader.recoverLog; AbstractFetcherThread, where a follower asks for a damaged "
+    "batch again and again; KIP-966, by default since 4.1: an unclean shutdown ends a replica's eligibility",
+)
 ADDED: tuple[Row, ...] = (
     _added(
         "unclean leader election",
@@ -337,13 +347,10 @@ ADDED: tuple[Row, ...] = (
             dict.fromkeys(("inconsistent-offset", "replica-divergence"), reasons.BEFORE_101),
         ),
     ),
-    _added(
+    Row(
         "Apache Kafka's fetch answers",
         lambda c: c.marks_of_several_moments,
-        Cell(
-            {"lso-violation": reasons.SEVERAL_MOMENTS},
-            "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
-        ),
+        *(_MARKS, _MARKS, _MARKS, _SERVED, _SERVED),
     ),
     _added(
         "ISR by messages",

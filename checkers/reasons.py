@@ -17,6 +17,10 @@ LAST_LOST = "there may have been one in-sync replica only, and it lost what it h
 ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 DAMAGED_LOST = "the damaged replica may have been the only one in sync"
 DAMAGED_ALONE = "the damaged replica had the record, and perhaps nobody else did"
+SERVED_DAMAGED = (
+    "Apache Kafka serves a damaged batch as it is: a leader verifies no checksum when it answers a Fetch, and when it "
+    "starts only after an unclean shutdown, and only from its recovery point on, where it cuts the log at the damage"
+)
 SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
 """Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
 
@@ -89,7 +93,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
     **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),
     **dict.fromkeys((ACKS_1_LOST, UNCLEAN_LOST, REQUESTED, BEFORE_101), mechanisms.LATER_EPOCH),
     **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
-    **dict.fromkeys((DAMAGED_LOST, DAMAGED_ALONE, ACKS_0_CORRUPT, SEGMENT_LOST), mechanisms.DAMAGE),
+    **dict.fromkeys((DAMAGED_LOST, DAMAGED_ALONE, ACKS_0_CORRUPT, SEGMENT_LOST, SERVED_DAMAGED), mechanisms.DAMAGE),
     REPLACED: mechanisms.REPLACED,
     FOLLOWS: mechanisms.SECOND_HAND,
     SENT_AGAIN: mechanisms.RETRY,

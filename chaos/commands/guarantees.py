@@ -56,6 +56,9 @@ NOT_WITH_V2 = (
     help="How a group's member commits its positions: by time, before or after its outputs, or in their transaction.",
 )
 @click.option("--unclean", is_flag=True, help="unclean.leader.election.enable is on.")
+@click.option(
+    "--target", type=click.Choice(["squall", "kafka"]), default="squall", show_default=True, help="Whose brokers."
+)
 @click.option("--flush-messages", type=click.IntRange(1), help="flush.messages. [default: never]")
 @json_flag
 def command(
@@ -68,6 +71,7 @@ def command(
     transactional: str,
     commits: str,
     unclean: bool,
+    target: str,
     flush_messages: int | None,
 ) -> int:
     """What this configuration promises: for each class of faults the anomalies that may happen all the same, why, and
@@ -80,6 +84,7 @@ def command(
       squall guarantees --acks 1
       squall guarantees --transactional V1 --isolation read_committed
       squall guarantees --commits auto
+      squall guarantees --target kafka
     """
     from checkers.anomalies.registry import FOUND
     from checkers.guarantees import RunConfiguration, guarantee_for
@@ -98,6 +103,7 @@ def command(
         idempotence=on,
         max_in_flight=max_in_flight,
         unclean=unclean,
+        marks_of_several_moments=target == "kafka",
         flush_messages=flush_messages,
         # Without transactions nothing is uncommitted that a reader could get.
         isolation=LEVELS.index(isolation) if transactional != "none" else 1,

@@ -78,6 +78,8 @@ BROKEN = {
 }
 """Anomaly -> the promise that it breaks."""
 
+SERVED = LOSS | {"lso-violation", "corrupt", "stuck-consumer", "stuck-group", "not-converged"}
+"""Permitted where Apache Kafka's leader has a damaged batch."""
 COLUMNS = ("", "W1", "WM", "D", "DM")
 """Classes of faults; empty: P, N and C."""
 MATRIX: dict[str, tuple[frozenset[str], ...]] = {
@@ -99,7 +101,7 @@ MATRIX: dict[str, tuple[frozenset[str], ...]] = {
     "positions committed after outputs (at least once)": (frozenset({"eos-duplicate"}),) * 5,
     "positions committed in transactions (exactly once)": (NOBODY,) * 5,
     "truncation to the high watermark": (READ | {"inconsistent-offset", "replica-divergence"},) * 5,
-    "Apache Kafka's fetch answers": (frozenset({"lso-violation"}),) * 5,
+    "Apache Kafka's fetch answers": (*[frozenset({"lso-violation"})] * 3, *[SERVED] * 2),
     "ISR by messages": (frozenset({"stuck-producer", "not-converged"}),) * 5,
 }
 """Row -> what its cells permit, by column."""

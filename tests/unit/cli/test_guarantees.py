@@ -114,3 +114,9 @@ def test_the_late_end_of_kafka_17754_is_permitted_with_v1_and_excluded_by_name_w
 def test_auto_commit_says_which_clients() -> None:
     text = told("--commits", "auto")
     assert re.search(r"eos-loss: .*librdkafka and aiokafka commit in the background.*; Java's consumer", text)
+
+
+def test_a_damaged_disk_of_one_replica_is_judged_by_the_rules_of_its_broker() -> None:
+    ours, kafka = (paragraph(told("--target", target), "(D)") for target in ("squall", "kafka"))
+    assert "No anomaly is permitted" in ours
+    assert "lost-write, unseen, corrupt, stuck-consumer, stuck-group, not-converged: Apache Kafka" in kafka
