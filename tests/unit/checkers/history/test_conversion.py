@@ -248,6 +248,11 @@ def test_a_history_of_another_schema_is_not_guessed_at() -> None:
     assert "schema 2" in str(kept.problem)
 
 
+def test_a_history_of_jepsen_is_named_as_edn() -> None:
+    problem = parse([b"{:type :invoke, :f :send, :value [[:send 0 1]], :process 0}\n"]).problem
+    assert str(problem) == "history.jsonl: line 1: this is EDN, as Jepsen writes histories, and no JSON"
+
+
 def test_an_empty_history_is_a_problem() -> None:
     assert str(parse([]).problem) == "history.jsonl: nothing is in it"
 
