@@ -70,6 +70,8 @@ class Case:
     """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
     ground: signs.Ground = signs.Ground()
     """What tells whether the mechanism of a permission happened."""
+    engine: str = ""
+    """The engine that searched the history, as `checkers.engines` names it; empty: none did, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import fault_classes, guarantees, leaderships, metrics, nemesis_agreement, nemesis_log, run_facts, signs
+from checkers import fault_classes, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
+from checkers.analysis import Analysis, find
 from checkers.anomalies import not_converged, stuck
-from checkers.anomalies.registry import Counted, find_all, looked_for, not_run, ran_on_little
+from checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.anomalies.replica_divergence import NOT_COMPARED
 from checkers.case import Case, Workload, acked_of
-from checkers.findings import Finding, findings_of
+from checkers.findings import Finding
 from checkers.history.parser import parse
 from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
 from checkers.history.tables import History, PlayedFault, Problem
 from checkers.leaderships import Leaderships
-from checkers.measures import measure
-from checkers.metrics import Measure, context_of
+from checkers.metrics import context_of
 from checkers.plan_facts import UNLIMITED, facts_of
 from checkers.verdict import Verdict, decide
 
@@ -34,14 +34,11 @@ class Judgement:
     verdict: Verdict
     history: History
     findings: tuple[Finding, ...]
-    measures: tuple[Measure, ...]
+    analysis: Analysis
+    """What the history shows of them, and the measures."""
     faults: tuple[PlayedFault, ...]
     troubles: tuple[str, ...] = ()
     """As they were given."""
-
-    def series(self) -> dict[str, Any]:
-        """series.json."""
-        return metrics.series(self.measures, context_of(self.history, self.faults))
 
 
 def judge_bytes(
@@ -74,28 +71,23 @@ def judge_bytes(
     wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
-    context = context_of(parsed, faults)
-    measures = tuple(measure(parsed, context))
     lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
     after = stuck.afterwards(told.info, parsed.partitions, facts.limits)
     landed = not any(map(fault_classes.not_landed, faults))
     wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     ground = _ground(parsed, faults, traces, facts.brokers, told.info)
-    findings = [
-        *findings_of(signs.signed(parsed, ground, find_all(parsed))),
-        *stuck.liveness(measures, facts.limits),
-        *(lacking or ()),
-        *after.findings,
-    ]
+    analysis = find(parsed, context_of(parsed, faults), ground, facts.limits)
+    findings = [*analysis.findings, *(lacking or ()), *after.findings]
     workload = workload or Workload()
     passed_over = {**after.passed_over, **workload.left_out(), DIVERGENCE: NOT_COMPARED}
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
-    shaped = metrics.shape(measures, context)
+    shaped = analysis.metrics
     unlooked, little = _unlooked(parsed, passed_over, shaped)
     unread = _told(parsed.problem, unsealed, *disagreeing, trouble)
     case = Case(
         run=parsed.run or run,
+        engine=analysis.engine,
         workload=workload,
         findings=findings,
         metrics=shaped,
@@ -113,7 +105,7 @@ def judge_bytes(
         expect=expect,
         ground=ground,
     )
-    return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
+    return Judgement(decide(case), parsed, tuple(findings), analysis, tuple(faults), tuple(troubles))
 
 
 def _ground(

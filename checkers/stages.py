@@ -4,6 +4,8 @@ from __future__ import annotations
 
 CONVERT, START, LOOK = "convert the history", "start Spark", "Spark looks for anomalies"
 """Of judging a run, in this order. From LOOK on the converted history is whole."""
+FIND = "the reference engine looks for anomalies"
+"""Of judging without Spark: all of it but the comparison of replicas' logs."""
 READY = "ready"
 """Spark was started before there was a history, and is ready for it."""
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers import blame, fault_classes, guarantees, simulated
+from checkers.analysis import FINDINGS, METRICS
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
@@ -36,7 +37,6 @@ from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
 FILE = "verdict.json"
-FINDINGS, METRICS = "findings.json", "metrics.json"
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
@@ -81,6 +81,8 @@ class Verdict:
     """As `Case.little`."""
     blames: str = ""
     """The client whose findings all are that are not permitted."""
+    engine: str = ""
+    """As `Case.engine`."""
 
     @property
     def exit_code(self) -> int:
@@ -134,6 +136,7 @@ def decide(case: Case) -> Verdict:
         not_run=case.not_run,
         little=case.little,
         blames=blames.pop() if len(blames) == 1 else "",
+        engine=case.engine,
     )
 
 
@@ -319,17 +322,18 @@ def judge(
     shaken: Sequence[str] = (),
     workload: Workload | None = None,
     history: History | None = None,
+    engine: str = "",
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
     `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
     "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
-    `shaken`: as `Case.shaken`. `history`: as in `read_case`.
+    `shaken`, `engine`: as in `Case`. `history`: as in `read_case`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
     case = read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload(), history)
-    verdict = decide(replace(case, shaken=tuple(shaken)))
+    verdict = decide(replace(case, shaken=tuple(shaken), engine=engine))
     _write(run_dir, verdict)
     return verdict
 
@@ -360,34 +364,36 @@ def judge_run(
     troubles: Sequence[str] = (),
     shaken: Sequence[str] = (),
     workload: Workload | None = None,
+    history: History | None = None,
 ) -> Verdict:
-    """As `judge`, with what `python -m spark_analysis` left in `run_dir`."""
-    said = list(troubles)
+    """As `judge`, with what an engine left in `run_dir`."""
+    said, engine = list(troubles), ""
     findings: list[Finding] | None = None
     metrics: dict[str, Any] | None = None
     try:
         stored = json.loads((run_dir / FINDINGS).read_text())
-        trouble = _of_another(stored, run_dir)
+        trouble = _of_another(stored, run_dir, history)
         if trouble:
             said.append(trouble)
         else:
             findings = from_json(stored["findings"])
-            metrics = json.loads((run_dir / METRICS).read_text())
+            metrics, engine = json.loads((run_dir / METRICS).read_text()), str(stored.get("engine", ""))
     except FileNotFoundError as error:
         said.append(f"the analysis left no {Path(str(error.filename)).name}")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
-    return judge(run_dir, findings, metrics, expect=expect, troubles=said, shaken=shaken, workload=workload)
+    how: dict[str, Any] = {"shaken": shaken, "workload": workload, "history": history, "engine": engine}
+    return judge(run_dir, findings, metrics, expect=expect, troubles=said, **how)
 
 
-def _of_another(stored: Mapping[str, Any], run_dir: Path) -> str:
+def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | None) -> str:
     """Why findings.json is not about this history; empty where it is, or where the history cannot say."""
     from checkers.history import conversion
 
     if stored["schema"] != findings_schema:
         return f"{FINDINGS} is of schema {stored['schema']}, and this program reads {findings_schema}: analyse it again"
     try:
-        run = conversion.read_conversion(run_dir).run
+        run = conversion.read_conversion(run_dir).run if history is None else history.run
     except (OSError, KeyError, TypeError, ValueError, RecursionError):
         return ""  # said where the history is read
     if stored["run"] == run:
@@ -407,6 +413,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": verdict.run,
         "verdict": verdict.verdict,
+        "engine": verdict.engine or None,
         "blames": verdict.blames,
         "expect": verdict.expect,
         "reasons": list(verdict.reasons),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
+from checkers.engines import REFERENCE, SPARK
 from reports import meaning
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
@@ -14,6 +15,7 @@ LITTLE = "ran on little"
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
 OUTCOMES = ("ok", "fail", "info")
+_ENGINES = {SPARK: "Spark searched the history.", REFERENCE: "The reference engine searched the history."}
 INVARIANT = "invariant "
 """Before the name of one of the simulator's."""
 
@@ -187,6 +189,11 @@ def sentence(files: RunFiles) -> str:
     if len(reasons) > 1:
         return f"{start}, for {len(reasons)} reasons:"
     return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+
+
+def judged_by(files: RunFiles) -> str:
+    """The engine that searched the history, in a sentence; empty where none did, or an early version did not say."""
+    return _ENGINES.get(str(files.verdict.get("engine")), "")
 
 
 def _valid_sentence(files: RunFiles) -> str:

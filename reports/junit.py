@@ -109,15 +109,18 @@ def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: 
     case = _case(suite, "verdict", took)
     reasons = checks.reasons_of(files)
     lost = meaning.loss(files, permitted=True)
-    if lost:
+    told = {"permitted loss": lost, "engine": files.verdict.get("engine")}
+    if any(told.values()):
         properties = ElementTree.SubElement(case, "properties")
-        ElementTree.SubElement(properties, "property", name="permitted loss", value=_text(str(lost)))
+        for name, value in told.items():
+            if value:
+                ElementTree.SubElement(properties, "property", name=name, value=_text(str(value)))
     if word == checks.VALID:
         ElementTree.SubElement(case, "system-out").text = _text(f"{lost}\n" * bool(lost) + checks.sentence(files))
         return
     kind = "failure" if word == checks.INVALID else "error"
-    told = ElementTree.SubElement(case, kind, type=word, message=_text(f"{checks.banner_of(files)}: {reasons[0]}"))
-    told.text = _text("\n".join([*reasons, f"repeat: {files.command or 'not known'}"]))
+    failure = ElementTree.SubElement(case, kind, type=word, message=_text(f"{checks.banner_of(files)}: {reasons[0]}"))
+    failure.text = _text("\n".join([*reasons, f"repeat: {files.command or 'not known'}"]))
 
 
 def _message(check: Check) -> str:

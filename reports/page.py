@@ -69,6 +69,7 @@ def render(run_dir: Path) -> Path:
             reasons=checks.reasons_of(files),
             notes=checks.notes_of(files),
             figures=checks.figures_of(files),
+            engine=checks.judged_by(files),
             guarantee=mapping(files.verdict.get("guarantee")),
             command=files.command,
             told=told,

@@ -166,6 +166,8 @@ def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> N
         console.print(Text(f"  - {reason}"))
     for note in checks.notes_of(files):
         console.print(Text(f"  note: {note}", style="dim"))
+    if engine := checks.judged_by(files):
+        console.print(Text(engine, style="dim"))
     page = files.path / PAGE
     if page.exists():
         console.print(Text(f"report: {page}"), soft_wrap=True)

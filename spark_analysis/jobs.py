@@ -9,22 +9,22 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from checkers import leaderships, metrics, run_facts
+from checkers import analysis, metrics
+from checkers.analysis import ANOMALIES, Analysis
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import IN_HISTORY
-from checkers.findings import SCHEMA, Finding, to_json
+from checkers.engines import SPARK
+from checkers.findings import Finding
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
 from checkers.history.group_tables import Hold
@@ -32,9 +32,7 @@ from checkers.history.parquet import SCHEMAS
 from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
-from checkers.plan_facts import BadPlan, read_plan
 from checkers.signs import Ground
-from checkers.signs import ground as ground_of
 from checkers.stages import CONVERT, LOOK, READY, START
 from spark_analysis import measures, session, signs, views, witnesses
 from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
@@ -43,7 +41,6 @@ from spark_analysis.short_history import write_short_history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
 BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 
@@ -63,15 +60,6 @@ class NoStart(Exception):
 
 class TooLarge(Exception):
     """The history is too large for the session that was started before there was a history."""
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """What Spark found in one run."""
-
-    findings: list[Finding]
-    metrics: dict[str, Any]
-    series: dict[str, Any]
 
 
 def analyse(
@@ -103,8 +91,7 @@ def analyse(
     still run then: the process should end, and its children with it.
     """
     out = out or run_dir
-    for name in (FINDINGS, METRICS, SERIES):
-        (out / name).unlink(missing_ok=True)
+    analysis.remove(out)
     with ExitStack() as kept:
         practice, there = None, threading.Event()
         if ahead is not None:
@@ -139,7 +126,7 @@ def analyse(
             running = _started(starting, start_limit_s)
         try:
             stage(LOOK)
-            return _analyse(running, run_dir, out, converted, limits)
+            return analyse_converted(running, run_dir, out, converted, limits)
         finally:
             running.stop()
 
@@ -179,7 +166,7 @@ def _practise(spark: SparkSession, folder: Path) -> None:
     In a session of its own, whose views are not those of the history to come.
     """
     write_short_history(folder)
-    _analyse(spark.newSession(), folder, folder, conversion.convert(folder), Limits())
+    analyse_converted(spark.newSession(), folder, folder, conversion.convert(folder), Limits())
 
 
 def run_queries(
@@ -239,24 +226,16 @@ def _view(spark: SparkSession, context: Context, view: views.View) -> DataFrame:
     return table.cache() if view.kept else table
 
 
-def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits | None) -> Analysis:
-    try:
-        plan = read_plan(run_dir)
-        of_plan, brokers = plan.limits, plan.brokers
-    except BadPlan:  # the verdict says so
-        of_plan, brokers = Limits(), ()
+def analyse_converted(
+    spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits | None = None
+) -> Analysis:
+    """Analyse a converted history in a session that runs, and write what was found into `out`. `limits`: as above."""
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    clock, info = (converted.wall_ms, converted.mono_ns), run_facts.read(run_dir).info
-    led = leaderships.read(run_dir, kept.partitions, clock, info, kept.finals, brokers, faults)
-    ground = ground_of(led, faults, kept.partitions, outputs=converted.outputs > 0)
+    ground, of_plan = analysis.facts_of_run(run_dir, kept, faults, outputs=converted.outputs > 0)
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
-    findings = shown + stuck.liveness(taken, limits or of_plan)
-    analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
-    (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
-    (out / SERIES).write_text(json.dumps(analysis.series) + "\n")
-    stored = {"schema": SCHEMA, "run": converted.run, "findings": to_json(findings)}
-    (out / FINDINGS).write_text(json.dumps(stored, indent=1) + "\n")
-    return analysis
+    found = Analysis(SPARK, converted.run, shown + stuck.liveness(taken, limits or of_plan), taken, context)
+    found.write(out)
+    return found

@@ -12,6 +12,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from chaos.commands import completions
+from chaos.commands.engines import engine_flag
 from chaos.commands.grouped import Grouped
 from chaos.commands.json_output import answer, json_flag
 from chaos.faults.kind import FaultError
@@ -214,6 +215,7 @@ label_flag = click.option(
         "Cluster": (*CLUSTER, "target", "runtime", "volume_mib", "bootstrap", "compose"),
         "Workload": workload_options(),
         "Limits": LIMITS,
+        "Judging": ("engine",),
         "Files and progress": ("root", "label", "keep_data", "port", "as_json"),
     },
     epilog="""\b
@@ -224,6 +226,7 @@ Examples:
   squall run --plan runs/latest/plan.toml       the same again
   squall run --runtime docker                   the same in containers
   squall run --set log.segment.bytes=65536 --topic-set flush.messages=1
+  squall run --engine reference                 without Spark and Java
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
@@ -253,6 +256,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     help="With --runtime external: the compose file of the brokers; faults may hit its containers.",
 )
 @click.option("--upgrade-to", metavar="DIR|IMAGE", help="The version to which the fault upgrade changes the brokers.")
+@engine_flag
 @click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="The kind of broker. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data even if the run is valid.")
 @click.option(
@@ -272,11 +276,12 @@ def command(
     keep_data: bool,
     port: int | None,
     label: str,
+    engine: str,
     **flags: Any,
 ) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
-    Three brokers behind Toxiproxy, load, faults, healing, final reads, Spark's verdict, a report.
+    Three brokers behind Toxiproxy, load, faults, healing, final reads, a verdict, a report.
     """
     if plan_file is not None and is_typed("plan_file"):
         runtime, flags = of_this_call({"runtime": runtime})["runtime"], of_this_call(flags)
@@ -292,7 +297,7 @@ def command(
     progress = Progress("squall run", then=THEN)
     with serving(progress, port):
         drawn = plan_file is None or flags.get("faults") is not None
-        directory = run_and_judge(plan, root, progress, label, load_report, drawn)
+        directory = run_and_judge(plan, root, progress, label, load_report, drawn, engine)
         if directory is None:
             return INTERRUPTED
         path = directory.path

@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from chaos.commands import completions
+from chaos.commands.engines import engine_flag
+from chaos.errors import Refused
 from chaos.runs.spark import HERE, Spark
 from chaos.screen import console
 
@@ -26,6 +28,7 @@ SETTINGS = {
 Examples:
   squall verify runs/latest
   squall verify runs/latest --expect safe
+  squall verify runs/latest --engine reference
   squall verify /shared/night --master spark://host:7077 --executor-memory 8g
 
 \b
@@ -38,6 +41,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     type=click.Choice(["config", "safe", "loss"]),
     help="Judge by these promises instead of those that the plan names.",
 )
+@engine_flag
 @click.option(
     "--master", default=HERE.master, show_default=True, metavar="URL", help="Where Spark runs, in Spark's words."
 )
@@ -53,7 +57,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     type=click.FloatRange(min=1),
     help="Seconds that Spark may take.",
 )
-def command(run: Path, expect: str | None, **flags: Any) -> int:
+def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
     """Judge a recorded run again: also one whose harness was killed in the middle.
 
     With --master, executors elsewhere do the work: they must see RUN's folder under the same path.
@@ -62,10 +66,17 @@ def command(run: Path, expect: str | None, **flags: Any) -> int:
     from chaos.runs.directory import RunDirectory
     from chaos.runs.judgement import judge
     from chaos.runs.progress import Progress
+    from checkers.engines import SPARK, too_large
     from checkers.history import seal
 
-    spark = spark_of(flags)
+    spark: Spark | None = spark_of(flags)
+    if engine != SPARK and spark != HERE:
+        raise click.UsageError(f"--engine {engine}: options of Spark change nothing")
     directory = RunDirectory.open(run)
+    if engine != SPARK:
+        if refused := too_large(directory.history):
+            raise Refused(refused)
+        spark = None
     say = console(stderr=True)
     progress = Progress(f"squall verify  {directory.run_id}", say, then=("judge", "report"))
     before = seal.stamp(directory.verdict)

@@ -8,6 +8,7 @@ from chaos.errors import said_by
 from chaos.plans.plan import PlanError, read_plan
 from chaos.runs.directory import RunDirectory
 from checkers.case import Workload
+from checkers.history.conversion import load, read_faults
 from checkers.history.tables import History, PlayedFault
 from workloads.scenario import Scenario
 
@@ -24,13 +25,13 @@ def says(
     return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.MEANT_FOR)
 
 
-def of_directory(directory: RunDirectory, troubles: list[str]) -> Workload:
-    """Of a run directory whose history was converted. Nothing where its plan cannot be read, which the verdict says."""
-    from checkers.history.conversion import load
-
+def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> Workload:
+    """Of a run directory, whose history was converted or is in memory. Nothing where its plan cannot be read, which the
+    verdict says.
+    """
     try:
         scenario = read_plan(directory.plan).workload
-        _, faults = load(directory.path, large=False)
+        faults = read_faults(directory.path)[0] if history else load(directory.path, large=False)[1]
     except (PlanError, OSError):
         return Workload()
-    return says(scenario, lambda: load(directory.path)[0], faults, troubles)
+    return says(scenario, lambda: history or load(directory.path)[0], faults, troubles)

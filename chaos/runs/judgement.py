@@ -1,7 +1,8 @@
 """From a run directory to a verdict and a page: can be done again, alone, elsewhere.
 
-history.jsonl -> Parquet -> Spark's findings, in a process of its own (`python -m spark_analysis`) -> replica logs
-compared, where the brokers' data is there -> the verdict (`checkers.verdict`). Showing it is the commands' part.
+history.jsonl -> an engine's findings -> replica logs compared, where the brokers' data is there -> the verdict
+(`checkers.verdict`). Showing it is the commands' part. The engine is Spark, which reads Parquet in a process of its own
+(`python -m spark_analysis`), or the reference engine (`checkers.analysis`), which reads the lines in this one.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ from chaos.runs.staged import Show, follow, run_staged
 from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
-from checkers import run_facts
+from checkers import analysis, run_facts
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
+from checkers.engines import too_large
 from checkers.history.conversion import load
-from checkers.stages import LOOK, stage_of
+from checkers.history.tables import History
+from checkers.stages import FIND, LOOK, stage_of
 from checkers.verdict import give_up, judge_run
 
 JUDGE = "judge"
+COMPARE = f"{JUDGE}: compare the replicas' logs"
 JUNIT = "junit.xml"
 """What the commands write beside the page."""
 TRACEBACK = "harness-traceback.txt"
@@ -52,7 +56,7 @@ HAVE_FILES = ("process", "docker")
 class _Looking(NamedTuple):
     """How a history is looked through."""
 
-    spark: Spark
+    spark: Spark | None
     phase: MakePhase
     ahead: Ahead | None
 
@@ -62,7 +66,7 @@ def judge(
     say: Console,
     *,
     expect: str | None = None,
-    spark: Spark = HERE,
+    spark: Spark | None = HERE,
     phase: MakePhase = unseen,
     ahead: Ahead | None = None,
     beside: Callable[[], None] | None = None,
@@ -71,7 +75,8 @@ def judge(
 
     An earlier verdict stands, with its page and junit.xml, until the new one is written: an interruption leaves it as
     it was. Whatever stops a checker makes the verdict unknown, and is its reason. Nothing is looked for in a run whose
-    program under test was refused. `expect`: None as the plan says.
+    program under test was refused, nor by the reference engine in a history that is too large for it. `expect`: None as
+    the plan says. `spark`: None: the reference engine searches the history.
     `phase`: shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while
     Spark looks for anomalies.
     """
@@ -89,30 +94,37 @@ def _judge(
     directory: RunDirectory, say: Console, expect: str | None, how: _Looking, beside: Callable[[], None] | None
 ) -> None:
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
-    if refused := info.get("refused"):  # who tries out a first program waits for no Spark
+    beyond = too_large(directory.history) if how.spark is None else ""
+    if refused := info.get("refused") or beyond:  # who tries out a first program waits for no Spark
         directory.release()
         _withdraw(directory)
         give_up(directory.path, refused)
         return
     troubles: list[str] = []
+    history = None
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
+    elif how.spark is None:
+        with how.phase(f"{JUDGE}: {FIND}"):
+            history = analysis.find_in_run(directory.path)
+        with how.phase(COMPARE):
+            compare_replicas(directory, troubles, history)
     else:
         of_replicas: list[str] = []
         meanwhile = Meanwhile(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
         trouble = analyse(directory, say, how.spark, how.phase, how.ahead, meanwhile)
         if trouble is not None:
             troubles.append(trouble)
-        with how.phase(f"{JUDGE}: compare the replicas' logs"):
+        with how.phase(COMPARE):
             meanwhile.finish()
         troubles += of_replicas
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
     with how.phase(JUDGE):
-        workload = of_directory(directory, troubles)
+        workload = of_directory(directory, troubles, history)
         _withdraw(directory)
-        judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
+        judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload, history=history)
 
 
 def _withdraw(directory: RunDirectory) -> None:
@@ -121,16 +133,17 @@ def _withdraw(directory: RunDirectory) -> None:
         shown.unlink(missing_ok=True)
 
 
-def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
+def compare_replicas(directory: RunDirectory, troubles: list[str], history: History | None = None) -> None:
     """Compare the brokers' own files, where they are still there; else what an earlier judging found stays.
 
     Files that should be there and are not are a trouble: nothing is known of those replicas. So are files that now show
-    something else than when the run was over: who changed them is not known. What was found then stays.
+    something else than when the run was over: who changed them is not known. What was found then stays. `history`:
+    None: the converted one.
     """
     kept = directory.path / REPLICAS
     try:
         before = kept.read_bytes() if kept.exists() else None
-        history, _ = load(directory.path, large=False)
+        history = history or load(directory.path, large=False)[0]
         comparison = compare_run(directory.path, history.partitions, history.run)
         names = [each.name for each in history.partitions]
         troubles += _not_compared(directory, names, None if comparison is None else comparison.compared)

@@ -21,9 +21,11 @@ from chaos.interrupts import stoppable
 from chaos.plans.plan import Plan, write_plan
 from chaos.runs.ahead import start_ahead
 from chaos.runs.directory import RunDirectory, writable
+from chaos.runs.judgement import judge
 from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
 from chaos.runs.run import MakeDriver, Run
+from chaos.runs.spark import HERE
 from chaos.runs.target_facts import Stranger
 from chaos.runtimes.broker_settings import notes
 from chaos.runtimes.contract import Runtime
@@ -45,7 +47,10 @@ from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
 from chaos.typed import lasting, typed
+from checkers.engines import REFERENCE, SPARK, beyond
 
+LINES_BYTES = 300
+"""A record's lines in history.jsonl."""
 HISTORY_BYTES = 1_500
 """A record's lines in history.jsonl, its rows in Parquet, and what Spark writes aside."""
 LOGS_BYTES = 128 << 20
@@ -62,28 +67,29 @@ def run_and_judge(
     label: str = "",
     beside: Callable[[], None] | None = None,
     drawn: bool = False,
+    engine: str = SPARK,
 ) -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
 
     progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
     judging: what was recorded is judged, and the verdict is unknown. Nothing is judged of a program under test that was
-    refused. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`.
+    refused. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`. engine: SPARK or
+    REFERENCE, which searches the history.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
-    refuse("this run", lacks(plan))
-    from chaos.runs.judgement import judge  # with pyarrow: what lacks it is told first
-
+    refuse("this run", lacks(plan, engine))
     writable(root, room(plan))
     # Whatever takes minutes to install is installed before anything is timed.
-    class_archive(java(say.print), say.print)
+    if engine == SPARK:
+        class_archive(java(say.print), say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed, label=label)
     ahead = None
     try:
         directory.reserve()
         runtime = make_runtime(directory.path)
-        command = repeat_command(directory)
+        command = repeat_command(directory, engine)
         say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
         for line in notes(plan.cluster.settings, plan.cluster.nodes, ours=plan.target == "squall"):
             say.print(line)
@@ -99,7 +105,7 @@ def run_and_judge(
         papers.plan(write_plan(plan))
         drivers = driver_maker(plan, directory.path)
         run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
-        ahead = start_ahead(directory, say.print)
+        ahead = start_ahead(directory, say.print) if engine == SPARK else None
         with progress.shown():
             try:
                 trio.run(stoppable, run.go, progress.say)
@@ -109,7 +115,8 @@ def run_and_judge(
                 # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
                 ahead.end()
                 ahead = None
-            verdict = judge(directory, say, phase=progress.phase, ahead=ahead, beside=beside)
+            spark = HERE if engine == SPARK else None
+            verdict = judge(directory, say, spark=spark, phase=progress.phase, ahead=ahead, beside=beside)
             progress.sight.verdict = verdict["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
@@ -123,10 +130,13 @@ def run_and_judge(
     return directory
 
 
-def lacks(plan: Plan) -> list[Lack]:
+def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
     """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
     in_containers = plan.runtime == "docker" or bool(plan.compose)
-    found = [Lack(each) for each in missing("spark")]
+    found = [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)] if engine == SPARK else []
+    lines = _records(plan) * LINES_BYTES
+    if engine == REFERENCE and (large := beyond("Spark: the history of this load will have about", lines)):
+        found.append(Lack(large))
     needs = plan.workload.needs()
     try:
         if plan.workload.client != "squall":
@@ -144,9 +154,13 @@ def lacks(plan: Plan) -> list[Lack]:
 
 def room(plan: Plan) -> int:
     """Bytes that a run may write, with a margin: records on every replica, their lines in the history, logs."""
-    traffic = plan.workload.traffic()
-    records = traffic.rate * (plan.warmup_s + plan.time_s)
-    return int(records * (plan.workload.replication_factor * traffic.mean_bytes + HISTORY_BYTES)) + LOGS_BYTES
+    on_disk = plan.workload.replication_factor * plan.workload.traffic().mean_bytes + HISTORY_BYTES
+    return int(_records(plan) * on_disk) + LOGS_BYTES
+
+
+def _records(plan: Plan) -> float:
+    """Records that the load will send, roughly."""
+    return plan.workload.traffic().rate * (plan.warmup_s + plan.time_s)
 
 
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
@@ -235,9 +249,9 @@ def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
     return lambda bootstrap, needs: LibraryDriver(client, bootstrap, needs, folder / "clients.log")
 
 
-def repeat_command(directory: RunDirectory) -> str:
-    """The command that repeats a run. Its plan holds everything."""
-    return lasting("run", "--plan", directory.plan)
+def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
+    """The command that repeats a run. Its plan holds everything but the engine."""
+    return lasting("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:

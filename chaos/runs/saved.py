@@ -16,18 +16,12 @@ from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
 from chaos.typed import lasting
 from checkers import simulated
-from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
-from checkers.anomalies.stuck import of_the_history
-from checkers.findings import SCHEMA as FINDINGS_SCHEMA
-from checkers.findings import to_json as findings_json
 from checkers.history import seal
 from checkers.history.conversion import convert_once
 from checkers.in_memory import Judgement
 from checkers.verdict import FILE as VERDICT
-from checkers.verdict import FINDINGS, INVALID, METRICS, judge, written
-
-SERIES = "series.json"
+from checkers.verdict import INVALID, judge_run, written
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
@@ -96,21 +90,15 @@ def _planted(mutant: str | None) -> str | None:
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
-    """Write the findings as Spark would leave them, and the verdict, with the replicas' logs compared."""
+    """Write what the reference engine found, and the verdict, with the replicas' logs compared."""
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))
     if whole:
         compare_run(path, judgement.history.partitions, judgement.history.run)
-    # What run.json shows is read from there again.
-    findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
-    metrics = dict(judgement.verdict.metrics)
-    stored = {"schema": FINDINGS_SCHEMA, "run": judgement.verdict.run, "findings": findings_json(findings)}
-    (path / FINDINGS).write_bytes(_text(stored))
-    (path / METRICS).write_bytes(_text(metrics))
-    (path / SERIES).write_bytes(_text(judgement.series()))
+    judgement.analysis.write(path)
     troubles = [*judgement.troubles]
     workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
-    verdict = judge(path, findings, metrics, troubles=troubles, workload=workload, history=judgement.history)
+    verdict = judge_run(path, troubles=troubles, workload=workload, history=judgement.history)
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)

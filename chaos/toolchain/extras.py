@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+_REPORT = ("pyarrow", "numpy", "matplotlib")
 EXTRAS = {
-    "spark": ("pyspark", "pyarrow", "numpy", "matplotlib"),
+    "report": _REPORT,
+    "spark": ("pyspark", *_REPORT),
     "docker": ("docker",),
     "nightly": ("pytest", "allure_pytest", "allure", "allure_commons"),
     "query": ("duckdb", "pyarrow"),
@@ -13,7 +15,8 @@ EXTRAS = {
 }
 """Extra -> packages that it brings, as they are imported. pyproject.toml has their versions."""
 FOR = {
-    "spark": "to judge a run and to show it",
+    "report": "to show a run",
+    "spark": "to judge a run by Spark",
     "docker": "for containers",
     "nightly": "for a night of runs",
     "query": "to query a run with SQL",
@@ -22,7 +25,7 @@ FOR = {
 
 
 def extra_of(module: str) -> str:
-    """The extra that brings a module; empty where none does."""
+    """The smallest extra that brings a module; empty where none does."""
     package = module.partition(".")[0]
     return next((extra for extra, packages in EXTRAS.items() if package in packages), "")
 

@@ -159,8 +159,3 @@ def _of_final_readers(
             witnesses.append(Witness(CONSUMER, FINAL, part, -1, -1, -1, proc, int(idle_s * 1e9)))
             why = each["missing"][name]
             notes.append(f"a final read of {name} by process {proc} got nothing for {idle_s:.1f} s: {why}")
-
-
-def of_the_history(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings without those that `read` makes of run.json."""
-    return [each for each in findings if each.anomaly not in (PRODUCER, CONSUMER) or not each.evidence]

@@ -120,6 +120,16 @@ def convert_once(run_dir: Path) -> None:
         convert(run_dir)
 
 
+def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
+    """The history and the faults of a run directory, read from their lines: no table and no pyarrow is needed.
+
+    FileNotFoundError where there is no history.
+    """
+    faults, _ = read_faults(run_dir)
+    with (run_dir / parser.FILE).open("rb") as lines:
+        return parser.parse(lines, nemesis_log.apart(faults)), faults
+
+
 def read_conversion(run_dir: Path) -> Conversion:
     """What `convert` wrote. FileNotFoundError where it did not finish, ValueError where it is of another schema."""
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())

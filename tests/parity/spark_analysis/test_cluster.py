@@ -15,10 +15,10 @@ from chaos.toolchain.java import java
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import find_all
 from checkers.findings import findings_of, to_json
+from checkers.history.conversion import read_lines
 from tests.parity.spark_analysis.standalone import Standalone
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import generate, merged
-from tests.support.histories.reference import read_run
 
 pytestmark = pytest.mark.night("a cluster of Spark takes minutes")
 
@@ -60,7 +60,7 @@ def test_a_clusters_verdict_is_that_of_this_machine(cluster: Standalone, tmp_pat
     here, by_this_machine = verified(run_dir, "--expect", "safe")
     assert (there, by_cluster) == (here, by_this_machine)
     assert there == 1
-    history, _ = read_run(run_dir)
+    history, _ = read_lines(run_dir)
     of_final_readers = {anomaly.name for anomaly in stuck.CHECK.anomalies}
     assert [each for each in found if each["anomaly"] not in of_final_readers] == to_json(
         findings_of(find_all(history))

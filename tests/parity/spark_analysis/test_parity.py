@@ -31,7 +31,6 @@ from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, generate, merged
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
-from tests.support.histories.reference import read_run
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
@@ -53,7 +52,7 @@ def compared(
     (run_dir / "history.jsonl").write_bytes(b"".join(lines))
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
     converted = conversion.convert(run_dir)
-    history, faults = read_run(run_dir)
+    history, faults = conversion.read_lines(run_dir)
     ground = ground_of(led_by_three(history), faults, history.partitions, outputs=bool(history.outputs))
     ground = replace(ground, power_lost=lost_by_two(history))
     context, expected = context_of(history, faults), sorted(signed(history, ground, find_all(history)))
@@ -152,7 +151,7 @@ def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path, fe
 def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:
     histories = [clean(seed) for seed in range(10, 18)]
     assert compared(spark, tmp_path, merged(histories), NEMESIS) == []
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     assert len(context_of(kept, faults).afterwards) == len(histories)  # each has its writes after healing
 
 
@@ -277,7 +276,7 @@ def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp
     h.sent(after, 0, part=1)
     h.send(after, 1)
     compared(spark, tmp_path, h.lines(), NEMESIS)
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     acked = [each[1:] for each in measure(kept, context_of(kept, faults)) if each.name == ACKED]
     assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]
 
@@ -308,7 +307,7 @@ def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
     for part in range(60):
         add_writes(h, drawn_writes(part), part)
     compared(spark, tmp_path, h.lines(), fault_line(began_ms=120, ended_ms=140))
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     measures = measure(kept, context_of(kept, faults))
     assert sum(each.name == GAP and each.numbers[0] > 12 * MS for each in measures) > 5, "some are of several writes"
 
@@ -338,7 +337,7 @@ def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSessi
             h.now += 100 * MS
             h.poll(proc, [], at=3, position=3, hw=9)
     compared(spark, tmp_path, h.lines(), NEMESIS)
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     waited = {each.a for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
     assert waited == {reader}
 
@@ -359,7 +358,7 @@ def test_both_let_a_member_wait_only_for_what_it_owns(spark: SparkSession, tmp_p
         h.poll(two, [], at=3, position=3, hw=9)
         h.lost(two, [0])
     compared(spark, tmp_path, h.lines(), fault_line(began_ms=1, ended_ms=2))
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     waited = {each[1:3]: each.numbers for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
     assert waited[one, 0][0] < 1000 * MS < waited[outside, 0][0]
 
@@ -378,6 +377,6 @@ def test_both_know_who_was_told_of_an_end_that_others_had_heard_to_be_passed(
             h.now += 100 * MS
             h.poll(reader, [], at=3, position=3, hw=3, lso=3, epoch=0)
     compared(spark, tmp_path, h.lines(), fault_line(began_ms=1, ended_ms=2))
-    kept, faults = read_run(tmp_path)
+    kept, faults = conversion.read_lines(tmp_path)
     waited = {each.a: each.numbers for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
     assert waited[readers[0]][0] > waited[readers[1]][0] > 300 * MS, "stable ends are known later"

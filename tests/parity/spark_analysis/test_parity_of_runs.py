@@ -18,11 +18,11 @@ import pytest
 from chaos.plans.plan import make_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.simulation import simulate
+from checkers.history.conversion import read_lines
 from checkers.history.tables import LATE_END
 from checkers.measures import measure
 from checkers.metrics import COMMIT_LATENCY, TRANSACTIONS, UNCOMMITTED, context_of
 from tests.parity.spark_analysis.test_parity import compared
-from tests.support.histories.reference import read_run
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 
@@ -36,7 +36,7 @@ PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 def test_of_a_run_on_apache_kafka(spark: SparkSession, tmp_path: Path) -> None:
     lines = gzip.decompress((RECORDED / "history.jsonl.gz").read_bytes()).splitlines(keepends=True)
     assert compared(spark, tmp_path, lines, (RECORDED / "nemesis.jsonl").read_bytes()) == []
-    kept, faults = read_run(tmp_path)
+    kept, faults = read_lines(tmp_path)
     measured = {each.name for each in measure(kept, context_of(kept, faults))}
     assert {TRANSACTIONS, COMMIT_LATENCY, UNCOMMITTED} <= measured
 

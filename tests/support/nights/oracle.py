@@ -8,6 +8,7 @@ from typing import Any
 
 from checkers.anomalies.registry import LOSS, find_all
 from checkers.findings import Witness
+from checkers.history.conversion import read_lines
 from checkers.history.tables import OK, SEND, History
 from checkers.history.values import producer_of
 from checkers.measures import measure
@@ -25,14 +26,13 @@ from checkers.metrics import (
 )
 from checkers.nemesis_log import windows
 from checkers.nights.statistics import bucket_of
-from tests.support.histories.reference import read_run
 
 Row = dict[str, Any]
 
 
 def run_row(run_dir: Path) -> Row:
     """What the store keeps of a run's history."""
-    history, faults = read_run(run_dir)
+    history, faults = read_lines(run_dir)
     context = context_of(history, faults)
     found = find_all(history)
     lost = [each for each in found if each.anomaly in LOSS]
@@ -54,7 +54,7 @@ def run_row(run_dir: Path) -> Row:
 
 def histogram(run_dir: Path) -> dict[tuple[bool, int], int]:
     """(while a fault was on, bucket) -> acknowledged sends of the load."""
-    history, faults = read_run(run_dir)
+    history, faults = read_lines(run_dir)
     context = context_of(history, faults)
     found: dict[tuple[bool, int], int] = {}
     for send in history.records.rows():
@@ -67,7 +67,7 @@ def histogram(run_dir: Path) -> dict[tuple[bool, int], int]:
 
 def fault_rows(run_dir: Path) -> dict[int, tuple[float | None, float | None]]:
     """Fault -> (recovery, longest gap) in ms."""
-    history, faults = read_run(run_dir)
+    history, faults = read_lines(run_dir)
     measures = measure(history, context_of(history, faults))
     rows: dict[int, tuple[float | None, float | None]] = {}
     for fault in faults:

@@ -11,6 +11,7 @@ import pytest
 from checkers import metrics
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import find_all
+from checkers.engines import REFERENCE
 from checkers.findings import findings_of
 from checkers.history import conversion
 from checkers.in_memory import judge_bytes
@@ -56,7 +57,7 @@ def on_disk(path: Path, lines: bytes, converged: dict[str, Any] | None) -> dict[
     context = metrics.context_of(loaded, faults)
     taken = measure(loaded, context)
     findings = [*findings_of(find_all(loaded)), *stuck.liveness(taken, metrics.Limits(15, 15))]
-    return to_json(judge(path, findings, metrics.shape(taken, context)))
+    return to_json(judge(path, findings, metrics.shape(taken, context), engine=REFERENCE))
 
 
 def without_notes(verdict: dict[str, Any]) -> dict[str, Any]:

@@ -14,30 +14,45 @@ from tests.support.histories.two_owners import two_owners
 
 ROOT = Path(__file__).parents[3]
 PLAN = "workload = {acks = -1, min_isr = 2, replication_factor = 3}"
-SCRIPT = """
+WITHOUT = """
 import json, sys, tomllib
-sys.modules.update(pyarrow=None, pyspark=None, numpy=None)  # importing them fails
+sys.modules.update(pyarrow=None, pyspark=None, numpy=None, matplotlib=None)  # importing them fails
+"""
+IN_MEMORY = """
 from pathlib import Path
 from checkers.in_memory import judge_bytes
-from checkers.verdict import judge, to_json
+from checkers.verdict import to_json
 run = Path(sys.argv[1])
 plan = tomllib.loads((run / "plan.toml").read_text())
-judged = judge_bytes(run.name, (run / "history.jsonl").read_bytes(), b"", plan)
-judge(run, judged.findings, judged.verdict.metrics, history=judged.history)
-print(json.dumps(to_json(judged.verdict)))
+print(json.dumps(to_json(judge_bytes(run.name, (run / "history.jsonl").read_bytes(), b"", plan).verdict)))
+"""
+BY_COMMAND = """
+from chaos import cli
+sys.exit(cli.run(["verify", sys.argv[1], "--engine", "reference"]))
 """
 
 
+def without(script: str, run: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script that can import none of them, and finds no Java."""
+    command, nowhere = (sys.executable, "-c", WITHOUT + script, str(run)), {"PATH": "", "HOME": str(run)}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=nowhere)
+
+
 def test_a_run_is_judged(tmp_path: Path) -> None:
-    """In memory, and as a run directory."""
+    """In memory, and as a run directory by `squall verify`."""
     lines = b"".join(two_owners().lines())
     (tmp_path / "history.jsonl").write_bytes(lines)
     (tmp_path / "plan.toml").write_text(PLAN)
-    done = subprocess.run((sys.executable, "-c", SCRIPT, str(tmp_path)), cwd=ROOT, capture_output=True, text=True)
+    done = without(IN_MEMORY, tmp_path)
     assert done.returncode == 0, done.stderr
-    without, stored = json.loads(done.stdout), json.loads((tmp_path / "verdict.json").read_text())
     judged = judge_bytes(tmp_path.name, lines, b"", tomllib.loads(PLAN))
-    assert without == json.loads(json.dumps(to_json(judged.verdict)))
-    for verdict in (without, stored):
-        assert verdict["verdict"] == INVALID
+    in_memory = json.loads(done.stdout)
+    assert in_memory == json.loads(json.dumps(to_json(judged.verdict)))
+    done = without(BY_COMMAND, tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "The reference engine searched the history." in done.stdout
+    assert "pip install 'squall[report]'" in done.stdout, "which draws the page"
+    stored = json.loads((tmp_path / "verdict.json").read_text())
+    for verdict in (in_memory, stored):
+        assert (verdict["verdict"], verdict["engine"]) == (INVALID, "reference")
         assert "dual-ownership" in {each["name"] for each in verdict["anomalies"]}

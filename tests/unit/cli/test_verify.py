@@ -9,12 +9,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from chaos import cli
 from chaos.commands.verify import command, spark_of
 from chaos.errors import Refused
+from chaos.plans.plan import make_plan, write_plan
 from chaos.runs import judgement
 from chaos.runs.directory import RunDirectory
+from chaos.runs.real import lacks
 from chaos.runs.spark import HERE, Spark
 from chaos.toolchain.java import Java
+from checkers import engines
 
 FLAGS = (
     "--master spark://h:7077 --executor-memory 8g --executor-cores 4 --cores 16 --driver-memory 3g "
@@ -52,6 +56,30 @@ def test_a_setting_without_a_value_is_wrong_usage() -> None:
     result = CliRunner().invoke(command, ["runs/latest", "--spark-set", "spark.x"])
     assert result.exit_code == 2, "click's own; the program makes 3 of it"
     assert "--spark-set spark.x: it is NAME=VALUE" in result.stderr
+
+
+def test_options_of_spark_are_wrong_usage_where_another_engine_judges(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, [str(tmp_path), "--engine", "reference", "--cores", "2"])
+    assert result.exit_code == 2, "click's own; the program makes 3 of it"
+    assert "--engine reference: options of Spark change nothing" in result.stderr
+
+
+def test_a_history_that_is_too_large_for_the_reference_engine_is_refused_and_keeps_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.history.write_bytes(b"x")
+    run.plan.write_text(write_plan(make_plan({})))
+    run.verdict.write_text("{}")
+    monkeypatch.setattr(engines, "LARGEST_MIB", 0)
+    assert cli.run(["verify", str(tmp_path), "--engine", "reference"]) == 3
+    assert "the reference engine takes at most 0 MiB; Spark takes more" in capsys.readouterr().err
+    assert run.verdict.read_text() == "{}"
+    judged = judgement.judge(run, Console(quiet=True), spark=None)  # the end of a run
+    assert judged["verdict"] == "unknown"
+    assert "history.jsonl has 0 MiB, and the reference engine takes at most 0 MiB" in judged["reasons"][0]
+    (lack,) = lacks(make_plan({}), engines.REFERENCE)
+    assert "the history of this load will have about 18 MiB" in lack.what
 
 
 @pytest.mark.parametrize("archive", [None, Path("/cache/classes.jsa")])

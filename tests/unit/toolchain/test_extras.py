@@ -15,6 +15,7 @@ from chaos import cli
 from chaos.plans.plan import make_plan
 from chaos.runs.real import lacks
 from chaos.toolchain import extras, places
+from checkers.engines import REFERENCE
 from tests.architecture.source import PACKAGES, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,15 +65,17 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
     optional = PROJECT["optional-dependencies"]
     assert optional.keys() == extras.EXTRAS.keys() == extras.FOR.keys()
     by_module = packages_distributions()
+    optional = {**optional, "spark": [*optional["spark"], *optional["report"]]}
     for extra, packages in extras.EXTRAS.items():
         brought = {name.lower().replace("_", "-") for package in packages for name in by_module[package]}
         brought -= {"allure-python-commons"}
-        assert brought == pins(optional[extra]), extra
+        assert brought == pins(optional[extra]) - {"squall"}, extra
 
 
 def test_the_launcher_installs_every_extra_but_the_clients() -> None:
     optional = PROJECT["optional-dependencies"]
-    extra = [each for name, wanted in optional.items() if name != "clients" for each in wanted]
+    assert optional["spark"][1:] == ["squall[report]"], "which shows what Spark found"
+    extra = [each for name, wanted in optional.items() if name != "clients" for each in wanted if "squall" not in each]
     wanted = pins([*PROJECT["dependencies"], *extra])
     pinned = {line.split("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line}
     assert wanted <= pinned
@@ -109,6 +112,8 @@ def test_a_run_that_could_not_be_judged_is_refused_before_it_begins(monkeypatch:
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name in ("pyspark", "docker") else object())
     (lack,) = lacks(make_plan({}))
     assert "pip install 'squall[spark]'" in lack.what
+    assert "--engine reference does without" in lack.what
+    assert lacks(make_plan({}), REFERENCE) == []
     told = [each.what for each in lacks(make_plan({"runtime": "docker"}))]
     assert any("pip install 'squall[docker]'" in each for each in told)
 

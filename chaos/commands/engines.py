@@ -1,0 +1,16 @@
+"""The option --engine of the commands that judge runs of brokers."""
+
+from __future__ import annotations
+
+import click
+
+from checkers.engines import LARGEST_MIB, REFERENCE, SPARK
+
+engine_flag = click.option(
+    "--engine",
+    type=click.Choice([SPARK, REFERENCE]),
+    default=SPARK,
+    show_default=True,
+    help=f"What searches the history: spark needs Java; reference is Python alone, up to {LARGEST_MIB} MiB of "
+    "history.jsonl.",
+)

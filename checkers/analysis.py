@@ -1,0 +1,95 @@
+"""What an engine finds in a history, and the reference engine: the finders of `checkers.anomalies`, in plain Python.
+
+Two engines search the history of a run directory, and write the same files: Spark (`spark_analysis`), which reads
+tables, and the reference engine, which reads the lines themselves. The reference engine is also the oracle of Spark's
+queries (`tests/parity`), and judges simulations in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkers import leaderships, metrics, run_facts, signs
+from checkers.anomalies import stuck
+from checkers.anomalies.registry import find_all
+from checkers.engines import REFERENCE
+from checkers.findings import SCHEMA, Finding, findings_of, to_json
+from checkers.history.conversion import FOLDER, read_lines
+from checkers.history.tables import History, PlayedFault
+from checkers.measures import measure
+from checkers.metrics import Context, Limits, Measure
+from checkers.plan_facts import BadPlan, read_plan
+
+FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What an engine found in one run."""
+
+    engine: str
+    run: str
+    findings: list[Finding]
+    measures: Sequence[Measure]
+    context: Context
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json."""
+        return metrics.shape(self.measures, self.context)
+
+    def write(self, folder: Path) -> None:
+        """Write findings.json, metrics.json and series.json."""
+        (folder / METRICS).write_text(json.dumps(self.metrics, indent=1) + "\n")
+        (folder / SERIES).write_text(json.dumps(metrics.series(self.measures, self.context)) + "\n")
+        stored = {"schema": SCHEMA, "engine": self.engine, "run": self.run, "findings": to_json(self.findings)}
+        (folder / FINDINGS).write_text(json.dumps(stored, indent=1) + "\n")
+
+
+def remove(folder: Path) -> None:
+    """Remove what an earlier analysis left: a findings.json that exists is whole, and belongs to this history."""
+    for name in (FINDINGS, METRICS, SERIES):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / ANOMALIES, ignore_errors=True)
+
+
+def facts_of_run(
+    run_dir: Path, history: History, faults: Sequence[PlayedFault], *, outputs: bool
+) -> tuple[signs.Ground, Limits]:
+    """What the findings' signs are read from, and the plan's limits: none where it cannot be read, as the verdict says.
+
+    outputs: as `signs.ground` takes it.
+    """
+    try:
+        plan = read_plan(run_dir)
+        limits, brokers = plan.limits, plan.brokers
+    except BadPlan:
+        limits, brokers = Limits(), ()
+    clock, info = (history.wall_ms, history.mono_ns), run_facts.read(run_dir).info
+    led = leaderships.read(run_dir, history.partitions, clock, info, history.finals, brokers, faults)
+    return signs.ground(led, faults, history.partitions, outputs=outputs), limits
+
+
+def find(history: History, context: Context, ground: signs.Ground, limits: Limits) -> Analysis:
+    """Find the anomalies of a history and take its measures by the reference engine."""
+    measures = measure(history, context)
+    findings = findings_of(signs.signed(history, ground, find_all(history)))
+    return Analysis(REFERENCE, history.run, findings + stuck.liveness(measures, limits), measures, context)
+
+
+def find_in_run(run_dir: Path) -> History:
+    """Write what the reference engine finds in a run directory, as `Analysis.write`; the history, as it was read.
+
+    Tables that an earlier judging made of the lines are removed: a page makes its own.
+    """
+    remove(run_dir)
+    shutil.rmtree(run_dir / FOLDER, ignore_errors=True)
+    history, faults = read_lines(run_dir)
+    ground, limits = facts_of_run(run_dir, history, faults, outputs=bool(history.outputs))
+    find(history, metrics.context_of(history, faults), ground, limits).write(run_dir)
+    return history

@@ -1,0 +1,85 @@
+"""Either engine writes the same verdict of a recorded run, with its replicas' logs and its traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from chaos.mutants import find
+from chaos.plans.plan import Plan
+from chaos.plans.swarm import swarm_plan
+from chaos.runs import judgement
+from chaos.runs.directory import RunDirectory
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from chaos.runs.spark import HERE, Spark
+from checkers.engines import REFERENCE, SPARK
+from checkers.history import conversion
+from spark_analysis.jobs import analyse_converted
+from workloads.registry import SCENARIOS
+
+pytestmark = pytest.mark.night("plans every query anew; the gate has one session")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SIMULATED = [name for name, scenario in SCENARIOS.items() if scenario.SIMULATED]
+WRITTEN = ("verdict.json", "findings.json", "metrics.json", "series.json")
+Judge = Callable[[Path, Spark | None], Mapping[str, Any]]
+
+
+@pytest.fixture
+def judge(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Judges a run directory as the command does, Spark in the session of all tests; what was written, by file."""
+
+    def in_session(directory: RunDirectory, *_: object) -> None:
+        analyse_converted(spark, directory.path, directory.path, conversion.convert(directory.path))
+
+    def by(run: Path, engine: Spark | None) -> Mapping[str, Any]:
+        judgement.judge(RunDirectory(run), Console(quiet=True), spark=engine)
+        return {name: json.loads((run / name).read_text(), parse_float=_rounded) for name in WRITTEN}
+
+    monkeypatch.setattr(judgement, "analyse", in_session)
+    return by
+
+
+def _rounded(text: str) -> float:
+    """Sums in another order differ in the last digit."""
+    return float(f"{float(text):.9g}")
+
+
+def same(judge: Judge, run: Path) -> Mapping[str, Any]:
+    """The verdict, having made sure that both engines write the same, but for which of them it was."""
+    by_reference, by_spark = judge(run, None), judge(run, HERE)
+    for name, engine in ((REFERENCE, by_reference), (SPARK, by_spark)):
+        assert [engine[file].pop("engine") for file in WRITTEN[:2]] == [name, name]
+    assert by_reference == by_spark
+    verdict: Mapping[str, Any] = by_spark["verdict.json"]
+    return verdict
+
+
+def recorded(plan: Plan, folder: Path, mutant: str | None = None) -> Path:
+    """The directory of a simulated run, as it is before anything is judged."""
+    run = save(simulate(plan, mutant=mutant, stop_at_first=False), folder, "again", latest=False, tables=False).path
+    for name in WRITTEN:
+        (run / name).unlink()
+    return run
+
+
+@pytest.mark.parametrize("workload", SIMULATED)
+def test_both_engines_judge_a_run_of_each_workload_alike(workload: str, judge: Judge, tmp_path: Path) -> None:
+    verdict = same(judge, recorded(swarm_plan(0, workload=workload), tmp_path))
+    assert verdict["metrics"]["outcomes"], "what was done"
+    assert "replica-divergence" not in verdict["not_run"]
+
+
+@pytest.mark.parametrize("mutant", ["1", "26"])
+def test_both_engines_find_the_same_in_a_run_of_a_planted_bug(mutant: str, judge: Judge, tmp_path: Path) -> None:
+    verdict = same(judge, recorded(find(mutant).plan(1), tmp_path, mutant))
+    assert verdict["verdict"] == "invalid"
+    assert verdict["anomalies"]
