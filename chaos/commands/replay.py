@@ -82,7 +82,7 @@ def _live(what: Recorded, root: Path, world: str) -> int:
         plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world}, as_recorded=True)
     except PlanError as wrong:
         raise Refused(f"{what.directory.path}: not possible in runtime {world!r}: {wrong}") from None
-    directory = run_and_judge(plan, root)
+    directory = run_and_judge(plan, root, engine=what.engine)
     return 130 if directory is None else conclude(directory, keep_data=False)
 
 

@@ -15,6 +15,7 @@ from chaos.runs.batch import Order, limited
 from chaos.runs.directory import RunDirectory
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.saved import save
+from checkers.engines import REFERENCE, SPARK
 
 MESSAGES = "messages.jsonl"
 TRY_CPU_S = 60
@@ -34,6 +35,8 @@ class Recorded:
     mutant: str | None
     anomalies: tuple[str, ...]
     """Names of what is not permitted in its verdict."""
+    engine: str = SPARK
+    """What searches the history if it runs again: what searched it, and for a simulated run Spark."""
 
     @property
     def simulated(self) -> bool:
@@ -53,15 +56,18 @@ def recorded(path: Path) -> Recorded:
     failed = simulated.get("failure")
     failure = Failure(failed["kind"], failed["name"]) if isinstance(failed, dict) else None
     mutant, digest = simulated.get("mutant"), simulated.get("digest")
-    return Recorded(directory, plan, failure, digest, mutant, _anomalies(directory))
+    anomalies, engine = _judged(directory)
+    return Recorded(directory, plan, failure, digest, mutant, anomalies, engine if digest is None else SPARK)
 
 
-def _anomalies(directory: RunDirectory) -> tuple[str, ...]:
+def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
+    """The names of what is not permitted, and the engine that searched the history."""
     try:
         verdict = json.loads(directory.verdict.read_text())
-        return tuple(dict.fromkeys(str(a["name"]) for a in verdict["anomalies"] if a["permitted"] is False))
+        anomalies = tuple(dict.fromkeys(str(a["name"]) for a in verdict["anomalies"] if a["permitted"] is False))
+        return anomalies, REFERENCE if verdict.get("engine") == REFERENCE else SPARK
     except (OSError, ValueError, LookupError, TypeError):
-        return ()
+        return (), SPARK
 
 
 def tried(

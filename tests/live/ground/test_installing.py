@@ -61,7 +61,10 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
                              "--expect", "safe")  # fmt: skip
     assert lossy.returncode == 1, lossy.stdout + lossy.stderr
     assert "lost-write" in lossy.stdout
-    assert "pip install 'squall[spark]'" in lossy.stdout, "whose page could not be drawn"
+    assert "pip install 'squall[report]'" in lossy.stdout, "whose page could not be drawn"
+    again = installed.squall("verify", "runs/latest", "--engine", "reference", "--expect", "safe")
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert "The reference engine searched the history." in again.stdout
     assert "repeat: squall sim --plan" in lossy.stdout
     assert installed.squall("sim", "--seeds", "0..3", "--jobs", "1").returncode == 0
 
@@ -73,7 +76,8 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
         (["run", "--runtime", "docker", "--seed", "7"], "docker"),
         (["run", "--client", "confluent", "--seed", "7"], "clients"),
         (["nightly"], "nightly"),
-        (["report", "runs/latest"], "spark"),
+        (["report", "runs/latest"], "report"),
+        (["explain", "runs/latest", "lost-write"], "report"),
     ],
 )
 def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: list[str], extra: str) -> None:

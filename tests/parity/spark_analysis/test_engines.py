@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from chaos.mutants import find
-from chaos.plans.plan import Plan
+from chaos.plans.plan import Plan, make_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs import judgement
 from chaos.runs.directory import RunDirectory
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SIMULATED = [name for name, scenario in SCENARIOS.items() if scenario.SIMULATED]
+PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 WRITTEN = ("verdict.json", "findings.json", "metrics.json", "series.json")
 Judge = Callable[[Path, Spark | None], Mapping[str, Any]]
 
@@ -78,8 +80,13 @@ def test_both_engines_judge_a_run_of_each_workload_alike(workload: str, judge: J
     assert "replica-divergence" not in verdict["not_run"]
 
 
-@pytest.mark.parametrize("mutant", ["1", "26"])
-def test_both_engines_find_the_same_in_a_run_of_a_planted_bug(mutant: str, judge: Judge, tmp_path: Path) -> None:
-    verdict = same(judge, recorded(find(mutant).plan(1), tmp_path, mutant))
-    assert verdict["verdict"] == "invalid"
-    assert verdict["anomalies"]
+def test_both_engines_find_the_same_in_a_run_of_a_planted_bug(judge: Judge, tmp_path: Path) -> None:
+    verdict = same(judge, recorded(find("9").plan(1), tmp_path, "9"))
+    assert {"lost-write", "inconsistent-offset", "stale-ack"} <= {each["name"] for each in verdict["anomalies"]}
+
+
+def test_both_engines_find_the_same_in_a_run_of_transactions_that_end_late(judge: Judge, tmp_path: Path) -> None:
+    values = tomllib.loads(PLAN.read_text())
+    workload = {**values["workload"], "generation": 1}
+    verdict = same(judge, recorded(make_plan({**values, "runtime": "sim", "workload": workload}), tmp_path))
+    assert {"torn-txn", "G1a"} <= {each["name"] for each in verdict["anomalies"]}

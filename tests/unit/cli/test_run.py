@@ -179,12 +179,22 @@ def test_mistakes_of_a_file_keep_its_words_beside_those_of_flags(
     ]
 
 
+@pytest.mark.parametrize(("more", "engine"), [([], "spark"), (["--engine", "reference"], "reference")])
+def test_spark_searches_the_history_unless_another_engine_is_named(
+    more: list[str], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda *given: asked.append(given[-1]))
+    assert cli.run(["run", "--seed", "7", *more]) == 130
+    assert asked == [engine]
+
+
 @pytest.mark.parametrize(("more", "drawn"), [([], False), (["--faults", "kill"], True)])
 def test_only_the_faults_of_this_run_are_drawn_and_those_of_a_plan_are_played_as_it_says(
     more: list[str], drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Plan, bool]] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-1])))
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-2])))
     assert cli.run(["run", "--seed", "7"]) == 130
     (tmp_path / "plan.toml").write_text(write_plan(proven_here(asked[0][0], 200.0)))
     assert cli.run(["run", "--plan", str(tmp_path / "plan.toml"), *more]) == 130
