@@ -231,6 +231,11 @@ class Handle:
         if self._scope is scope:
             self._scope = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it is to stand still now."""
+        return bool(self._held)
+
     async def going(self, end: trio.Event) -> None:
         """Until nobody holds it, or all is over."""
         self._resting += 1

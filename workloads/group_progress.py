@@ -64,17 +64,23 @@ class Progress:
     """Under which it is known to the harness: its first one."""
     positions: dict[int, int] = field(default_factory=dict)
     """By dense partition id: a topic that is made again begins anew."""
+    client: str = "squall"
+    reports: bool = False
+    """Its members say themselves what they have read: the harness waits for none that never says anything."""
 
     def begins(self, process: int) -> None:
         """A member's process begins."""
         if self.process < 0:
             self.process = process
-            self.around.readers.begins(process, "squall", self.places)
+            if not self.reports:
+                self.around.readers.begins(process, self.client, self.places)
 
     def moved(self, positions: Mapping[Place, int]) -> None:
         """A member's polls have left it there."""
         parts = self.around.recorder.partitions
         ahead = {place: at for place, at in positions.items() if at > self.positions.get(parts[place], -1)}
+        if self.reports and ahead and not self.positions:
+            self.around.readers.begins(self.process, self.client, self.places)
         self.positions |= {parts[place]: at for place, at in ahead.items()}
         if ahead:
             self.around.readers.moved(self.process, ahead)

@@ -230,13 +230,32 @@ class Lost(NamedTuple):
     at: Mapping[Place, int]
 
 
+class CommitBegan(NamedTuple):
+    """A member that commits by itself is about to ask for this."""
+
+    who: Member
+    id: int
+    """Its own number of this commit."""
+    at: Mapping[Place, int]
+
+
+class CommitEnded(NamedTuple):
+    """Its commit was acknowledged; with an error nobody knows what came of it."""
+
+    id: int
+    error: str
+
+
 class Out(NamedTuple):
     """A membership is over for good."""
 
     why: str
 
 
-OfMember = Known | Assembled | Stood | Began | GaveUp | Lost | Out | Assigned | Read | Sought | Troubled
+OfMember = (
+    Known | Assembled | Stood | Began | GaveUp | Lost | CommitBegan | CommitEnded | Out | Assigned | Read | Sought
+    | Troubled
+)  # fmt: skip
 """What a library's member does, and what its library tells it."""
 
 
@@ -251,6 +270,24 @@ class Hearing(Protocol):
 
     def kept(self, end: CommitEnd) -> None:
         """That commit has ended so."""
+
+
+class ToWrite(NamedTuple):
+    """A record that a program is to write, and who is told what came of it."""
+
+    key: str
+    value: bytes
+    on_outcome: Callable[[Outcome], None]
+
+
+class ProgramHearing(Hearing, Protocol):
+    """Whose member it is that polls and commits by itself."""
+
+    def has(self, place: Place) -> bool:
+        """Whether the run has this partition."""
+
+    def output(self, place: Place, source: int) -> ToWrite | None:
+        """It makes an output there of the input with that value. None where the run has no such partition."""
 
 
 class Grouped(Protocol):

@@ -9,6 +9,7 @@ heartbeats, and why it joins anew.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import ClassVar
 
 import trio
 
@@ -22,6 +23,8 @@ from workloads.group_notes import Beat, GroupNotes, Identity
 from workloads.libraries import (
     Assembled,
     Began,
+    CommitBegan,
+    CommitEnded,
     Driver,
     GaveUp,
     Grouped,
@@ -53,6 +56,9 @@ CRASH = "crash"
 
 class LibrarySubscriber:
     """One process. `run` keeps it; the application then calls `poll` until it is `out`."""
+
+    POLLS_BY_ITSELF: ClassVar[bool] = False
+    """Its process reads although nobody polls: it stands still only if it is stopped."""
 
     def __init__(
         self,
@@ -241,6 +247,8 @@ class LibrarySubscriber:
             case Sought(place, position, _):
                 record(said, self._recorder, self._counters, self.process)
                 self.positions[place] = position
+            case CommitBegan() | CommitEnded():
+                raise AssertionError("a library commits when it is asked to")
             case _:
                 record(said, self._recorder, self._counters, self.process)
 

@@ -321,6 +321,10 @@ class Scenario(BaseModel, ABC):
 
     # ------------------------------------------------------------------------------------------ how it is judged
 
+    def meant_for(self) -> tuple[str, ...]:
+        """Return `MEANT_FOR`, as far as these settings can show it."""
+        return self.MEANT_FOR
+
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """Figures of its own for verdict.json, plain JSON; empty where it has none.
 

@@ -104,7 +104,6 @@ class Error(msgspec.Struct, tag="error"):
     error: str
 
 
-_decoder = msgspec.json.Decoder(Ready | Ok | Fail | Info | Records | Error, dec_hook=_number)
 _encoder = msgspec.json.Encoder()
 _PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 """How msgspec says in which field something is wrong."""
@@ -116,6 +115,11 @@ class Wrong(Exception):
 
 class Lines:
     """What is said with one process. `encode` and `feed` are the two directions."""
+
+    TYPES = "ready, ok, fail, info, records or error"
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+        Ready | Ok | Fail | Info | Records | Error, dec_hook=_number
+    )
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -144,6 +148,11 @@ class Lines:
                 said = {"type": "finish"}
             case _:
                 raise AssertionError(message)
+        return self.line(said)
+
+    @staticmethod
+    def line(said: dict[str, Any]) -> bytes:
+        """An object as a line."""
         return _encoder.encode(said) + b"\n"
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
@@ -170,23 +179,23 @@ class Lines:
 
     def _message(self, line: bytes) -> list[Any]:
         try:
-            said = _decoder.decode(line)
+            said = self.decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             shown = line.strip()[:SHOWN].decode(errors="backslashreplace")
-            raise Wrong(f"it wrote the line {shown!r}: {_explained(str(why))}") from None
+            raise Wrong(f"it wrote the line {shown!r}: {self._explained(str(why))}") from None
         match said:
             case Ready(name) if not self._ready:
                 self._ready = True
                 return ["up", name]
             case Ready():
                 raise Wrong("it answered ready, and had answered init already")
+        return self._meaning(said)
+
+    def _meaning(self, said: Any) -> list[Any]:
+        """The message that a line with this object is. Wrong where it is none."""
+        match said:
             case Ok(op, partition, offset, timestamp_ms):
-                asked = self._settled(op, "ok")
-                if partition != asked:
-                    raise Wrong(
-                        f"it wrote record {op} to partition {partition}, and was asked for partition {asked}: "
-                        "send to the partition of the request, or have one partition only (--partitions 1)"
-                    )
+                self._placed(op, partition)
                 return ["o", [[int(op), OK, int(offset), int(timestamp_ms), ""]]]
             case Fail(op, error) | Info(op, error):
                 self._settled(op, "fail" if isinstance(said, Fail) else "info")
@@ -199,6 +208,14 @@ class Lines:
                 return ["e", _short(error)]
         raise AssertionError(said)
 
+    def _placed(self, op: int, partition: int) -> None:
+        asked = self._settled(op, "ok")
+        if partition != asked:
+            raise Wrong(
+                f"it wrote record {op} to partition {partition}, and was asked for partition {asked}: "
+                "send to the partition of the request, or have one partition only (--partitions 1)"
+            )
+
     def _settled(self, op: int, how: str) -> int:
         if op not in self._asked:
             raise Wrong(f"it answered {how} to record {op}, which it was not asked to send, or has answered already")
@@ -209,14 +226,13 @@ class Lines:
             raise Wrong(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
         self._answered = number
 
-
-def _explained(why: str) -> str:
-    """What is wrong with a line, in msgspec's words, with the field first."""
-    placed = _PLACED.fullmatch(why)
-    what, field = (placed["what"], placed["field"]) if placed else (why, "")
-    if field == "type" and what.startswith("Invalid value"):
-        what = f"expected ready, ok, fail, info, records or error, got {what.removeprefix('Invalid value ')}"
-    return (f"{field}: " if field else "") + what.replace("Expected", "expected", 1)
+    def _explained(self, why: str) -> str:
+        """Say what is wrong with a line, in msgspec's words, with the field first."""
+        placed = _PLACED.fullmatch(why)
+        what, field = (placed["what"], placed["field"]) if placed else (why, "")
+        if field == "type" and what.startswith("Invalid value"):
+            what = f"expected {self.TYPES}, got {what.removeprefix('Invalid value ')}"
+        return (f"{field}: " if field else "") + what.replace("Expected", "expected", 1)
 
 
 def _short(error: str) -> str:

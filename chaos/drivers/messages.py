@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chaos.drivers.lines import Fetched
 from chaos.errors import HarnessError
+from workloads.client.cluster import Place
 from workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from workloads.payload import verify
 
 
 def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
@@ -25,3 +28,17 @@ def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
         case ["e", why]:
             return Troubled(why)
     raise HarnessError(f"a driver said what none says: {message!r}")
+
+
+def parts_of(records: Sequence[Fetched], topic: str, at: dict[Place, int]) -> list[Part]:
+    """Verify records that a program has read, partition by partition, and move `at` behind them."""
+    found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
+    for record in records:
+        place = topic, int(record.partition)
+        pairs, bad = found.setdefault(place, ([], []))
+        value, why = verify(record.value, None if record.key is None else record.key.encode())
+        pairs.append((int(record.offset), value))
+        if why:
+            bad.append((int(record.offset), why))
+        at[place] = record.offset + 1
+    return [Part(place, at[place], *told) for place, told in found.items()]

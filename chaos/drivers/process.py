@@ -25,6 +25,8 @@ END_S = 5.0
 FINISH_SLACK_S = 20.0
 """How much longer than its library may take a process is waited for."""
 READ_BYTES = 1 << 16
+PIPE_BYTES = 1 << 20
+"""No pipe of an unprivileged process holds more, unless the machine is set up otherwise."""
 MAX_LOG_BYTES = 256 << 20
 """What all programs of a run may write to standard error."""
 CLIENT_ENDED = "CLIENT_ENDED"
@@ -91,6 +93,26 @@ class Piped:
         if message[0] == "x":
             raise self.trouble(self.FAILED.format(why=message[1], log=self.log))
         return message
+
+    async def readable(self) -> None:
+        """Until `drain` finds something, or the end."""
+        if not self._messages:
+            await trio.lowlevel.wait_readable(self._out.fileno())
+
+    def drain(self) -> list[list[Any]] | None:
+        """Return what it has said by now, without waiting; None once its output has ended. Killed ones are heard, too."""
+        found, self._messages = self._messages, []
+        with suppress(BlockingIOError):
+            for _ in range(PIPE_BYTES // READ_BYTES):  # who writes faster than this reads keeps no other one waiting
+                if not (data := os.read(self._out.fileno(), READ_BYTES)):
+                    return found or None
+                found += self._feed(data)
+        return found
+
+    def reap(self) -> None:
+        """Wait, without the event loop, for the end of one that was killed: a matter of milliseconds."""
+        if self._popen.returncode is None:
+            os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
 
     def trouble(self, what: str) -> HarnessError:
         """The error that says `what` of the process."""

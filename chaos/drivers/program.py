@@ -14,19 +14,22 @@ import trio
 
 from chaos.drivers.host import LibraryProducer
 from chaos.drivers.lines import Fetched, Lines
+from chaos.drivers.member_lines import MemberLines
+from chaos.drivers.messages import parts_of
 from chaos.drivers.process import Piped
+from chaos.drivers.program_member import ProgramMember, Reports
 from chaos.drivers.reading import EMPTY_EVERY_S
 from chaos.errors import HarnessError, Refused
 from workloads.client.cluster import Place
-from workloads.libraries import Assigned, Part, Read, Reading, Sought, TransactorTask, Troubled
+from workloads.libraries import Assigned, MemberTask, Part, Read, Reading, Sought, TransactorTask, Troubled
 from workloads.needs import Needs
-from workloads.payload import verify
 
 POLL_ANSWER_S = 30.0
 """A program that does not answer a poll for so long has hung."""
 SAID_LETTERS = 80
 """A process is named by at most so many characters of its command."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
+MEMBER = "member"
 ACKS = {-1: "all", 0: "0", 1: "1"}
 
 
@@ -84,7 +87,8 @@ class ProgramProcess(Piped):
     ) -> None:
         said = " ".join(str(needs.program).split())
         said = said if len(said) <= SAID_LETTERS else f"{said[: SAID_LETTERS - 1]}…"
-        super().__init__(f"program `{said}` ({about['role']})", words, log, Lines(), needs.directory or None)
+        lines = MemberLines() if about["role"] == MEMBER else Lines()
+        super().__init__(f"program `{said}` ({about['role']})", words, log, lines, needs.directory or None)
         self._about, self._understood = about, understood
 
     async def up(self) -> None:
@@ -161,23 +165,15 @@ class ProgramReader:
 
     def _parts(self, records: Sequence[Fetched]) -> list[Part]:
         """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
-        found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
         for record in records:
-            place = self._topic, int(record.partition)
-            if place not in self._at:
+            if (self._topic, int(record.partition)) not in self._at:
                 raise self._process.trouble(f"read partition {record.partition}, which is not assigned")
-            pairs, bad = found.setdefault(place, ([], []))
-            value, why = verify(record.value, None if record.key is None else record.key.encode())
-            pairs.append((int(record.offset), value))
-            if why:
-                bad.append((int(record.offset), why))
-            self._at[place] = record.offset + 1
-        now = time.monotonic()
-        for place in self._at:
-            if place not in found and now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
+        parts, now = parts_of(records, self._topic, self._at), time.monotonic()
+        for place in self._at.keys() - {part.place for part in parts}:
+            if now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
                 self._empty_told[place] = now
-                found[place] = ([], [])
-        return [Part(place, self._at[place], *told) for place, told in found.items()]
+                parts.append(Part(place, self._at[place], (), ()))
+        return parts
 
     def finish(self) -> None:
         """As `Reading.finish`. What is under way is not waited for."""
@@ -196,6 +192,7 @@ class ProgramDriver:
         self.version = needs.program
         self._needs, self._log = needs, log
         self._understood: set[str] = set()
+        self._reports, self._topics = Reports(), topics
         self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
 
     def about(self) -> Mapping[str, object]:
@@ -217,9 +214,25 @@ class ProgramDriver:
         """As `Driver.transactor`: no workload with a program has transactions."""
         raise AssertionError("no workload asks this of a program")
 
-    async def member(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
-        """As `Driver.member`: no workload with a program has groups."""
-        raise AssertionError("no workload asks this of a program")
+    async def member(
+        self, nursery: trio.Nursery, task: MemberTask, hearing: Any, flush: Callable[[], None]
+    ) -> ProgramMember:
+        """As `Driver.member`. It commits by itself, and says so."""
+        group = task.settings
+        config = {
+            "group.id": group.group,
+            "session.timeout.ms": str(group.session_timeout_ms),
+            "heartbeat.interval.ms": str(group.heartbeat_interval_ms),
+            "max.poll.interval.ms": str(group.max_poll_interval_ms),
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false",
+            "isolation.level": ISOLATIONS[task.isolation],
+            "client.id": f"squall-process-{hearing.process}",
+        }
+        process = self._process(MEMBER, config=config)
+        made = ProgramMember(process, hearing, self._topics, self._reports, flush)
+        await nursery.start(made.run)
+        return made
 
     async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
         """As `Driver.instance`: no workload with a program has groups."""

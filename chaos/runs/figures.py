@@ -22,7 +22,7 @@ def says(
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
         troubles.append(f"measuring the workload {scenario.name} stopped: {said_by(error)}")
         figures = {}
-    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.MEANT_FOR)
+    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.meant_for())
 
 
 def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> Workload:

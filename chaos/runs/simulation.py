@@ -298,7 +298,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
         plan,
         info=info,
         troubles=[*troubles, *audit(lines)],
-        workload=Workload(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.MEANT_FOR),
+        workload=Workload(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.meant_for()),
         traces=traces,
     )
 

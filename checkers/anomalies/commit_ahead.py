@@ -10,7 +10,8 @@ from checkers.findings import Witness
 from checkers.history.group_tables import CRASHED, FROM_COMMITTED
 from checkers.history.tables import POLL, History
 
-OWN = "squall"
+OWN, PROGRAM = "squall", "program"
+"""Clients that say of a record that they got it before they commit what is behind it: after a crash nothing is missing."""
 
 ANOMALIES = (
     Anomaly(
@@ -77,7 +78,7 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def _untold(place: Place, reads: _Reads) -> bool:
-    return any(hold.how == CRASHED and reads.client[hold.proc] != OWN for hold in place.holds)
+    return any(hold.how == CRASHED and reads.client[hold.proc] not in (OWN, PROGRAM) for hold in place.holds)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.commit_ahead import OWN
+from checkers.anomalies.commit_ahead import OWN, PROGRAM
 from checkers.history.conversion import Conversion
 from checkers.history.group_tables import CRASHED
 from spark_analysis.query import Rule, Select
@@ -13,7 +13,7 @@ SQL = f"""
 with of_groups as (select distinct proc, `group` grp from holds),
 silent as (
   select distinct h.`group` grp, h.part from holds h join processes p on p.proc = h.proc
-  where h.how = {CRASHED} and p.client <> '{OWN}'
+  where h.how = {CRASHED} and p.client not in ('{OWN}', '{PROGRAM}')
   union
   select grp, part from group_commits where off < 0),
 got as (

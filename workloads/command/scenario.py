@@ -1,21 +1,23 @@
 """The workload `command`: its settings, and how it runs.
 
-The harness starts the program and speaks with it (`Zone.driver`); here it is a producer or a reader like any library's.
-Whatever the program does not do, our own client does.
+The harness starts the program and speaks with it (`Zone.driver`); here it is a producer or a reader like any library's,
+or a member of a group that polls and commits by itself. Whatever the program does not do, our own client does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
+from workloads.group_brokers import COMMITS, SUITED_TO_GROUPS
+from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
@@ -30,7 +32,22 @@ from workloads.scenario import (
 )
 from workloads.sending import contradictions, wrong_handover
 
-TOPIC = "command-0"
+if TYPE_CHECKING:
+    import trio
+
+    from broker.env import Env
+    from checkers.history.tables import History, PlayedFault
+    from workloads.client.cluster import Address, Place
+    from workloads.counters import Counters
+    from workloads.final_reads import FinalRead
+    from workloads.recorder import Recorder
+    from workloads.section import Section
+    from workloads.subscriber import SubscriberSettings
+
+MEMBER = "member"
+TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
+COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
+"""When a member with outputs commits where it stands, as `checkers.guarantees` names it."""
 BUFFER_BYTES = 8 * 1024 * 1024
 """Of each producer: records handed to the program that have no answer yet."""
 
@@ -46,9 +63,15 @@ class Command(Scenario):
     name: Literal["command"] = "command"
     command: str = Field("", description="The program under test and its arguments: ./my-producer --fast.")
     directory: str = Field("", description="Where the program is started.")
-    role: Literal["producer", "reader", "both"] = Field(
+    role: Literal["producer", "reader", "both", "member"] = Field(
         "producer", description="What the program does; our own client does the rest."
     )
+    members: int = Field(2, ge=1, le=32, description="Members of the group.")
+    outputs: Literal["none", "at-most-once", "at-least-once", "exactly-once"] = Field(
+        "none", description="What the members write for what they read, and promise of it."
+    )
+    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
+    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
     partitions: int = Field(1, ge=1, le=1000, description="Partitions of each topic.")
     acks: Literal[-1, 0, 1] = Field(-1, description="all, 1 or 0.")
     idempotence: bool = Field(True, description="Idempotent producers; off by itself where acks is not all.")
@@ -72,19 +95,39 @@ class Command(Scenario):
             linger_ms=self.linger_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
         )
+        if self.outputs != "none" and self.role != MEMBER:
+            found.append(f"outputs {self.outputs}: of --role member only")
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
-        return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
+        names = (TOPIC,) if self.outputs == "none" else (TOPIC, OUTPUT)
+        return tuple(NewTopic(each, self.partitions, self.replication_factor, self.topic_configs()) for each in names)
+
+    def inputs(self) -> list[Place]:
+        """The partitions that producers write to."""
+        return [place for place in self.places() if place[0] == TOPIC]
 
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`."""
-        return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, self.record_bytes)
+        """As `Scenario.traffic`. Members come before the readers of no group."""
+        load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
+        if self.role != MEMBER:
+            return Traffic(self.producers, self.readers, *load)
+        members = tuple(f"reader:{number}" for number in range(self.members))
+        readers = self.members + self.readers
+        return Traffic(self.producers, readers, *load, groups=(GROUP,), asked=(COMMITS,), members=members)
 
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile."""
-        return self.poll_pause_ms / 1000
+        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile. A silent member is
+        given up, and then a rebalance waits for those that poll nothing.
+        """
+        kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
+        return (kept_ms + self.poll_pause_ms) / 1000
+
+    @classmethod
+    def suited_brokers(cls, table: Table) -> dict[str, str]:
+        """As `Scenario.suited_brokers`."""
+        return dict(SUITED_TO_GROUPS) if table.get("role") == MEMBER else {}
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
@@ -114,7 +157,7 @@ class Command(Scenario):
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
-        return wrong_handover(operation, self.producers, self.partitions, self.topic_names())
+        return wrong_handover(operation, self.producers, self.partitions, [TOPIC])
 
     @classmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
@@ -133,11 +176,12 @@ class Command(Scenario):
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
         settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
-        sending = around if self.role != "reader" else _without_program(around)
-        reading = around if self.role != "producer" else _without_program(around)
+        sending = around if self.role in ("producer", "both") else _without_program(around)
+        reading = around if self.role in ("reader", "both") else _without_program(around)
         async with trio.open_nursery() as nursery:
+            ahead = self._members(around, nursery) if self.role == MEMBER else 0
             for number in range(self.readers):
-                read = partial(tail, reading, self.client_settings(), number, self.places(), number % 2)
+                read = partial(tail, reading, self.client_settings(), ahead + number, self.places(), number % 2)
                 nursery.start_soon(read, self.poll_pause_ms)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
@@ -146,10 +190,74 @@ class Command(Scenario):
                         agenda: Agenda = Given(around.operations, number, began)
                     else:
                         sizes = (self.record_bytes, self.record_bytes)
-                        agenda = Drawn(env, self.places(), sizes, self.producers / self.rate, 0.0)
+                        agenda = Drawn(env, self.inputs(), sizes, self.producers / self.rate, 0.0)
                     producing.start_soon(Sender(env, sending, settings, number, agenda).run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
+
+    def _members(self, around: Surroundings, nursery: trio.Nursery) -> int:
+        """Start the members of the group, which do nothing but what faults do to them. How many."""
+        from workloads.command.member import ProgramSubscriber
+        from workloads.group_progress import Agenda as Acts
+        from workloads.group_progress import Progress
+        from workloads.groups.acts import Act
+        from workloads.groups.recess import Recess
+        from workloads.groups.seat import Seat
+
+        outputs = [place for place in self.places() if place[0] == OUTPUT]
+        commits = COMMITTED.get(self.outputs, "")
+        program = partial(ProgramSubscriber, outputs=outputs, commits=commits, record_bytes=self.record_bytes)
+        progress, recess = Progress(around, self.inputs(), client="program", reports=True), Recess("classic")
+        for number in range(self.members):
+            env, acts = around.own(f"reader-{number}"), Acts[Act](iter(()), 0.0, late=False)
+            settings = self.subscriber_settings()
+            seat = Seat(env, around, settings, number, acts, progress, recess, self.poll_pause_ms, program)
+            nursery.start_soon(seat.run)
+        return self.members
+
+    def subscriber_settings(self) -> SubscriberSettings:
+        """Of each member."""
+        from workloads.client.groups.membership import MemberSettings
+        from workloads.client.settings import ConsumerSettings
+        from workloads.subscriber import SubscriberSettings
+
+        member = MemberSettings(
+            GROUP,
+            (TOPIC,),
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
+            max_poll_interval_ms=self.max_poll_interval_ms,
+        )
+        consumer = ConsumerSettings(isolation=1)
+        return SubscriberSettings(member, self.client_settings(), consumer, False, 0, 0, commits=False)
+
+    async def final_reads(
+        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+    ) -> list[FinalRead]:
+        """As `Scenario.final_reads`, and asks where the group stands."""
+        if self.role == MEMBER:
+            from workloads.group_standing import ask_where_it_stands
+
+            settings = self.client_settings()
+            await ask_where_it_stands(env, bootstrap, recorder, settings, GROUP, self.inputs(), limit_s, zone)
+        return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
+
+    def meant_for(self) -> tuple[str, ...]:
+        """As `Scenario.meant_for`: a member that says nothing of what it does shows nothing."""
+        return ("commit-ahead",) if self.role == MEMBER else ()
+
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+        """As `Scenario.measured`."""
+        if self.role != MEMBER:
+            return {}
+        from checkers.measured_groups import measure_groups
+
+        return measure_groups(history(), faults)
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """As `Scenario.section`."""
+        return section_of(figures) if figures else None
 
 
 def _without_program(around: Surroundings) -> Surroundings:

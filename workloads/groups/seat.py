@@ -49,7 +49,10 @@ class Seat:
         progress: Progress,
         recess: Recess,
         poll_pause_ms: int,
+        foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
+        """foreign: what its processes are where they are not our own client's."""
+        self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
         self._recess = recess
@@ -97,7 +100,7 @@ class Seat:
         around, zone = self._around, self._around.zone(self._number)
         settings = replace(settings, member=replace(settings.member, protocol=self._spoken()))
         if zone.driver is not None:
-            return LibrarySubscriber(
+            return self._foreign(
                 self._env, zone, zone.driver, around.recorder, around.counters, settings, self._progress.moved
             )
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
@@ -124,7 +127,7 @@ class Seat:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
             while stays and not subscriber.out:
-                await self._handle.going(self._end)
+                await self._going(subscriber)
                 if self._recess.number != born:
                     stays = await self._go(subscriber, SUCCESSOR_PAUSE_S)
                     continue
@@ -145,6 +148,15 @@ class Seat:
             with self._env.timeout(LAST_LIMIT_S):
                 await subscriber.commit(ON_CLOSE)
                 await subscriber.leave()
+
+    async def _going(self, subscriber: Subscriber | LibrarySubscriber) -> None:
+        """Until nobody holds it. A process that reads by itself is stopped meanwhile."""
+        stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
+        if stopped:
+            subscriber.halt(still=True)
+        await self._handle.going(self._end)
+        if stopped:
+            subscriber.halt(still=False)
 
     async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
         await self._end.wait()

@@ -81,13 +81,22 @@ def _() -> GroupHistory:
     return h
 
 
-@CASES.case("a library that was killed takes with it what it got and did not report")
-def _() -> GroupHistory:
+def _of_client(client: str) -> GroupHistory:
     h = _resumed(2, 3)
     for line in h._processes:
         if line["settings"].get("group"):
-            line["client"] = "confluent"
+            line["client"] = client
     return h
+
+
+@CASES.case("a library that was killed takes with it what it got and did not report")
+def _() -> GroupHistory:
+    return _of_client("confluent")
+
+
+@CASES.case("a program reports what it has processed before it commits that", FOUND)
+def _() -> GroupHistory:
+    return _of_client("program")
 
 
 @CASES.case("a record of an aborted transaction is nothing that a read_committed member could get")

@@ -238,7 +238,7 @@ def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> 
 def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
-    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}  # nobody is in one
+    of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}  # nobody is in one
     unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=Counted(read_inside=1))
     assert unlooked == {"stale-ack", "wrong-offset"} | of_groups
 
@@ -274,7 +274,7 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
 
 
 def test_without_groups_nothing_of_them_was_looked_for() -> None:
-    of_groups = {"dual-ownership", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
+    of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     alone = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL)
     assert {*FOUND} - listed(SENT_AND_READ, processes=alone, counted=Counted(read_inside=1)) == of_groups
     untold = {name: counts for name, counts in SENT_AND_READ.items() if name not in ("commit", "fetch_offsets")}
@@ -284,7 +284,7 @@ def test_without_groups_nothing_of_them_was_looked_for() -> None:
 def test_members_that_never_owned_a_partition_and_outputs_of_nothing_show_no_more_than_none() -> None:
     """A process that says which group it is of shows neither: what it was given, and what it made, does."""
     idle = listed(SENT_AND_READ, counted=ENOUGH._replace(holds=0))
-    assert {*FOUND} - idle == {"dual-ownership", "commit-ahead", "stuck-group", "eos-loss"}
+    assert {*FOUND} - idle == {"dual-ownership", "revoked-read", "commit-ahead", "stuck-group", "eos-loss"}
     untold = listed(SENT_AND_READ, counted=ENOUGH._replace(outputs=0))
     assert {*FOUND} - untold == {"eos-duplicate", "eos-loss"}
 
@@ -343,7 +343,7 @@ ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
         ),
         (
             ALL_DONE._replace(got=1),
-            {"dual-ownership", "commit-ahead", "stuck-group", "eos-loss"},
+            {"dual-ownership", "revoked-read", "commit-ahead", "stuck-group", "eos-loss"},
             "members of the group h got 1 record, and 3 were acknowledged where they read",
         ),
     ],

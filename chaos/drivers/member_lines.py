@@ -1,0 +1,126 @@
+"""Defines what a program that is a member of a group says of itself, a JSON object a line (docs/workloads/command.md).
+
+A program polls and commits by itself, so these lines are reports and not answers. Each is written before what it makes
+possible: an offset is reported as processed before its commit is asked for, and a commit before its request is sent.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import msgspec
+
+from chaos.drivers.library import FAIL, INFO, OK
+from chaos.drivers.lines import Count, Fail, Fetched, Info, Lines, Ok, Ready, Wrong, _number, _short
+
+
+class Start(msgspec.Struct):
+    """A partition that came to a member. `offset`: where it begins; None: it begins with what it processes first."""
+
+    partition: Count
+    offset: Count | None = None
+
+
+class Position(msgspec.Struct):
+    """A partition, and the next offset to be read in it."""
+
+    partition: Count
+    offset: Count
+
+
+class Assigned(msgspec.Struct, tag="assigned"):
+    """These partitions came to those that the member has. Without a generation nobody knows what assigned them."""
+
+    assigned: list[Start]
+    member: str = ""
+    generation: Count | None = None
+
+
+class Revoked(msgspec.Struct, tag="revoked"):
+    """The member has given these partitions up in good order: nothing of them is processed any more."""
+
+    partitions: list[Count]
+
+
+class Lost(msgspec.Struct, tag="lost"):
+    """The member has learnt that these partitions are not its own any more."""
+
+    partitions: list[Count]
+
+
+class Processed(msgspec.Struct, tag="processed"):
+    """The member has processed these records."""
+
+    records: list[Fetched]
+
+
+class Commit(msgspec.Struct, tag="commit"):
+    """The member is about to commit these offsets."""
+
+    id: Count
+    offsets: list[Position]
+
+
+class Committed(msgspec.Struct, tag="committed"):
+    """That commit was acknowledged. With an error nobody knows what came of it."""
+
+    id: Count
+    error: str = ""
+
+
+class Output(msgspec.Struct, tag="output"):
+    """The member makes an output of `source`, a record that it has read, and asks what it is to write."""
+
+    id: Count
+    partition: Count
+    source: Fetched
+
+
+Report = Assigned | Revoked | Lost | Processed | Commit | Committed | Output
+
+
+class MemberLines(Lines):
+    """What is said with one process of a member. Its reports are messages ["m", report]."""
+
+    TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
+    decoder = msgspec.json.Decoder(Ready | Report | Ok | Fail | Info, dec_hook=_number)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._commits: set[int] = set()
+        self._outputs: set[int] = set()
+
+    def encode(self, message: list[Any]) -> bytes:
+        """As `Lines.encode`, and the record that is the output of this id."""
+        match message:
+            case ["write", op, topic, partition, key, value]:
+                self._asked[op] = partition
+                about = {"topic": topic, "partition": partition, "key": key, "value": b64encode(value).decode()}
+                return self.line({"type": "write", "id": op, **about})
+        return super().encode(message)
+
+    def _meaning(self, said: Any) -> list[Any]:
+        match said:
+            case Commit(op):
+                _fresh(op, self._commits, "commit")
+            case Committed(op):
+                if op not in self._commits:
+                    raise Wrong(f"it said committed of commit {op}, which it has not begun, or has ended already")
+                self._commits.discard(op)
+            case Output(op):
+                _fresh(op, self._outputs, "output")
+            case Ok(op, partition, offset, timestamp_ms):
+                self._placed(op, partition)
+                return ["outcome", int(op), OK, int(offset), int(timestamp_ms), ""]
+            case Fail(op, error) | Info(op, error):
+                self._settled(op, "fail" if isinstance(said, Fail) else "info")
+                return ["outcome", int(op), FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]
+        return ["m", said]
+
+
+def _fresh(op: int, known: set[int], what: str) -> None:
+    """Take a new id. Wrong if the program has used it before."""
+    if op in known:
+        raise Wrong(f"it began {what} {op} twice: each has an id of its own")
+    known.add(op)

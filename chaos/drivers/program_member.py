@@ -1,0 +1,268 @@
+"""The program under test as a member of a group (`workloads.libraries.Grouped`), which polls and commits by itself.
+
+Each member has a pipe, and what it writes there says nothing of when another one wrote. What one member does may follow
+from what another one did: it is assigned what the other gave up, and begins where the other committed. So all pipes are
+emptied before an assignment is believed: whatever led to it was written before, and is in a pipe by then (`Reports`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from chaos.drivers.lines import Fetched
+from chaos.drivers.member_lines import Assigned, Commit, Committed, Lost, Output, Processed, Report, Revoked
+from chaos.drivers.messages import parts_of
+from chaos.drivers.process import CLIENT_ENDED, Piped
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
+from workloads.client.outcomes import Outcome, Status
+from workloads.group_notes import NO_GENERATION, Identity
+from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, ProgramHearing, Read
+from workloads.libraries import Lost as LostPlaces
+from workloads.payload import verify
+
+POLL_S = 0.1
+"""The workload looks so often at what a member has said."""
+
+
+class Reports:
+    """What the members of one run have written, in an order in which it can have happened."""
+
+    def __init__(self) -> None:
+        self._members: list[ProgramMember] = []
+
+    def add(self, member: ProgramMember) -> None:
+        """Hear this one, too."""
+        self._members.append(member)
+
+    def remove(self, member: ProgramMember) -> None:
+        """Hear it no more."""
+        if member in self._members:
+            self._members.remove(member)
+
+    def hear(self) -> None:
+        """Take all that was written. An assignment that was found waits until all pipes were emptied once more, and for
+        what other members reported before their own next assignments; of two assignments the older generation is first.
+        """
+        while True:
+            for member in self._members:
+                member.before = len(member.reports)
+            for member in self._members:
+                member.drain()
+            while waiting := [member for member in self._members if member.reports]:
+                ready = [member for member in waiting if member.before > 0 or not member.begins]
+                if not ready:
+                    break
+                first = min(ready, key=lambda member: (member.begins, member.next_generation))
+                first.before -= 1
+                first.take()
+            if not waiting:
+                return
+
+
+class ProgramMember:
+    """One process of the program. What it reports goes to `hearing`, in its order. topics: those that it reads, and the
+    one of its outputs, if there is one."""
+
+    def __init__(
+        self, process: Piped, hearing: ProgramHearing, topics: Sequence[str], reports: Reports, flush: Callable[[], None]
+    ) -> None:
+        self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
+        self._topic, self._out_topic = topics[0], topics[-1]
+        self.reports: deque[list[Any]] = deque()
+        """What was read of its pipe and not taken yet."""
+        self.before = 0
+        """How many of these were there before all pipes were emptied last."""
+        self.ended = False
+        self._who = Identity()
+        self._owned: set[Place] = set()
+        self._unbegun: set[Place] = set()
+        """Partitions of which it has not said where it begins."""
+        self._at: dict[Place, int] = {}
+        """The next offset after what it has processed."""
+        self._lines: list[bytes] = []
+        self._something, self._changed = trio.Event(), trio.Event()
+        self._outcomes: dict[int, Callable[[Outcome], None]] = {}
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until its process has ended. A cancelled one is killed at once."""
+        try:
+            await self._process.up()
+            self._reports.add(self)
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                while not self.ended:
+                    await self._process.readable()
+                    self._reports.hear()
+                    self._process.must_be_quiet()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.kill()
+            await self._process.end()
+
+    # --------------------------------------------------------------------------------------------------- of Reports
+
+    def drain(self) -> None:
+        """Read what its pipe holds."""
+        if not self.ended:
+            found = self._process.drain()
+            self.ended = found is None
+            self.reports += found or ()
+
+    @property
+    def begins(self) -> bool:
+        """Its next report is that partitions came to it."""
+        return isinstance(self.reports[0][-1], Assigned)
+
+    @property
+    def next_generation(self) -> int:
+        """The generation of that report; -1 if it is another one, or says none."""
+        generation = self.reports[0][-1].generation if self.begins else None
+        return NO_GENERATION if generation is None else int(generation)
+
+    def take(self) -> None:
+        """Take its next report. HarnessError where it is not of the protocol."""
+        message = self.reports.popleft()
+        match message:
+            case ["x", why]:
+                raise self._process.trouble(self._process.FAILED.format(why=why, log=self._process.log))
+            case ["outcome", op, status, offset, timestamp_ms, error]:
+                self._outcomes.pop(op)(Outcome(Status(status), offset, timestamp_ms, error))
+            case ["m", report]:
+                self._heard(report)
+            case _:
+                raise AssertionError(message)
+        self._flush()
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _heard(self, report: Report) -> None:
+        match report:
+            case Assigned():
+                self._assigned(report)
+            case Revoked(partitions):
+                self._gone(partitions, GaveUp)
+            case Lost(partitions):
+                self._gone(partitions, LostPlaces)
+            case Processed(records):
+                self._processed(records)
+            case Commit(op, offsets):
+                at = {(self._topic, int(each.partition)): int(each.offset) for each in offsets}
+                self._known(at)
+                self._hearing.heard(CommitBegan(self._who, int(op), at))
+            case Committed(op, error):
+                self._hearing.heard(CommitEnded(int(op), error))
+            case Output(op, partition, source):
+                self._output(int(op), int(partition), source)
+
+    def _assigned(self, report: Assigned) -> None:
+        generation = NO_GENERATION if report.generation is None else int(report.generation)
+        self._who = Identity(report.member, generation)
+        begins = {(self._topic, int(each.partition)): each.offset for each in report.assigned}
+        self._known(begins)
+        self._owned |= set(begins)
+        if generation != NO_GENERATION:
+            self._hearing.heard(Assembled(self._who, sorted(self._owned)))
+        self._unbegun |= {place for place, offset in begins.items() if offset is None}
+        self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
+
+    def _begin(self, at: Mapping[Place, int]) -> None:
+        """It reads these from there. At the log's start nothing needs to have been committed."""
+        self._at |= at
+        if at:
+            self._hearing.heard(Began(self._who, at, [place for place, offset in at.items() if not offset]))
+
+    def _gone(self, partitions: Sequence[int], how: type[GaveUp | LostPlaces]) -> None:
+        places = [(self._topic, int(index)) for index in partitions]
+        self._known(places)
+        self._owned -= set(places)
+        self._unbegun -= set(places)
+        if at := {place: self._at.pop(place) for place in places if place in self._at}:
+            self._hearing.heard(how(self._who, at))
+
+    def _processed(self, records: Sequence[Fetched]) -> None:
+        self._known([(self._topic, int(each.partition)) for each in records])
+        first: dict[Place, int] = {}
+        for each in records:
+            first.setdefault((self._topic, int(each.partition)), int(each.offset))
+        self._begin({place: offset for place, offset in first.items() if place in self._unbegun})
+        self._unbegun -= set(first)
+        at = {place: self._at.get(place, offset) for place, offset in first.items()}
+        after = dict(at)
+        parts = parts_of(records, self._topic, after)
+        self._at |= {place: offset for place, offset in after.items() if place in self._owned}
+        self._hearing.heard(Read(time.monotonic_ns(), at, parts))
+
+    def _output(self, op: int, partition: int, source: Fetched) -> None:
+        """Record that it is made, and say what to write: then it is on file before it can reach a broker."""
+        value, why = verify(source.value, None if source.key is None else source.key.encode())
+        if why:
+            place = f"partition {source.partition}, offset {source.offset}"
+            raise self._process.trouble(f"makes an output of no record that Squall sent ({place}: {why})")
+
+        made = self._hearing.output((self._out_topic, partition), value)
+        if made is None:
+            raise self._process.trouble(f"makes an output, and this run has no partition {partition} for it")
+        self._outcomes[op] = made.on_outcome
+        self._say(["write", op, self._out_topic, partition, made.key, made.value])
+
+    def _known(self, places: Sequence[Place] | Mapping[Place, Any]) -> None:
+        """HarnessError for partitions that the topic does not have."""
+        if unknown := [index for topic, index in places if not self._hearing.has((topic, index))]:
+            raise self._process.trouble(f"speaks of partition {unknown[0]}, which the topic {self._topic} does not have")
+
+    # --------------------------------------------------------------------------------------------------- of Grouped
+
+    async def poll(self) -> list[Read]:
+        """As `Grouped.poll`: it polls by itself, and what it got was recorded. Waits a little for what it says."""
+        with trio.move_on_after(POLL_S):
+            await self._changed.wait()
+        return []
+
+    async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
+        """As `Grouped.commit`: it commits by itself."""
+        raise AssertionError("nobody commits for a program")
+
+    async def rewind(self) -> None:
+        """As `Grouped.rewind`: it reads by itself."""
+        raise AssertionError("nobody rewinds a program")
+
+    async def leave(self) -> None:
+        """As `Grouped.leave`: finish, and until it has ended."""
+        self._say(["f"])
+        while not self.ended:
+            await self._changed.wait()
+
+    def halt(self, *, still: bool) -> None:
+        """As `Grouped.halt`."""
+        self._process.hold(still=still)
+
+    def kill(self) -> None:
+        """As `Grouped.kill`. What it had written by then counts."""
+        self._process.kill()
+        if not self.ended:
+            self._process.reap()
+            self._reports.hear()
+        self.ended = True
+        self._reports.remove(self)
+        for tell in self._outcomes.values():
+            tell(Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+        self._outcomes.clear()
+        self._changed.set()
+
+    def _say(self, message: list[Any]) -> None:
+        self._lines.append(self._process.encode(message))
+        self._something.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something = trio.Event()
+            lines, self._lines = self._lines, []
+            await self._process.tell(b"".join(lines))

@@ -1,0 +1,43 @@
+"""revoked-read: a member of a group got, or processed, a record of a partition that it had given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.findings import Witness
+from checkers.history.group_tables import REVOKED, Hold
+from checkers.history.tables import POLL
+
+ANOMALIES = (
+    Anomaly(
+        "revoked-read",
+        Family.GROUPS,
+        "a member that had given a partition up in good order got, or processed, a record of it after that, and before "
+        "the partition was assigned to it again",
+        source="KIP-429: once onPartitionsRevoked has returned, the partitions may have another owner",
+        needs=(Need.MEMBERS, Need.READS),
+        meaning="records were processed by members that had given their partitions up",
+        meaning_of_one="record was processed by a member that had given its partition up",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Each record against what its reader held last. Both are the word of one process, so their order is certain.
+
+    Of what a member lost in another way it may learn late, while it works on what it got before.
+    """
+    holds: dict[tuple[int, int], list[Hold]] = {}
+    for hold in seen.history.holds.rows():
+        holds.setdefault((hold.proc, hold.part), []).append(hold)
+    for record in seen.history.records.rows():
+        if record.kind != POLL or record.final:
+            continue
+        before = [hold for hold in holds.get((record.proc, record.part), ()) if hold.t0 <= record.t1]
+        last = max(before, key=lambda hold: hold.t0, default=None)
+        if last is not None and last.how == REVOKED and last.t1 < record.t1:
+            yield Witness("revoked-read", "", record.part, record.off, record.val, record.op, record.proc, -1)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,21 @@
+"""revoked-read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from checkers.history.group_tables import REVOKED
+from spark_analysis.query import Rule, Select
+
+SQL = f"""
+with held as (select *, lead(t0) over (partition by proc, part order by t0) next from holds)
+select 'revoked-read' anomaly, '' evidence, r.part, r.off, r.val, r.op, bigint(r.proc) proc, -1L other
+from records r join held h on h.proc = r.proc and h.part = r.part
+where r.kind = 1 and r.final = 0 and h.how = {REVOKED} and h.t1 < r.t1 and coalesce(r.t1 < h.next, true)
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.revoked_read`."""
+    return [Select(SQL, ("holds", "records"))] if history.holds else []

@@ -1,0 +1,96 @@
+"""A program's member of a group, recorded: it polls and commits by itself, and says what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from workloads import payload
+from workloads.client.cluster import Place
+from workloads.client.groups.offsets import CommitEnd
+from workloads.client.outcomes import Outcome, Status
+from workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, Lost, OfMember, Read, ToWrite
+from workloads.library_subscriber import GONE, LibrarySubscriber
+from workloads.subscriber import MANUAL
+
+KEYS = 64
+
+
+class ProgramSubscriber(LibrarySubscriber):
+    """One process, which polls and commits when it wants.
+
+    outputs: partitions that it writes to. commits: when it commits where it stands, as `checkers.guarantees` names it.
+    record_bytes: the size of an output.
+    """
+
+    POLLS_BY_ITSELF = True
+
+    def __init__(self, *of: Any, outputs: Collection[Place], commits: str, record_bytes: int) -> None:
+        super().__init__(*of)
+        self._outputs, self._about, self._record_bytes = outputs, {"commits": commits}, record_bytes
+        self._commits: dict[int, tuple[int, Mapping[Place, int]]] = {}
+        """Commits under way, by the program's numbers."""
+        self._sequence = 0
+
+    def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
+        """As `Subscriber.declare`. A process that writes outputs is a producer."""
+        writes = bool(self._outputs)
+        return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)
+
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+        """As `Subscriber.commit`: its own."""
+        return None
+
+    def heard(self, said: OfMember) -> None:
+        """As `Hearing.heard`."""
+        match said:
+            case CommitBegan(who, number, at):
+                self._commits[number] = self.notes.begin_commit(who, at, MANUAL), at
+            case CommitEnded(number, error):
+                op, at = self._commits.pop(number)
+                self._ended(op, at, CommitEnd(Status.INFO if error else Status.OK, error, unanswered=-1))
+            case _:
+                if isinstance(said, Began | GaveUp | Lost):
+                    self._is(said.who)
+                super().heard(said)
+                if isinstance(said, Read):
+                    self._moved({each.place: each.position for each in said.parts})
+
+    def crashed(self) -> None:
+        """As `Subscriber.crashed`. Commits that were under way are in doubt."""
+        super().crashed()
+        for op, at in self._commits.values():
+            self._ended(op, at, CommitEnd(Status.INFO, GONE, unanswered=-1))
+        self._commits.clear()
+
+    # ------------------------------------------------------------------------------------------ of ProgramHearing
+
+    def has(self, place: Place) -> bool:
+        """As `ProgramHearing.has`."""
+        return place in self._recorder.partitions
+
+    def output(self, place: Place, source: int) -> ToWrite | None:
+        """As `ProgramHearing.output`."""
+        if place not in self._outputs:
+            return None
+        sequence = self._sequence
+        self._sequence += 1
+        key, value = f"{self.process}-{sequence % KEYS}", payload.value_of(self.process, sequence)
+        content, digest = payload.make(value, key.encode(), (), self._record_bytes)
+        part, size = self._recorder.partitions[place], len(content)
+        op = self._recorder.invoke_send(self.process, part, value, key, digest, size, source=source)
+        self._recorder.flush()
+        self._counters.sent += 1
+        return ToWrite(key, content, partial(self._written, op, part, self._env.mono()))
+
+    def _written(self, op: int, part: int, handed_over: float, outcome: Outcome) -> None:
+        if outcome.status is Status.OK:
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self._counters.acknowledge(part, handed_over, self._env.mono())
+            return
+        self._recorder.send_not_ok(op, outcome.status, outcome.error)
+        if outcome.status is Status.INFO:
+            self._counters.info += 1
+        else:
+            self._counters.failed += 1
