@@ -66,12 +66,17 @@ class Reports:
 
 
 class ProgramMember:
-    """One process of the program. What it reports goes to `hearing`, in its order. topics: those that it reads, and the
-    one of its outputs, if there is one."""
+    """One process of the program. What it reports goes to `hearing`, in its order."""
 
     def __init__(
-        self, process: Piped, hearing: ProgramHearing, topics: Sequence[str], reports: Reports, flush: Callable[[], None]
+        self,
+        process: Piped,
+        hearing: ProgramHearing,
+        topics: Sequence[str],
+        reports: Reports,
+        flush: Callable[[], None],
     ) -> None:
+        """topics: the one that it reads, and the one of its outputs, if it has some."""
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()
@@ -215,7 +220,7 @@ class ProgramMember:
     def _known(self, places: Sequence[Place] | Mapping[Place, Any]) -> None:
         """HarnessError for partitions that the topic does not have."""
         if unknown := [index for topic, index in places if not self._hearing.has((topic, index))]:
-            raise self._process.trouble(f"speaks of partition {unknown[0]}, which the topic {self._topic} does not have")
+            raise self._process.trouble(f"names partition {unknown[0]}, which the topic {self._topic} does not have")
 
     # --------------------------------------------------------------------------------------------------- of Grouped
 

@@ -11,7 +11,7 @@ from checkers.history.group_tables import CRASHED, FROM_COMMITTED
 from checkers.history.tables import POLL, History
 
 OWN, PROGRAM = "squall", "program"
-"""Clients that say of a record that they got it before they commit what is behind it: after a crash nothing is missing."""
+"""Clients that report a record before they commit what is behind it: nothing is missing after a crash."""
 
 ANOMALIES = (
     Anomaly(

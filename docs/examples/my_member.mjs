@@ -89,4 +89,5 @@ await consumer.run({
 
 await lines.next(); // finish, or the end of standard input
 await consumer.disconnect();
+gone("revoked");
 process.exit(0);

@@ -1,18 +1,22 @@
 """A program under test for `squall run --workload command --role member`: a consumer in a group, of confluent-kafka.
 
 docs/workloads/command.md has the protocol. Standard output belongs to it: everything else goes to standard error.
-Two bugs can be planted, to see that Squall finds them: `commit-ahead` and `keep-revoked`, as an argument.
+Two bugs can be planted, to see that Squall finds them, by an argument: `commit-ahead` commits what it has read, and
+processes it half a second later; `keep-revoked` also processes later, and does not look whether it still may.
 """
 
 import base64
 import json
 import sys
 import threading
+from collections import deque
 from itertools import count
+from time import monotonic
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 BUG = sys.argv[1] if len(sys.argv) > 1 else ""
+LATE_S = 0.5
 numbers = count()
 
 
@@ -38,18 +42,14 @@ class Member:
 
     def __init__(self, init: dict) -> None:
         self.done: dict[int, TopicPartition] = {}
-        self.kept: list[Message] = []
-        known = {"group.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "client.id",
-                 "auto.offset.reset", "enable.auto.commit", "isolation.level"}  # fmt: skip
-        config = {name: value for name, value in init["config"].items() if name in known}
-        self.consumer = Consumer({"bootstrap.servers": init["bootstrap"], **config})
-        self.consumer.subscribe(
-            init["topics"][:1], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
-        )
+        self.late: deque[tuple[float, list[Message]]] = deque()
+        self.consumer = Consumer({"bootstrap.servers": init["bootstrap"], **init["config"]})
+        self.consumer.subscribe(init["topics"][:1], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Where it begins need not be said: Squall takes it from what it processes first."""
-        say(type="assigned", member=consumer.memberid(), assigned=[{"partition": each.partition} for each in partitions])
+        own = [{"partition": each.partition} for each in partitions]
+        say(type="assigned", member=consumer.memberid(), assigned=own)
 
     def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit what was processed, and give the partitions up."""
@@ -66,38 +66,36 @@ class Member:
 
     def process(self, records: list[Message]) -> None:
         """The service's work would be here."""
-        say(type="processed", records=[
-            {"partition": each.partition(), "offset": each.offset(), "key": each.key().decode(),
-             "value": base64.b64encode(each.value()).decode()} for each in records
-        ])  # fmt: skip
+        say(type="processed", records=[told(each) for each in records])
 
-    def round(self) -> None:
-        """Poll, process, commit; or in the wrong order."""
-        records = [each for each in self.consumer.consume(100, timeout=0.2) if self.good(each)]
-        if not records:
+    def read_once(self) -> None:
+        """Poll, process, commit; with a bug, half a second later, or in the wrong order."""
+        records = [each for each in self.consumer.consume(100, timeout=0.2) if is_record(each)]
+        ends = {each.partition(): TopicPartition(each.topic(), each.partition(), each.offset() + 1) for each in records}
+        if not BUG:
+            if records:
+                self.process(records)
+                self.done |= ends
+                commit(self.consumer, list(ends.values()))
             return
-        for each in records:
-            self.done[each.partition()] = TopicPartition(each.topic(), each.partition(), each.offset() + 1)
-        if BUG == "commit-ahead":
-            commit(self.consumer, list(self.done.values()))
-            self.kept, records = records, self.kept  # processed a round later, if it lives to do it
-            if records:
-                self.process(records)
-        elif BUG == "keep-revoked":
-            self.kept, records = records, self.kept  # a queue that no revocation empties
-            if records:
-                self.process(records)
-            commit(self.consumer, [TopicPartition(each.topic(), each.partition(), each.offset() + 1) for each in records])
-        else:
-            self.process(records)
-            commit(self.consumer, list(self.done.values()))
+        self.late.append((monotonic() + LATE_S, records))
+        if BUG == "commit-ahead" and records:
+            commit(self.consumer, list(ends.values()))
+        while self.late and self.late[0][0] <= monotonic():
+            self.process(self.late.popleft()[1])
 
-    def good(self, record: Message) -> bool:
-        """Errors are the library's to go on after."""
-        error = record.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            print(error, file=sys.stderr)
-        return error is None
+
+def told(record: Message) -> dict:
+    """A record as JSON has it."""
+    key, value = record.key().decode(), base64.b64encode(record.value()).decode()
+    return {"partition": record.partition(), "offset": record.offset(), "key": key, "value": value}
+
+
+def is_record(polled: Message) -> bool:
+    """Whether it is a record. Errors are the library's to go on after."""
+    if polled.error() is not None:
+        print(polled.error(), file=sys.stderr)
+    return polled.error() is None
 
 
 def main() -> None:
@@ -107,7 +105,7 @@ def main() -> None:
     say(type="ready", name="confluent-kafka")
     threading.Thread(target=lambda: (sys.stdin.readline(), finish.set()), daemon=True).start()
     while not finish.is_set():
-        member.round()
+        member.read_once()
     member.consumer.close()
 
 

@@ -238,7 +238,7 @@ def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> 
 def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
-    of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}  # nobody is in one
+    of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=Counted(read_inside=1))
     assert unlooked == {"stale-ack", "wrong-offset"} | of_groups
 
