@@ -1,0 +1,102 @@
+"""The members of docs/examples against three real brokers: sound ones are acquitted, planted bugs are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from broker.real_env import RealEnv
+from chaos.drivers.program import ProgramDriver
+from checkers.anomalies.registry import find_all
+from checkers.history.parser import parse
+from checkers.history.tables import POLL
+from tests.support.clusters.drive import drive
+from tests.support.member_examples import command_of
+from tests.support.patience import scaled_ms
+from workloads.command import Command
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.libraries import Zone
+from workloads.recorder import Recorder
+
+pytestmark = pytest.mark.night("foreign programs through long rebalances")
+
+if TYPE_CHECKING:
+    from checkers.history.tables import History
+    from tests.live.workloads.conftest import Brokers
+
+LIMIT_S = 300
+SOUND: list[tuple[str, str, set[str]]] = [(each, "", set()) for each in ("python", "javascript", "java", "go")]
+BUGS = [(each, bug, {found}) for each in ("python", "javascript")
+        for bug, found in (("commit-ahead", "commit-ahead"), ("keep-revoked", "revoked-read"))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "bug", "found"), SOUND + BUGS)
+async def test_a_member_is_judged_by_what_it_says(
+    brokers: Brokers, tmp_path: Path, language: str, bug: str, found: set[str]
+) -> None:
+    """One of two members is killed, and has a successor: both times the group is assigned anew."""
+    command, directory = command_of(language, bug)
+    scenario = Command(
+        command=command,
+        directory=directory,
+        role="member",
+        partitions=4,
+        rate=100,
+        session_timeout_ms=scaled_ms(6_000),
+        max_poll_interval_ms=scaled_ms(10_000),
+    )
+    env, counters, stop, path = RealEnv("harness"), Counters(), trio.Event(), tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = ProgramDriver(bootstrap, scenario.needs(), scenario.topic_names(), tmp_path / "clients.log")
+    traffic = scenario.traffic()
+    controls = Controls(traffic.producers, traffic.readers, members=traffic.members)
+    killed, other = controls.readers[:2]
+
+    def so_far() -> History:
+        recorder.flush()
+        with path.open("rb") as lines:
+            return parse(lines)
+
+    async def until_processed(more: int, *numbers: int) -> None:
+        """So many records each, by the present processes of these members."""
+        goals: dict[int, int] = {}
+        with trio.fail_after(LIMIT_S):
+            while True:
+                got = dict.fromkeys((controls.readers[number].processes[-1] for number in numbers), 0)
+                for record in so_far().records.rows():
+                    if record.kind == POLL and record.proc in got:
+                        got[record.proc] += 1
+                goals = {process: goals.get(process, count + more) for process, count in got.items()}
+                if all(count >= goals[process] for process, count in got.items()):
+                    return
+                await trio.sleep(0.2)
+
+    async with trio.open_nursery() as nursery:
+        zones = [Zone("", brokers.bootstrap, driver)]
+        nursery.start_soon(lambda: drive(env, zones, scenario, recorder, stop, counters, controls=controls))
+        with trio.fail_after(LIMIT_S):
+            while not (killed.processes and other.processes):
+                await trio.sleep(0.1)
+        await until_processed(50, 0, 1)
+        killed.crash(0)
+        await until_processed(200, 1)
+        killed.replace(0)
+        with trio.fail_after(LIMIT_S):
+            while not killed.alive:
+                await trio.sleep(0.1)
+        await until_processed(50, 0, 1)
+        stop.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60.0, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    assert {each.client for each in history.processes if "group" in each.settings} == {"program", "squall"}
+    names = {witness.anomaly for witness in find_all(history)}
+    assert names == found if not bug else found <= names
+    assert history.commits and counters.bad == 0
