@@ -100,7 +100,7 @@ class Piped:
             await trio.lowlevel.wait_readable(self._out.fileno())
 
     def drain(self) -> list[list[Any]] | None:
-        """Return what it has said by now, without waiting; None once its output has ended. A killed one is heard, too."""
+        """Return what it has said by now, without waiting; None once its output has ended. Killed ones count, too."""
         found, self._messages = self._messages, []
         with suppress(BlockingIOError):
             for _ in range(PIPE_BYTES // READ_BYTES):  # who writes faster than this reads keeps no other one waiting

@@ -122,6 +122,8 @@ class Counted(NamedTuple):
     """How often a member began at a committed position; -1: nobody counted that."""
     groups: Mapping[str, Activity] = MappingProxyType({})
     """How much each group did, by its name; empty, too, where nobody counted that."""
+    grants: int = -1
+    """How often a member was told what a generation assigns to it; -1: nobody counted that."""
 
     @classmethod
     def of(cls, history: History) -> Counted:
@@ -134,6 +136,7 @@ class Counted(NamedTuple):
             len(history.owners),
             history.resumed,
             history.activities.told(history.names),
+            len(history.grants),
         )
 
 
@@ -179,7 +182,8 @@ def not_run(
         Need.RESUMED: counted.resumed != 0,
         Need.RIVALS: counted.owners not in (0, 1),
         Need.WRITES_AFTER_HEALING: len(load) < len(processes),
-        Need.PROOFS: done("commit") or own_members,
+        # Of a member that does not say which generation it is in, a commit proves nothing.
+        Need.PROOFS: (done("commit") and counted.grants != 0) or own_members,
         Need.COMMITS: done("commit"),
         Need.POSITIONS: done("fetch_offsets"),
         Need.OUTPUTS: done("send") and counted.outputs > 0,

@@ -59,6 +59,8 @@ class Conversion:
     """How many processes ever owned one; -1: as above."""
     resumed: int = -1
     """How often a member began at a committed position; -1: as above."""
+    grants: int = -1
+    """How often a member was told what a generation assigns to it; -1: as above."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def convert(run_dir: Path) -> Conversion:
         owned=sorted(history.owned),
         owners=len(history.owners),
         resumed=history.resumed,
+        grants=written["grants"],
         apart=[[*each] for each in apart],
         layout=LAYOUT,
         groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},

@@ -256,6 +256,10 @@ def test_members_of_libraries_that_committed_nothing_prove_no_two_owners() -> No
     of_commits = {"eos-loss", "uncommitted-offset"}
     assert {*FOUND} - listed(silent, processes=(library, READER, asks, HARNESS)) == {"dual-ownership", *of_commits}
     assert {*FOUND} - listed(silent) == of_commits
+    told_nothing = ENOUGH._replace(grants=0)
+    assert {*FOUND} - listed(SENT_AND_READ, processes=(library, READER, asks, HARNESS), counted=told_nothing) == {
+        "dual-ownership"
+    }
     assert {*FOUND} - listed(SENT_AND_READ, processes=(library, READER, asks, HARNESS)) == set()
 
 
