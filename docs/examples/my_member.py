@@ -7,17 +7,22 @@ processes it half a second later; `keep-revoked` also processes later, and does 
 
 import base64
 import json
+import os
 import sys
 import threading
 from collections import deque
+from functools import partial
 from itertools import count
+from queue import SimpleQueue
 from time import monotonic
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 BUG = sys.argv[1] if len(sys.argv) > 1 else ""
 LATE_S = 0.5
 numbers = count()
+finish: threading.Event = threading.Event()
+to_write: SimpleQueue[dict] = SimpleQueue()
 
 
 def say(**line: object) -> None:
@@ -44,6 +49,8 @@ class Member:
         self.done: dict[int, TopicPartition] = {}
         self.late: deque[tuple[float, list[Message]]] = deque()
         self.consumer = Consumer({"bootstrap.servers": init["bootstrap"], **init["config"]})
+        self.producer = Producer({"bootstrap.servers": init["bootstrap"], "enable.idempotence": True})
+        self.has_outputs = len(init["topics"]) > 1
         self.consumer.subscribe(init["topics"][:1], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -65,8 +72,20 @@ class Member:
         say(type="lost", partitions=[each.partition for each in partitions])
 
     def process(self, records: list[Message]) -> None:
-        """The service's work would be here."""
+        """The service's work would be here. What it writes is there before it counts as processed: at least once."""
+        if self.has_outputs:
+            self.write(records)
         say(type="processed", records=[told(each) for each in records])
+
+    def write(self, records: list[Message]) -> None:
+        """An output for each. Squall says what is in it."""
+        for each in records:
+            say(type="output", id=next(numbers), partition=each.partition(), source=told(each))
+        for _ in records:
+            asked = to_write.get()
+            value, delivered = base64.b64decode(asked["value"]), partial(written, asked["id"])
+            self.producer.produce(asked["topic"], value, asked["key"], asked["partition"], on_delivery=delivered)
+        self.producer.flush()
 
     def read_once(self) -> None:
         """Poll, process, commit; with a bug, half a second later, or in the wrong order."""
@@ -85,6 +104,26 @@ class Member:
             self.process(self.late.popleft()[1])
 
 
+def written(number: int, error: KafkaError | None, record: Message) -> None:
+    """The library's word on an output. One that is in doubt ends the process: the next one writes it again."""
+    if error is None:
+        offset = -1 if record.offset() is None else record.offset()
+        say(type="ok", id=number, partition=record.partition(), offset=offset)
+    else:
+        say(type="info", id=number, error=error.name())
+        os._exit(1)
+
+
+def listen() -> None:
+    """What Squall says: outputs to write, then `finish` or the end."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["type"] == "finish":
+            break
+        to_write.put(asked)
+    finish.set()
+
+
 def told(record: Message) -> dict:
     """A record as JSON has it."""
     key, value = record.key().decode(), base64.b64encode(record.value()).decode()
@@ -101,9 +140,9 @@ def is_record(polled: Message) -> bool:
 def main() -> None:
     """Until `finish`, or the end of standard input."""
     init = json.loads(sys.stdin.readline())
-    member, finish = Member(init), threading.Event()
+    member = Member(init)
     say(type="ready", name="confluent-kafka")
-    threading.Thread(target=lambda: (sys.stdin.readline(), finish.set()), daemon=True).start()
+    threading.Thread(target=listen, daemon=True).start()
     while not finish.is_set():
         member.read_once()
     member.consumer.close()

@@ -59,7 +59,7 @@ class Run:
         of = (self.env, zone, driver, self.recorder, self.counters, settings, self.moved.update)
         made = ProgramSubscriber(*of, outputs=[OUT] if writes else [], commits="after", record_bytes=64)
         made.declare("reader", {"member": 0})
-        made._grouped = Process()  # type: ignore[assignment]  # noqa: SLF001  # its process was started
+        made._grouped = Process()  # type: ignore[assignment]  # its process was started
         return made
 
     def read(self, offset: int) -> Read:
