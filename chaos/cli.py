@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
     "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
+    "setup": ("chaos.commands.setup", "Install client libraries, Apache Kafka, a Docker engine and the like."),
     "completion": ("chaos.commands.completion", "Print what a shell needs to complete what is typed."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "bench": ("chaos.commands.bench", "Measure brokers, beside Apache Kafka or against an earlier commit."),
@@ -66,6 +67,7 @@ Examples:
   squall faults                        what can be broken here, and what is missing
   squall guarantees --acks 1           what this configuration promises, and why
   squall doctor                        what this machine has, lacks, and how to get it
+  squall setup --clients --kafka       install what the launcher does not
   squall clean                         end leftovers of an interrupted run
   squall bench --against HEAD~20       how fast, before and now
   squall test                          the tests that every change must pass

@@ -75,7 +75,7 @@ def command(**given: object) -> int:
         raise click.UsageError(f"--json {path}: its folder is not there, or it is a folder itself")
     if missing("clients"):
         needed = "confluent-kafka is not installed, which loads the brokers"
-        raise Refused(f"{needed}: {typed('test', '--help')} sets it up")
+        raise Refused(f"{needed}: {typed('setup', '--clients')}")
     words = []
     for name, value in given.items():
         if name in ("against", "json") and value and (name == "json" or Path(str(value)).is_dir()):

@@ -290,10 +290,12 @@ def command(
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(in_flags(wrong, plan_file, flags)) from None
     from chaos.commands.conclusion import conclude, load_report
+    from chaos.commands.setup import offer
     from chaos.runs.exporter import serving
     from chaos.runs.progress import Progress
-    from chaos.runs.real import THEN, run_and_judge
+    from chaos.runs.real import THEN, lacks, run_and_judge
 
+    offer(lacks(plan))
     progress = Progress("squall run", then=THEN)
     with serving(progress, port):
         drawn = plan_file is None or flags.get("faults") is not None

@@ -18,10 +18,8 @@ from chaos.drivers.members.host import LibraryMember
 from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
 from chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.extras import install
-from chaos.toolchain.places import is_checkout
-from chaos.typed import typed
+from chaos.errors import HarnessError
+from chaos.toolchain.lacks import Lack, refuse
 from workloads.client.cluster import Place
 from workloads.client.groups.membership import CLASSIC
 from workloads.client.outcomes import Outcome, Status
@@ -40,14 +38,11 @@ from workloads.libraries import (
 from workloads.needs import Needs
 
 
-def require(client: str) -> None:
-    """Refused where the library is not installed."""
-    if find_spec(CLIENTS[client]) is None:
-        how = f"`{typed('test', '--help')}` sets up all that the tests use, that package included"
-        raise Refused(
-            f"--client {client} needs the package {DISTRIBUTIONS[client]}, which is not in this environment: "
-            + (how if is_checkout() else install("clients"))
-        )
+def client_lacks(client: str) -> list[Lack]:
+    """The library that --client names, if it is not installed."""
+    if client == "squall" or find_spec(CLIENTS[client]) is not None:
+        return []
+    return [Lack(f"--client {client} needs the package {DISTRIBUTIONS[client]}", flag="--clients")]
 
 
 FINISH = ["f"]
@@ -218,7 +213,7 @@ class LibraryDriver:
     """One library (`workloads.libraries.Driver`). `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, needs: Needs, log: Path) -> None:
-        require(client)
+        refuse("this client", client_lacks(client))
         self.client = client
         try:
             self.version = version(DISTRIBUTIONS[client])

@@ -7,7 +7,6 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from chaos.errors import Refused
 from chaos.nights.axes import EXTERNAL
 from chaos.nights.items import Item
 
@@ -42,14 +41,9 @@ def _program(command: str) -> str:
 
 @cache
 def _client(name: str) -> str:
-    from chaos.drivers.host import require
+    from chaos.drivers.host import client_lacks
 
-    if name != "squall":
-        try:
-            require(name)
-        except Refused as missing:
-            return str(missing).splitlines()[0]
-    return ""
+    return next((lack.what for lack in client_lacks(name)), "")
 
 
 @cache

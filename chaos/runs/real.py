@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 from rich.console import Console
 
-from chaos.drivers.host import LibraryDriver, require
+from chaos.drivers.host import LibraryDriver, client_lacks
 from chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
 from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
 from chaos.faults.framed import framed_links
@@ -137,10 +137,9 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
     lines = _records(plan) * LINES_BYTES
     if engine == REFERENCE and (large := beyond("Spark: the history of this load will have about", lines)):
         found.append(Lack(large))
+    found += client_lacks(plan.workload.client)
     needs = plan.workload.needs()
     try:
-        if plan.workload.client != "squall":
-            require(plan.workload.client)
         if needs.program is not None:
             program_of(needs.program, needs.directory)
     except Refused as lack:

@@ -34,11 +34,11 @@ def engine_lacks() -> list[Lack]:
     right = Lack(f"the right to use it, for {_user()}, who logs in again afterwards (or: newgrp docker)", (), for_user)
     if not os.path.exists(path):
         images = Lack("its images, which root has to make where no registry answers", (), typed("images"))
-        return [Lack(why, (), START), *([images, right] if os.getuid() else [])]
+        return [Lack(why, (), START), images, right] if os.getuid() else [Lack(why, (), START, "--engine")]
     if not os.access(path, os.R_OK | os.W_OK):
         return [Lack(why, (), for_user)]
     # One that answers, and will not do, says what to do; one that does not answer is to be started.
-    return [Lack(why, (), START if "answers" in why else "")]
+    return [Lack(why, (), START, "" if os.getuid() else "--engine") if "answers" in why else Lack(why)]
 
 
 def reason(trouble: HarnessError) -> str:

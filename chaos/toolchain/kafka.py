@@ -61,14 +61,15 @@ def kafka_lacks() -> list[Lack]:
     if java_here() is None:
         # Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for.
         wanted = ", ".join(map(str, SUPPORTED))
-        lacks.append(Lack(f"a whole Java ({wanted}): none is in JAVA_HOME or on PATH", ("default-jre-headless",)))
+        what = f"a whole Java ({wanted}): none is in JAVA_HOME or on PATH"
+        lacks.append(Lack(what, ("default-jre-headless",), flag="--kafka"))
     if home := os.environ.get("KAFKA_HOME"):
         try:
             _unpacked("", Path(home), f"KAFKA_HOME={home}")
         except Refused as wrong:
             lacks.append(Lack(str(wrong)))
     elif not jars_here() and shutil.which("mvn") is None:
-        lacks.append(Lack(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",)))
+        lacks.append(Lack(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",), flag="--kafka"))
     return lacks
 
 

@@ -7,7 +7,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,11 +19,14 @@ from chaos.toolchain.engine import find_engine
 from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.java import java_here, java_unpacked
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
-from chaos.toolchain.lacks import Lack, one_line
+from chaos.toolchain.lacks import Lack, remedy
 from chaos.typed import typed
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
-AS_ROOT, FETCH = "as root: ", typed("doctor", "--fetch")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+"""Programs that are one."""
+FETCH = typed("setup", "--kafka")
+"""Gets Apache Kafka."""
 GIB = 1 << 30
 ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_FILES, ENOUGH_CPUS = 4 * GIB, 3 * GIB, 1024, 2
 """Spark's heap is 2 GiB beside three brokers of 50 MB; a set-up with all that the tests need takes 2 GB."""
@@ -45,7 +47,8 @@ class Part:
 
 def parts() -> list[Part]:
     """Everything, in the order in which a newcomer needs it."""
-    return [_python(), _java(), _toxiproxy(), _engine(), _compose(), _kafka(), _clients(), *limits()]
+    tools = (java_part(), toxiproxy_part(), engine_part(), _compose(), kafka_part(), clients_part(), chromium_part())
+    return [_python(), *tools, *limits()]
 
 
 def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> Part:
@@ -111,34 +114,41 @@ def _better_python() -> str:
     return ""
 
 
-def _java() -> Part:
+def java_part() -> Part:
+    """Find Java for Spark, and the archive of Spark's classes for it."""
     there = java_here() or java_unpacked()
     if there is None:
-        return Part("Java", "", "the first run fetches one for Spark: 35 MB", FETCH)
+        return Part("Java", "", "the first run fetches one for Spark: 35 MB", typed("setup", "--java"))
     said = f"{there.version} ({there.home})"
     if there.version not in REFUSING and class_archive_here(there) is None:
-        return Part("Java", said, "the first run makes an archive of Spark's classes: a minute, 190 MB", FETCH)
+        costs = "the first run makes an archive of Spark's classes: a minute, 190 MB"
+        return Part("Java", said, costs, typed("setup", "--java"))
     return Part("Java", said)
 
 
-def _toxiproxy() -> Part:
+def toxiproxy_part() -> Part:
+    """Find Toxiproxy's server."""
     there = toxiproxy.toxiproxy_here()
     if there is not None:
         return Part("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
     with_what = "Go from PATH" if toxiproxy.go_here() else "Go from a wheel, 75 MB"
-    return Part("Toxiproxy", "", f"the first run builds it with {with_what}: half a minute", FETCH)
+    costs = f"the first run builds it with {with_what}: half a minute"
+    return Part("Toxiproxy", "", costs, typed("setup", "--toxiproxy"))
 
 
-def _engine() -> Part:
+def engine_part() -> Part:
+    """Find a Docker engine, and the images of this checkout."""
     lacks = engine_lacks()
     if lacks:
         costs = f"no --runtime docker, its tests are skipped: {lacks[0].what}"
-        return Part("Docker engine", "", costs, _as_root(lacks))
+        return Part("Docker engine", "", costs, remedy(lacks))
     engine = find_engine()
     said = f"{engine.info.get('ServerVersion', '?')}, API {engine.api_version}"
     ready = bool(engine.images("squall.image=broker"))
     engine.close()
-    return Part("Docker engine", said, "" if ready else "the first run makes images: minutes", "" if ready else FETCH)
+    if ready:
+        return Part("Docker engine", said)
+    return Part("Docker engine", said, "the first run makes images: minutes", typed("setup", "--engine"))
 
 
 def compose_program() -> list[str] | None:
@@ -153,16 +163,17 @@ def compose_program() -> list[str] | None:
 def _compose() -> Part:
     there = compose_program()
     if there is None:
-        get = f"{AS_ROOT}apt-get install -y docker-compose"
-        return Part("docker-compose", "", "clusters of compose files cannot be tested", get)
+        lack = Lack("docker-compose", ("docker-compose",))
+        return Part("docker-compose", "", "clusters of compose files cannot be tested", remedy([lack]))
     return Part("docker-compose", " ".join(there))
 
 
-def _kafka() -> Part:
+def kafka_part() -> Part:
+    """Find Apache Kafka."""
     lacks = kafka_lacks()
     if lacks:
         costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
-        return Part("Apache Kafka", "", costs, _as_root(lacks))
+        return Part("Apache Kafka", "", costs, remedy(lacks))
     if not at_hand():
         return Part("Apache Kafka", "", "the first --target kafka fetches it by Maven: 55 MB; tests are skipped", FETCH)
     try:
@@ -171,13 +182,31 @@ def _kafka() -> Part:
         return Part("Apache Kafka", "", str(wrong))
 
 
-def _clients() -> Part:
+def clients_part() -> Part:
+    """Find client libraries of Kafka."""
     there = {name: found for name in CLIENTS if (found := _version(name))}
     said = ", ".join(f"{name} {found}" for name, found in there.items())
     if len(there) == len(CLIENTS):
         return Part("client libraries", said)
     missing = ", ".join(name for name in CLIENTS if name not in there)
-    return Part("client libraries", said, f"no --client: {missing} not in .venv", typed("test", "--help"))
+    return Part("client libraries", said, f"no --client: {missing} not in .venv", typed("setup", "--clients"))
+
+
+def chromium_here() -> str:
+    """The path of a Chromium; empty where there is none."""
+    return next((path for name in CHROMIUM if (path := shutil.which(name))), "")
+
+
+def chromium_lacks() -> list[Lack]:
+    """What is missing here for pages to be looked at."""
+    return [] if chromium_here() else [Lack("Chromium", ("chromium",), flag="--chromium")]
+
+
+def chromium_part() -> Part:
+    """Find Chromium."""
+    if there := chromium_here():
+        return Part("Chromium", there)
+    return Part("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
 
 
 def _version(distribution: str) -> str:
@@ -185,8 +214,3 @@ def _version(distribution: str) -> str:
         return version(distribution)
     except PackageNotFoundError:
         return ""
-
-
-def _as_root(lacks: Sequence[Lack]) -> str:
-    line = one_line(lacks)
-    return f"{AS_ROOT}{line}" if line else ""

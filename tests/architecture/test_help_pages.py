@@ -55,7 +55,7 @@ def fresh(tmp_path: Path) -> Path:
     """A checkout in which nothing was set up."""
     shutil.copy(ROOT / "squall", tmp_path / "squall")
     shutil.copytree(PAGES, tmp_path / "docs/help")
-    for name in ("requirements", "requirements-dev"):
+    for name in ("requirements", "requirements-clients", "requirements-dev"):
         (tmp_path / f"{name}.txt").touch()
     return tmp_path
 

@@ -17,10 +17,10 @@ from fcntl import F_DUPFD, fcntl
 from pathlib import Path
 from typing import Any
 
+from chaos.toolchain.lookout import chromium_here
+from chaos.typed import typed
 from tests.support.lacks import skip_without
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-"""What it is called on PATH."""
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions"),
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
@@ -31,10 +31,7 @@ FLAGS = (
 
 def chromium() -> str:
     """Its path. Skips the test where there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
-    if found is None:
-        skip_without("Chromium on PATH", "apt-get install chromium")
-    return found
+    return chromium_here() or skip_without("Chromium on PATH", typed("setup", "--chromium"))
 
 
 class Browser:

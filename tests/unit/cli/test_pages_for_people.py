@@ -59,7 +59,7 @@ def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
     text = (ROOT / "docs/examples/nightly.yml").read_text()
     steps = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
     ran = " ".join(each["run"] for each in steps if "run" in each)
-    assert re.findall(r"\./squall (\w+)", ran) == ["doctor", "test"]
+    assert re.findall(r"\./squall (\w+)", ran) == ["setup", "doctor", "test"]
     (night,) = NIGHT.findall(ran)
     for how in re.findall(r"how=(--\w+)", ran):
         assert night_parser(PARTS).parse_args(shlex.split(night.replace("$how", how)))

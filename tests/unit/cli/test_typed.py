@@ -69,7 +69,7 @@ def test_every_command_that_is_printed_exists_with_its_options(place: str, words
 
 def test_the_hints_of_refusals_are_among_them() -> None:
     said = {words[:2] for _, words in calls()}
-    assert {("images",), ("doctor", "--fetch"), ("clean",), ("test", "--help")} <= {*said, *((w[0],) for w in said)}
+    assert {("images",), ("setup", "--clients"), ("clean",)} <= {*said, *((w[0],) for w in said)}
 
 
 def test_no_command_is_printed_that_works_in_the_checkout_alone() -> None:

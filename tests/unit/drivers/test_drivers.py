@@ -19,7 +19,7 @@ from chaos.drivers import host
 from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
 from chaos.drivers.library import Order
-from chaos.errors import HarnessError, Refused
+from chaos.errors import HarnessError
 from chaos.plans.plan import PlanError, make_plan
 from workloads.appends import Appends
 from workloads.client.outcomes import Outcome, Status
@@ -206,8 +206,9 @@ def test_only_our_own_client_runs_in_the_simulator() -> None:
 
 def test_a_library_that_is_not_installed_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "find_spec", lambda name: None)
-    with pytest.raises(Refused, match="needs the package confluent-kafka"):
-        host.require("confluent")
+    (lack,) = host.client_lacks("confluent")
+    assert lack.what == "--client confluent needs the package confluent-kafka"
+    assert (lack.flag, lack.packages, host.client_lacks("squall")) == ("--clients", (), [])
 
 
 def test_a_driver_reads_nothing_but_frames_from_its_process() -> None:

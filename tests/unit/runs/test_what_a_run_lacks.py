@@ -21,14 +21,15 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("JAVA_HOME", "KAFKA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(host, "find_spec", lambda name: None)
+    monkeypatch.setattr("os.getuid", lambda: 0)
     return tmp_path
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({"target": "kafka"}, ("a whole Java", "Apache Kafka's jars", "apt-get install -y default-jre-headless maven")),
-        ({"runtime": "docker"}, ("no Docker engine", "compose/engine.sh")),
+        ({"target": "kafka"}, ("a whole Java", "Apache Kafka's jars", "./squall setup --clients --kafka")),
+        ({"runtime": "docker"}, ("no Docker engine", "./squall setup --clients --engine")),
     ],
 )
 def test_everything_is_told_at_once_and_nothing_was_made(

@@ -53,6 +53,6 @@ def test_a_refusal_names_each_thing_and_ends_with_one_line_for_all() -> None:
     assert str(refused.value).splitlines() == [
         "this run needs what is not here:",
         *("  x", "  y", "  z", "  w"),
-        "get it, as root: apt-get install -y a b c && start",
+        "get it: as root: apt-get install -y a b c && start",
     ]
     refuse("this run", [])

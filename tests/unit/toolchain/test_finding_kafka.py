@@ -20,6 +20,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "cache"))
     for name in ("JAVA_HOME", "KAFKA_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4242)
     return tmp_path
 
 
@@ -83,7 +84,9 @@ def test_a_kafka_home_without_jars_is_refused(ground: Path, monkeypatch: pytest.
 
 def test_without_jars_and_without_maven_the_refusal_says_how_to_get_it(ground: Path) -> None:
     with pytest.raises(
-        Refused, match=r"set KAFKA_HOME .* or install Maven.*\nget it, as root: apt-get install -y maven$"
+        Refused,
+        match=r"set KAFKA_HOME .* or install Maven.*\n"
+        r"get it: as root: apt-get install -y maven; then: \./squall setup --kafka$",
     ):
         kafka.apache_kafka(lambda line: None)
     assert not kafka.at_hand(), "a fetch that failed leaves nothing that looks whole"
@@ -96,12 +99,12 @@ def test_all_that_is_missing_is_told_at_once_with_one_line_that_gets_it(ground: 
     *_, needed_java, needed_jars, get_it = str(refused.value).splitlines()
     assert needed_java.startswith("  a whole Java (17, 21, 25)")
     assert needed_jars.startswith("  Apache Kafka's jars")
-    assert get_it == "get it, as root: apt-get install -y default-jre-headless maven"
+    assert get_it == "get it: as root: apt-get install -y default-jre-headless maven; then: ./squall setup --kafka"
 
 
 def test_of_jars_without_java_only_java_is_missing(ground: Path) -> None:
     jars(cache_folder() / f"kafka-{kafka.VERSION}", kafka.VERSION)
     assert kafka.kafka_lacks() == []
     (ground / "bin/java").unlink()
-    with pytest.raises(Refused, match=r"get it, as root: apt-get install -y default-jre-headless$"):
+    with pytest.raises(Refused, match=r"get it: as root: apt-get install -y default-jre-headless; then: "):
         kafka.apache_kafka(lambda line: None)

@@ -1,0 +1,92 @@
+"""`squall setup`: lists what the launcher does not install, with size and time, and installs what is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from chaos.errors import HarnessError
+from chaos.typed import PROGRAM, typed
+
+if TYPE_CHECKING:
+    from chaos.toolchain.components import Component
+    from chaos.toolchain.lacks import Lack
+
+
+@click.command()
+@click.option("--clients", is_flag=True, help="Install confluent-kafka, aiokafka and kafka-python.")
+@click.option("--kafka", is_flag=True, help="Install Apache Kafka, with Debian's Java and Maven.")
+@click.option("--toxiproxy", is_flag=True, help="Build Toxiproxy.")
+@click.option("--java", is_flag=True, help="Install a Java for Spark, and make an archive of Spark's classes.")
+@click.option("--chromium", is_flag=True, help="Install Chromium, which looks at pages in tests.")
+@click.option("--engine", is_flag=True, help="Install and start a Docker engine, and make its images.")
+def command(**asked: bool) -> int:
+    """Install what is asked for. Without options, list what there is, what it takes, and what is here.
+
+    Runs fetch Java and Toxiproxy themselves when they need them; the rest is installed by this command alone. What
+    comes from Debian's packages (a whole Java, Maven, Chromium, a Docker engine) is installed if root calls it; for
+    others the line is printed that root has to type. What is here already is left as it is.
+
+    \b
+    Examples:
+      squall setup
+      squall setup --clients --kafka
+
+    \b
+    Exit codes: 0 listed, or everything that was asked for is here; 3 something could not be installed.
+    """
+    from chaos.toolchain.components import components
+
+    there = components()
+    wanted = [each for each in there if asked[each.name]]
+    if not wanted:
+        _list(there)
+    failed = [each for each in wanted if not _installed(each)]
+    return 3 if failed else 0
+
+
+def _list(components: list[Component]) -> None:
+    brings, takes = (max(map(len, column)) for column in zip(*((c.brings, c.takes) for c in components), strict=True))
+    absent = []
+    for each in components:
+        here = not each.part().costs
+        line = f"--{each.name:<9}  {each.brings:<{brings}}  {each.takes:<{takes}}  {'here' if here else ''}"
+        click.echo(line.rstrip())
+        absent += [] if here else [f"--{each.name}"]
+    if absent:
+        click.echo(f"all that is not here: {typed('setup', *absent)}")
+
+
+def _installed(component: Component) -> bool:
+    """Install one. Whether it is here now."""
+    found = component.part()
+    try:
+        if found.costs:
+            click.echo(f"{component.name}: {component.brings} ({component.takes})", err=True)
+            component.install(lambda line: click.echo(line, err=True))
+            found = component.part()
+    except HarnessError as trouble:
+        click.echo(f"squall: {trouble}", err=True)
+        return False
+    click.echo(f"{component.name}: {found.found}")
+    return True
+
+
+def offer(lacks: Sequence[Lack]) -> None:
+    """Ask on a terminal whether to install what a run lacks, and install it. Elsewhere, nothing is asked or done."""
+    flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
+    if not flags or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    from chaos.toolchain.components import components
+
+    for lack in lacks:
+        click.echo(lack.what, err=True)
+    takes = "; ".join(each.takes for each in components() if f"--{each.name}" in flags)
+    if click.confirm(f"Install it now with {typed('setup', *flags)} ({takes})?", err=True):
+        subprocess.run([PROGRAM, "setup", *flags])
+        importlib.invalidate_caches()  # what is there now can be imported

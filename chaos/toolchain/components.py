@@ -1,0 +1,100 @@
+"""What Squall uses and its launcher does not install: each component with its size, and what installs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from chaos.errors import HarnessError, Refused
+from chaos.toolchain import lookout
+from chaos.toolchain.cache import Say, run
+from chaos.toolchain.class_archive import class_archive
+from chaos.toolchain.engine import find_engine
+from chaos.toolchain.engine_lacks import engine_lacks
+from chaos.toolchain.extras import missing
+from chaos.toolchain.images import ensure_images
+from chaos.toolchain.java import java
+from chaos.toolchain.kafka import apache_kafka, kafka_lacks
+from chaos.toolchain.lacks import Lack, one_line, refuse
+from chaos.toolchain.lookout import Part
+from chaos.toolchain.places import is_checkout
+from chaos.toolchain.toxiproxy import toxiproxy_server
+from chaos.typed import typed
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One thing that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its size on the disk
+    and the time, on a machine that has none of it.
+
+    `part`: what is here, as `squall doctor` says it; `lacks`: what root has to install first; `make`: gets the rest.
+    """
+
+    name: str
+    brings: str
+    takes: str
+    part: Callable[[], Part]
+    lacks: Callable[[], Sequence[Lack]]
+    make: Callable[[Say], object]
+
+    def install(self, say: Say) -> None:
+        """Install what is not here yet. `say` hears of it as it goes on. Raises Refused where it cannot be had."""
+        if lacks := self.lacks():
+            _as_root(f"--{self.name}", lacks, say)
+        self.make(say)
+        if (wrong := self.part()).costs:
+            raise Refused(f"--{self.name}: {wrong.costs}")
+
+
+def components() -> list[Component]:
+    """All of them, those that every run uses first."""
+
+    def spark(say: Say) -> None:
+        class_archive(java(say), say)
+
+    def images(say: Say) -> None:
+        ensure_images(find_engine(), say)
+
+    return [
+        Component("java", "Spark's Java, and an archive of Spark's classes", "190 to 270 MB, a minute",
+                  lookout.java_part, list, spark),
+        Component("toxiproxy", "the proxy between brokers, built with Go", "11 MB, a minute",
+                  lookout.toxiproxy_part, list, toxiproxy_server),
+        Component("clients", "confluent-kafka, aiokafka, kafka-python for --client and bench", "60 MB, half a minute",
+                  lookout.clients_part, list, _clients),
+        Component("kafka", "Apache Kafka for --target kafka, with Debian's Java and Maven", "55 to 350 MB, a minute",
+                  lookout.kafka_part, kafka_lacks, apache_kafka),
+        Component("engine", "Docker engine and images for --runtime docker, as root", "550 MB, minutes",
+                  lookout.engine_part, engine_lacks, images),
+        Component("chromium", "Chromium for the tests of pages, as root", "790 MB, a minute",
+                  lookout.chromium_part, lookout.chromium_lacks, lambda say: None),
+    ]  # fmt: skip
+
+
+def _clients(say: Say) -> None:
+    """In a checkout, the launcher installs them before `squall setup` begins."""
+    if not (told := missing("clients")):
+        return
+    if is_checkout():
+        raise Refused(f"{told[0]}; this is not the Python of {typed('setup', '--clients')}")
+    say("installing the client libraries")
+    run([sys.executable, "-m", "pip", "install", "--no-input", "squall[clients]"], what="pip")
+
+
+def _as_root(asked: str, lacks: Sequence[Lack], say: Say) -> None:
+    """Let the shell install what needs root. Refused for somebody else, with the line that root types."""
+    line = one_line(lacks)
+    if not line or os.getuid():
+        refuse(asked, lacks)
+    if any(lack.packages for lack in lacks) and shutil.which("apt-get") is None:
+        told = "; ".join(lack.what for lack in lacks)
+        raise Refused(f"{asked}: {told}. There is no apt-get here: install it with your system's packages")
+    say(line)
+    shell = ["sh", "-c", f"({line}) >&2 || {{ apt-get -qq update && {line}; }} >&2"]
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if subprocess.run(shell, env=quiet, stdin=subprocess.DEVNULL).returncode:
+        raise HarnessError(f"{asked}: the installation failed, see above: {line}")
