@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reports import checks
@@ -20,8 +20,11 @@ class NotThere(Exception):
     """The run has no such finding; the message says what there is."""
 
 
-def explained(run_dir: Path, name: str, width: int = 100) -> str:
-    """The finding `name`, an anomaly or an invariant of the simulator. Raises NotThere."""
+def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], str] | None = None) -> str:
+    """The finding `name`, an anomaly or an invariant of the simulator. Raises NotThere.
+
+    here: makes of the command that repeats the run what somebody in this folder types; it is the last line then.
+    """
     files = read_run(run_dir)
     every = checks.checks_of(files)
     found = found_as(every, name)
@@ -36,7 +39,9 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     if not told:
         lines += ["", *_untold(files)]
     lines += ["", f"Pictures, and every witness: {run_dir / 'report.html'}"]
-    return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
+    wrapped = [part for line in lines for part in _wrapped(line, width)]
+    wrapped += [f"repeat: {here(files.command)}"] if here and files.command else []
+    return "\n".join(wrapped) + "\n"
 
 
 def found_as(every: Iterable[checks.Check], name: str) -> list[checks.Check]:

@@ -13,6 +13,7 @@ from chaos.errors import Refused
 from chaos.nearest import nearest
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 from chaos.screen import columns
+from chaos.typed import here
 
 if TYPE_CHECKING:
     from chaos.commands.outputs import Output
@@ -46,7 +47,7 @@ def command(run: Path, anomaly: str) -> int:
         click.echo(listing(path, width), nl=False)
         return 0
     try:
-        click.echo(explained(path, anomaly, width), nl=False)
+        click.echo(explained(path, anomaly, width, here), nl=False)
     except NotThere as instead:
         near = "" if anomaly in CATALOG else nearest(anomaly, CATALOG)
         raise Refused(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None

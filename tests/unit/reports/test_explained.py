@@ -26,7 +26,9 @@ def test_a_finding_has_its_meaning_its_cause_and_its_story(lost_dir: Path) -> No
     assert "  Cause 1, of" in text
     assert "lost-write in appends-0-0\n=====" in text
     assert f"{lost_dir}/report.html" in text
-    assert max(map(len, text.splitlines())) <= 130
+    *lines, last = text.splitlines()
+    assert last.startswith("repeat: "), "the command that repeats the run, however long it is"
+    assert max(map(len, lines)) <= 130
 
 
 def test_without_a_name_it_lists_what_there_is(lost_dir: Path) -> None:
