@@ -88,6 +88,7 @@ def test_a_valid_simulation_says_what_draws_its_page_and_page_draws_it_at_once(
     assert (made / "history/records.parquet").exists()
 
 
+@pytest.mark.gate
 def test_one_moment_is_one_number_in_banner_verdict_story_and_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -1,0 +1,185 @@
+"""The commands of our own pages: read from a page, typed in a clone, and compared with what the page says of them.
+
+What a page has to say, it says to people as well:
+
+- A command is a line of a code block that begins with `$ `. In a block without such lines it is one that begins with a
+  program of `PROGRAM`.
+- It ends with 0, unless the comment behind it says `exit code N`.
+- A comment `until Ctrl-C` says that it runs until it is interrupted: once it has printed what is shown.
+- Lines below it in the block, and in following blocks without a language or a command, are what it prints. Each is
+  found in the output, in this order; others may be between them, and `...` is anything. Line breaks do not count.
+- Ids of runs are compared as one word. A simulation repeats its figures, so they are compared; those of other commands
+  are not (`REPEATS`).
+- `<!-- not played: REASON -->` above a block exempts it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = re.compile(
+    r"(?:\./squall|squall|\.venv/bin/python|pip install|eval|git|curl|docker(?:-compose)?|cat|printf|cd|bin/\S+|python"
+    r"|compose/\S+\.sh|tests/\S+\.sh)(?: .*|$)"
+)
+NOT_PLAYED = re.compile(r"<!-- not played: (.+) -->")
+CODE, UNTIL = re.compile(r"#.*\bexit code (\d+)"), re.compile(r"#.*\buntil Ctrl-C")
+REPEATS = re.compile(r"\./squall (?:sim|replay|shrink|explain|guarantees|faults)\b")
+"""Commands whose figures are the same each time."""
+RUN, UNKNOWN = re.compile(r"\./squall run\b"), 2
+ID, NUMBER = re.compile(r"\d{8}T\d{6}"), re.compile(r"\d[\d,.]*\d|\d")
+LIMIT_S = 1800.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a page: where it stands, what is typed, with its comment, and the lines that are shown."""
+
+    place: str
+    text: str
+    shown: tuple[str, ...] = ()
+    not_played: str = ""
+
+    @property
+    def code(self) -> int:
+        """The exit code that the page says."""
+        said = CODE.search(self.text)
+        return int(said[1]) if said else 0
+
+    @property
+    def until_ctrl_c(self) -> bool:
+        """Whether it runs until it is interrupted."""
+        return UNTIL.search(self.text) is not None
+
+
+def pages() -> list[str]:
+    """Every page of ours, as it is named from the root: those of the index first."""
+    return [each.relative_to(ROOT).as_posix() for each in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))]
+
+
+def commands(text: str, page: str = "page") -> list[Command]:
+    """The commands of a page's text, in its order."""
+    found: list[Command] = []
+    for block in _blocks(text):
+        typed = False
+        for number, line in block.lines:
+            if (line.startswith("$ ") if block.prompts else PROGRAM.fullmatch(line.strip())):
+                found.append(Command(f"{page}:{number}", line.strip().removeprefix("$ "), (), block.not_played))
+                typed = True
+            elif found and line.strip() and (typed or block.continues) and not block.not_played:
+                found[-1] = replace(found[-1], shown=(*found[-1].shown, line.strip()))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A code block. `lines`: with their numbers, continuations joined; `continues`: it may show more of an output."""
+
+    lines: list[tuple[int, str]]
+    continues: bool
+    not_played: str
+
+    @property
+    def prompts(self) -> bool:
+        """Whether `$ ` is before its commands."""
+        return any(line.startswith("$ ") for _, line in self.lines)
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """Fenced blocks without a language, and indented ones."""
+    lines, at, exempt = text.splitlines(), 0, ""
+    while at < len(lines):
+        line = lines[at]
+        if said := NOT_PLAYED.match(line.strip()):
+            exempt = said[1]
+        fenced = line.strip().startswith("```")
+        if not fenced and not line.startswith("    "):
+            if line.strip() and not said:
+                exempt = ""
+            at += 1
+            continue
+        end = at + 1
+        while end < len(lines) and (
+            not lines[end].strip().startswith("```") if fenced else lines[end].startswith("    ")
+        ):
+            end += 1
+        inside = [(number + 1, lines[number]) for number in range(at + fenced, end)]
+        if line.strip() in ("```", "```sh") or not fenced:
+            yield _Block(_joined(inside), fenced and line.strip() == "```", exempt)
+        exempt, at = "", end + fenced
+
+
+def _joined(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines, each with those that a backslash at its end continues it with."""
+    found: list[tuple[int, str]] = []
+    for number, line in lines:
+        if found and found[-1][1].endswith("\\"):
+            found[-1] = (found[-1][0], found[-1][1][:-1] + line.strip())
+        else:
+            found.append((number, line))
+    return found
+
+
+def missing(command: Command, printed: str) -> str:
+    """The first line that is shown and was not printed after those before it; empty if there is none."""
+    exact = REPEATS.match(command.text) is not None
+    text, at = _plain(printed, exact), 0
+    for line in command.shown:
+        parts = [re.escape(part.strip()) for part in _plain(line, exact).split("...")]
+        there = re.compile(".*?".join(parts)).search(text, at)
+        if there is None:
+            return line
+        at = there.end()
+    return ""
+
+
+def _plain(text: str, exact: bool) -> str:
+    """Without what differs from call to call: ids, widths and, unless it is exact, figures."""
+    text = ID.sub("ID", re.sub(r"\x1b\[[\d;]*m", "", text))
+    return " ".join((text if exact else NUMBER.sub("#", text)).split())
+
+
+def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]) -> list[str]:
+    """What went otherwise than the page says, of commands typed in a clone in their order."""
+    wrong = []
+    for command in typed:
+        code, printed = _typed(command, clone, environment)
+        if code == UNKNOWN != command.code and RUN.match(command.text):
+            code, printed = _typed(command, clone, environment)  # a fault did not land: no word about the page
+        line = missing(command, printed)
+        if code != command.code:
+            wrong.append(f"{command.place}: {command.text}\n  ended with {code}:\n{printed[-3000:]}")
+        elif line:
+            wrong.append(f"{command.place}: {command.text}\n  did not print {line!r}:\n{printed[-6000:]}")
+    return wrong
+
+
+def _typed(command: Command, clone: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and output of a command, typed into a shell in the clone."""
+    log = clone.parent / "printed.txt"
+    with log.open("wb") as out:
+        shell = subprocess.Popen(
+            ["bash", "-c", command.text], cwd=clone, env=environment, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            if command.until_ctrl_c:
+                deadline = time.monotonic() + LIMIT_S
+                while shell.poll() is None and missing(command, log.read_text(errors="replace")):
+                    assert time.monotonic() < deadline, f"{command.place}: it never printed what is shown"
+                    time.sleep(POLL_S)
+                os.killpg(shell.pid, signal.SIGINT)
+            code = shell.wait(LIMIT_S)
+        finally:
+            if shell.poll() is None:
+                os.killpg(shell.pid, signal.SIGKILL)
+                shell.wait()
+    return code, log.read_text(errors="replace")
