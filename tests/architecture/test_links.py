@@ -1,4 +1,7 @@
-"""Links between our own pages lead somewhere: to a file that is there, and to a heading that it has."""
+"""Links between our own pages lead somewhere: to a file that is there, and to a heading that it has.
+
+README lists every page in one group.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,13 @@ def broken(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
+
+
+def test_readme_has_every_page_in_one_group() -> None:
+    groups = (ROOT / "README.md").read_text().partition("\n## Pages\n")[2].partition("\n## ")[0]
+    inside = [page for page in PAGES if page.parent.with_suffix(".md") in PAGES]
+    wanted = [page for page in PAGES if page not in inside and page.name != "README.md"]
+    assert sorted(ROOT / link for link in LINK.findall(groups)) == wanted
 
 
 def test_a_link_to_nowhere_is_seen(tmp_path: Path) -> None:

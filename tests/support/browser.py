@@ -85,7 +85,7 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return dict(json.loads(message))
 
-    def open(self, path: Path, *, dark: bool = False, width: int = 1280, script: bool = True) -> Page:
+    def open(self, path: Path, *, dark: bool = False, width: int = 1280, script: bool = True, query: str = "") -> Page:
         """A file, loaded, in a window of this width. The page that was open before is closed."""
         if self._open:
             self.send("Target.closeTarget", targetId=self._open)
@@ -100,7 +100,7 @@ class Browser:
         page.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
-        page.send("Page.navigate", url=path.absolute().as_uri())
+        page.send("Page.navigate", url=path.absolute().as_uri() + query)
         while not any(e["method"] == "Page.loadEventFired" and e.get("sessionId") == session for e in self.events):
             self.events.append(self._next())
         return page
