@@ -45,6 +45,9 @@ def test_views_say_what_the_files_say_and_only_read(run: Path, capsys: pytest.Ca
     assert {outcome: count for outcome, count in rows if outcome != "info"} == {
         outcome: count for outcome, count in ended.items() if outcome != "info"
     }
+    faults = json.loads((run / "run.json").read_text())["faults"]
+    told = query(run, "select count(*), count_if(landed) from faults")
+    assert told.rows == [(faults["planned"], faults["landed"])] and faults["landed"]
     found = json.loads((run / "verdict.json").read_text())["anomalies"]
     told = query(run, "select name, count, permitted from findings")
     assert told.rows == [(each["name"], each["count"], each["permitted"]) for each in found]
