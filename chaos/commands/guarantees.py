@@ -125,10 +125,7 @@ def command(
             _say(reason, "  - ")
     if transactional == "V2":
         _say(f"\n{NOT_WITH_V2}")
-    if needed := _mechanisms(each for _, each in cells):
-        _say("\nA finding is permitted only where its mechanism happened to that record (docs/permissions.md):")
-        for mechanism in needed:
-            _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
+    _say_mechanisms(each for _, each in cells)
     _say("\nWhere this is written:")
     for source, number in numbers.items():
         _say(source, f"  [{number}] ")
@@ -180,6 +177,14 @@ def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
         cells = each.cells.values() or [each.forbids]
         found.update(dict.fromkeys(cell.source for cell in cells if cell is not None))
     yield from found
+
+
+def _say_mechanisms(guarantees: Iterable[Guarantee]) -> None:
+    """Say what must have happened for each permission, unless none needs anything."""
+    if needed := _mechanisms(guarantees):
+        _say("\nA finding is permitted only where its mechanism happened to that record (docs/permissions.md):")
+        for mechanism in needed:
+            _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
 
 
 def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
