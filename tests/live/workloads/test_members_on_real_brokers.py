@@ -100,6 +100,12 @@ async def test_a_member_is_judged_by_what_it_says(
         stop.set()
     await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60.0, "")
     recorder.close()
+    assert counters.bad == 0
+    _judge(path, bug, found)
+
+
+def _judge(path: Path, bug: str, found: set[str]) -> None:
+    """What the checks find in the history is what was planted."""
     with path.open("rb") as lines:
         history = parse(lines)
     assert history.problem is None, history.problem
@@ -108,4 +114,3 @@ async def test_a_member_is_judged_by_what_it_says(
     # With outputs, what the killed one had written and not committed is written again: at least once.
     expected = {OUTPUTS: names <= {"eos-duplicate"} and len(history.outputs) > 0, "": not names}
     assert expected.get(bug, found <= names), names
-    assert counters.bad == 0
