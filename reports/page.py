@@ -104,10 +104,9 @@ def render(run_dir: Path) -> Path:
             seconds=_second_by_second(files, rows),
         )
     )
-    text = with_names(text)
     path = run_dir / FILE
     fresh = path.with_suffix(".html.new")
-    fresh.write_text(text, encoding="utf-8")
+    fresh.write_text(with_names(text), encoding="utf-8")
     fresh.replace(path)
     return path
 
