@@ -240,6 +240,8 @@ class Figures:
     """Of `meaning.stood_still` and `meaning.unavailable_to`."""
     p50_ms: float | None
     p99_ms: float | None
+    timed: int
+    """How many latencies these are of; 0: not known. Of fewer than 100, p99 is hardly less than the largest."""
 
     @property
     def unavailable_to(self) -> str:
@@ -284,4 +286,5 @@ def figures_of(files: RunFiles) -> Figures:
         clients=meaning.unavailable_to(files.verdict),
         p50_ms=number(latency.get("p50")),
         p99_ms=number(latency.get("p99")),
+        timed=integer(latency.get("count"), 0),
     )

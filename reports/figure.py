@@ -40,6 +40,8 @@ FAULT = "#d55e00"
 _LATENCY_PANE = '<g id="axes_4">'
 """As matplotlib numbers them."""
 ACKED, READ = "#0072b2", "#009e73"
+_DRAWING = "timeline-drawing"
+"""Id of all that is drawn."""
 LANES = 24
 """Partitions that are drawn at most: those that were unavailable the longest."""
 WIDTH_IN = 12.0
@@ -74,6 +76,8 @@ class Timeline:
     description: str
     left_out: int
     """Partitions without a lane."""
+    labels: str = ""
+    """As `labels` makes it."""
     values: str = ""
     """JSON: what the figure shows at which moment, for the page's script."""
 
@@ -114,8 +118,8 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         figure.subplots_adjust(left=LEFT, right=RIGHT, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
         _phases(axes[0], files, begin, end)
         _faults(axes[1], faults, rows, begin, end)
-        _throughput(axes[2], files, begin, end)
-        _latency(axes[3], files, samples, begin, end)
+        throughput(axes[2], files)
+        latency(axes[3], files, samples)
         _brokers(axes[4], brokers)
         _partitions(axes[5], partitions, _facts(files))
         _marks(axes[5], partitions, files, end)
@@ -126,7 +130,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
     description = describe(faults, every, span, meaning.unavailable_to(files.verdict))
     svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
     values = values_of(files, faults, brokers, partitions, span)
-    return Timeline(svg, description, len(every) - len(partitions), values)
+    return Timeline(svg, description, len(every) - len(partitions), labels(svg), values)
 
 
 def _dots(figure: Any, axis: Any, samples: Samples) -> str:
@@ -215,45 +219,48 @@ def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], begin: 
         axis.text(0.01, 0.5, "none", transform=axis.transAxes, va="center", color=MUTED)
 
 
-def _throughput(axis: Any, files: RunFiles, begin: float, end: float) -> None:
+def throughput(axis: Any, files: RunFiles) -> None:
+    """Draw records by second: acknowledged, read under load, failed, and of unknown outcome."""
     seconds = _numbers(files.series.get("second"))
     for key, colour, name in (("acked", ACKED, "acknowledged"), ("read", READ, "read by readers")):
-        values = _numbers(files.series.get(key))
-        if seconds and len(values) == len(seconds):
-            edges = [*seconds, seconds[-1] + 1]
+        values = _before_final_reads(files, key) if key == "read" else _numbers(files.series.get(key))
+        if seconds and 0 < len(values) <= len(seconds):
+            edges = [*seconds[: len(values)], seconds[len(values) - 1] + 1]
             axis.stairs(values, edges, color=colour, lw=1.6, label=name, fill=False, baseline=None)
     for key, colour, name in (("failed", INK, "failed"), ("unknown", MUTED, "unknown outcome")):
         values = _numbers(files.series.get(key))
         if len(values) == len(seconds) and any(values):
             axis.stairs(values, [*seconds, seconds[-1] + 1], color=colour, lw=1.2, ls=":", label=name)
-    # Fresh readers at the end read as fast as they can; the load is what the pane is for.
-    load = _during_load(files, "acked") + _during_load(files, "read")
-    axis.set_ylim(0, 1.35 * max(load, default=1.0) or 1.0)
+    drawn = _numbers(files.series.get("acked")) + _before_final_reads(files, "read")
+    axis.set_ylim(0, 1.35 * max(drawn, default=1.0) or 1.0)
     axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     _label(axis, "records/s")
     _legend_or_none(axis, bool(seconds))
 
 
-def _during_load(files: RunFiles, key: str) -> list[float]:
-    """A series up to the end of the load."""
-    until = files.phase("load", "load with faults")[1]
+def _before_final_reads(files: RunFiles, key: str) -> list[float]:
+    """A series up to the final reads, in which fresh readers read as fast as they can."""
+    until = files.phase("final reads")[0]
     pairs = zip(_numbers(files.series.get("second")), _numbers(files.series.get(key)), strict=False)
     return [value for second, value in pairs if until is None or second + 1 <= until]
 
 
-def _latency(axis: Any, files: RunFiles, samples: Samples, begin: float, end: float) -> None:
+def latency(axis: Any, files: RunFiles, samples: Samples) -> None:
+    """Draw the latency of acknowledged writes by second, and of single ones if they are known."""
     seconds = _numbers(files.series.get("second"))
     if samples.points is not None and samples.points.shape[1]:
         at, took = samples.points
         axis.plot([], [], ".", ms=4, color=MUTED, mec="none", label="one record, at its sending")
         axis.update_datalim([(float((at - took / 1e3).min()), float(np.maximum(took, 0.1).min())),
                              (float(at.max()), float(np.maximum(took, 0.1).max()))])  # fmt: skip
-    for key, colour, style, name in (("p50_ms", ACKED, "-", "p50"), ("p99_ms", FAULT, "-", "p99")):
+    # In a second with few records both are equal: p50 is drawn over the wider p99, so that both are seen.
+    for key, colour, width, name in (("p50_ms", ACKED, 1.3, "p50"), ("p99_ms", FAULT, 3.0, "p99")):
         listed = files.series.get(key)
         values = [v if isinstance(v, (int, float)) else np.nan for v in listed] if isinstance(listed, list) else []
         if seconds and len(values) == len(seconds):
-            axis.plot(np.array(seconds) + 0.5, values, style, color=colour, lw=1.5, marker="o", ms=2.5, label=name)
+            axis.plot(np.array(seconds) + 0.5, values, color=colour, lw=width, marker="o", ms=2 + width, label=name,
+                      zorder=3 - width / 10)  # fmt: skip
     axis.set_yscale("log")
     axis.autoscale_view()
     low, high = axis.get_ylim()
@@ -433,8 +440,15 @@ def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
         '<title id="timeline-title">Timeline of the run</title>'
         f'<desc id="timeline-desc">{escape(description)}</desc>'
     )
-    svg = head + svg[svg.index(">") + 1 :]
+    svg = head + svg[svg.index(">") + 1 :].replace('<g id="figure_1">', f'<g id="{_DRAWING}">', 1)
     for fault in faults:
         group = f'<g id="fault-{fault.id}">'
         svg = svg.replace(group, f"{group}<title>{escape(fault.evidence)}</title>")
     return svg
+
+
+def labels(svg: str) -> str:
+    """The labels left of the panes as a picture of their own, which stays in view where the figure is scrolled."""
+    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]
+    box = f"0 0 {float(width) * LEFT:.2f} {height}"
+    return f'<svg class="labels" viewBox="{box}" aria-hidden="true"><use href="#{_DRAWING}"/></svg>'

@@ -120,7 +120,7 @@ def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: 
         return
     kind = "failure" if word == checks.INVALID else "error"
     failure = ElementTree.SubElement(case, kind, type=word, message=_text(f"{checks.banner_of(files)}: {reasons[0]}"))
-    failure.text = _text("\n".join([*reasons, f"repeat: {files.command or 'not known'}"]))
+    failure.text = _text("\n".join([*reasons, f"repeat: {files.command_in_checkout() or 'not known'}"]))
 
 
 def _message(check: Check) -> str:

@@ -10,7 +10,7 @@ from reports.causes import Group
 from reports.checks import Check
 from reports.problems import Problem
 from reports.run_files import Json, integer
-from reports.stories import Line
+from reports.stories import Line, value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,18 @@ class ShownWitness:
     lines: Sequence[Line]
     raw: Json
     story: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The columns of `COLUMNS`; a cell is empty if the witness does not name it."""
+        numbers = {key: found for key in ("off", "val", "op", "proc") if (found := integer(self.raw.get(key))) >= 0}
+        record = value_text(numbers["val"]) if "val" in numbers else ""
+        return (str(self.raw.get("partition") or ""), str(numbers.get("off", "")), record,
+                str(numbers.get("op", "")), str(numbers.get("proc", "")))  # fmt: skip
+
+
+COLUMNS = ("partition", ">offset", "record", ">operation", ">process")
+"""Heads of the table of witnesses; those with ">" have numbers."""
 
 
 @dataclass(frozen=True, slots=True)

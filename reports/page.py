@@ -12,12 +12,12 @@ import jinja2
 
 from checkers.losses import acknowledged_in
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, figure, operations_section
+from reports import checks, figure, operations_section, worth
 from reports.answers import Answer
 from reports.cards import with_names
 from reports.causes import groups_of
 from reports.fault_words import FaultRow, fault_rows
-from reports.links import ShownGroup, shown_groups, story_anchor, witness_of
+from reports.links import COLUMNS, ShownGroup, shown_groups, story_anchor, witness_of
 from reports.operations import COLOURS, KEY
 from reports.operations_section import Section, anchors_of
 from reports.problems import Problem
@@ -44,6 +44,16 @@ def render(run_dir: Path) -> Path:
 
     Raises OSError where the page itself cannot be written, and nothing for the state of what it reads.
     """
+    path = run_dir / FILE
+    fresh = path.with_suffix(".html.new")
+    fresh.write_text(page_of(run_dir), encoding="utf-8")
+    fresh.replace(path)
+    return path
+
+
+def page_of(run_dir: Path, place: str = "") -> str:
+    """The page as text. place: the folder of a checkout where a copy of `run_dir` will be; the page then leads to the
+    files that are sent with it (`raw_files.sent`)."""
     files = read_run(run_dir)
     span = figure.time_span(files)
     rows = fault_rows(files)
@@ -70,8 +80,9 @@ def render(run_dir: Path) -> Path:
             notes=checks.notes_of(files),
             figures=checks.figures_of(files),
             engine=checks.judged_by(files),
+            worth=worth.answers_of(files, found, rows),
             guarantee=mapping(files.verdict.get("guarantee")),
-            command=files.command,
+            command=files.command_in_checkout(place),
             told=told,
             contents=_contents(told, [each.title for each in sections], txns is not None, bool(operations.shown)),
             operations=operations.shown,
@@ -88,6 +99,7 @@ def render(run_dir: Path) -> Path:
             txns_trouble=txns_trouble,
             checks=found,
             groups=groups,
+            witness_columns=COLUMNS,
             witnesses=[witness_of(groups, number) for number in range(len(told))],
             faults=rows,
             sent=section_of_sent(files.sent, mapping(files.plan.get("workload"))),
@@ -100,15 +112,11 @@ def render(run_dir: Path) -> Path:
             exits=objects(files.run.get("node_exits")),
             versions=_versions(files),
             colours={node: figure.colour_of(node) for node in files.nodes},
-            raw=raw_files(run_dir),
+            raw=raw_files(run_dir, sent_only=bool(place)),
             seconds=_second_by_second(files, rows),
         )
     )
-    path = run_dir / FILE
-    fresh = path.with_suffix(".html.new")
-    fresh.write_text(with_names(text), encoding="utf-8")
-    fresh.replace(path)
-    return path
+    return with_names(text)
 
 
 @cache

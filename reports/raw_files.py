@@ -19,8 +19,11 @@ NAMES = {
     "messages.jsonl": "every message of the simulation",
     "junit.xml": "the same for CI",
     "story.txt": "the story of a shrunk run",
-    "spark.log": "what Spark said while judging",
 }
+LOCAL = {"spark.log": "what Spark said while judging"}
+"""Of this machine: they are never sent."""
+BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
+"""What judging or rendering again reads as well, and no page leads to."""
 OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broker {node}",
             "broker.properties": "settings of broker {node}"}  # fmt: skip
 
@@ -34,14 +37,28 @@ class RawFile:
     size: str
 
 
-def raw_files(run_dir: Path) -> list[RawFile]:
-    """Those that are there and hold something."""
-    found = [(run_dir / name, what) for name, what in NAMES.items()]
-    nodes = [path for path in (run_dir / "nodes").glob("*") if path.name.isdigit()]
-    for node in sorted(nodes, key=lambda path: int(path.name)):
+def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
+    """Those that are there and hold something. sent_only: without those of this machine."""
+    found = [(run_dir / name, what) for name, what in ({} if sent_only else LOCAL).items()]
+    found = [*((run_dir / name, what) for name, what in NAMES.items()), *found]
+    for node in _nodes(run_dir):
         found += [(node / name, what.format(node=node.name)) for name, what in OF_NODES.items()]
     there = [(path, what, _size(path)) for path, what in found]
-    return [RawFile(str(path.relative_to(run_dir)), what, _text(size)) for path, what, size in there if size > 0]
+    return [RawFile(str(path.relative_to(run_dir)), what, size_text(size)) for path, what, size in there if size > 0]
+
+
+def sent(run_dir: Path) -> list[Path]:
+    """The files of a run that are sent to others, from `run_dir`: what judging it again and reading its page needs.
+
+    Neither brokers' data, nor logs of this machine, nor tables that judging makes again.
+    """
+    names = [*NAMES, *BESIDE, *(f"nodes/{node.name}/{name}" for node in _nodes(run_dir) for name in OF_NODES)]
+    return [Path(name) for name in names if (run_dir / name).is_file()]
+
+
+def _nodes(run_dir: Path) -> list[Path]:
+    nodes = [path for path in (run_dir / "nodes").glob("*") if path.name.isdigit()]
+    return sorted(nodes, key=lambda path: int(path.name))
 
 
 def _size(path: Path) -> int:
@@ -51,7 +68,8 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _text(size: int) -> str:
+def size_text(size: int) -> str:
+    """A size as people read it."""
     if size < 10_000:
         return f"{size:,} B"
     return f"{size / 1e3:,.0f} kB" if size < 10_000_000 else f"{size / 1e6:,.0f} MB"

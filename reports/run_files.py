@@ -13,12 +13,14 @@ from typing import Any
 from checkers import first_schema, kafka_log, simulated
 from checkers.history import seal
 from checkers.sent import ProduceRequests, sent_in
+from reports.checkout import PROGRAM, from_checkout
 
 Json = dict[str, Any]
 
 SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
 PAGE = "report.html"
 """Of a run."""
+PLAN = "plan.toml"
 OURS = "squall"
 """plan.toml's `target` of our own brokers."""
 _HEAD_LINES = 20_000
@@ -97,14 +99,24 @@ class RunFiles:
     @property
     def command(self) -> str:
         """What repeats the run, with the plan of this directory, which may be a copy; empty where that is not known."""
+        return self._repeated(str((self.path / PLAN).absolute()))
+
+    def command_in_checkout(self, place: str = "") -> str:
+        """The same as it is typed in the checkout, which may be moved with its runs. place: the folder of the checkout
+        where a copy of this directory will be; empty: where it is now.
+        """
+        return self._repeated(f"{place or from_checkout(self.path)}/{PLAN}", PROGRAM)
+
+    def _repeated(self, plan: str, program: str = "") -> str:
         try:
             words = shlex.split(str(self.run.get("command") or ""))
         except ValueError:  # quotes that do not end
             return str(self.run.get("command"))
-        plan = self.path / "plan.toml"
-        if not plan.exists():
-            return shlex.join(words)
-        return shlex.join(str(plan.absolute()) if Path(word).name == plan.name else word for word in words)
+        if program and words:
+            words[0] = program
+        if (self.path / PLAN).exists():
+            words = [plan if Path(word).name == PLAN else word for word in words]
+        return shlex.join(words)
 
     @property
     def planted(self) -> str:

@@ -185,7 +185,10 @@ def test_a_link_opens_what_it_leads_into(page_path: Path, browser: Browser) -> N
 
 
 def test_without_script_everything_can_be_read(page_path: Path, browser: Browser) -> None:
-    words = "document.body.innerText.replace(/Open all\\s*Close all/, '').replace(/\\s+/g, ' ')"
+    words = (
+        "(document.querySelectorAll('.tools').forEach(each => each.remove()),"
+        " document.body.innerText.replace(/Open all\\s*Close all/, '').replace(/\\s+/g, ' '))"
+    )
     with_script = browser.open(page_path).evaluate(words)
     page = browser.open(page_path, script=False)
     page.send("Emulation.setScriptExecutionDisabled", value=False)
@@ -213,3 +216,28 @@ def test_a_witness_leads_to_its_operation_and_back(page_path: Path, browser: Bro
 
 def test_the_page_is_small(page_path: Path) -> None:
     assert page_path.stat().st_size < 1_500_000
+
+
+def test_on_a_phone_the_names_of_panes_stay_in_view(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path, width=390)
+    left = "document.querySelector('svg.labels').getBoundingClientRect().left"
+    begin = page.evaluate(left)
+    page.evaluate("document.getElementById('timeline-figure').scrollLeft = 300")
+    assert abs(page.evaluate(left) - begin) <= 8, "the figure's own padding"
+    size = "parseFloat(getComputedStyle(document.querySelector('#timeline-figure text')).fontSize)"
+    scale = "document.querySelector('#timeline-figure svg').getScreenCTM().a"
+    assert page.evaluate(f"{size} * {scale}") >= 9.5
+    wide = browser.open(page_path)
+    assert wide.evaluate("getComputedStyle(document.querySelector('svg.labels')).display") == "none"
+
+
+def test_all_witnesses_are_in_one_table_and_each_leads_to_its_own(page_path: Path, browser: Browser) -> None:
+    page = browser.open(page_path)
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#witnesses tbody tr')].map(row => [...row.cells].map(each => each.textContent))"
+    )
+    witnesses = page.evaluate("document.querySelectorAll('details.witness').length")
+    assert len(rows) == witnesses > 0
+    assert rows[0][:4] == ["lost-write (reads)", "appends-0-0", "60", "record 7 of process 3"]
+    links = page.evaluate("[...document.querySelectorAll('#witnesses tbody a')].map(each => each.getAttribute('href'))")
+    assert all(page.evaluate(f"document.querySelector({link!r}).className") == "witness" for link in links)

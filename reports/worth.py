@@ -1,0 +1,98 @@
+"""What a valid verdict is worth: what was promised, what was tried, what was looked at. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from checkers import simulated
+from reports import checks
+from reports.answers import Answer
+from reports.checks import Check
+from reports.fault_words import FaultRow
+from reports.nights.table import CLASSES
+from reports.run_files import RunFiles, integer, mapping, number, objects, texts
+
+LISTED = 4
+RUNS = 29
+"""Runs that show with 95 % what one run of ten shows: 1 - 0.9 ** 29 > 0.95."""
+
+
+def answers_of(files: RunFiles, found: Sequence[Check], faults: Sequence[FaultRow]) -> tuple[Answer, ...]:
+    """Four answers for the first screen of a valid run; none for another one, whose banner says what is wrong."""
+    if checks.word_of(files) != checks.VALID:
+        return ()
+    return (
+        Answer("What was promised", " ".join(_promised(files))),
+        Answer("What was tried", " ".join(_tried(files, faults))),
+        Answer("What was looked at", " ".join(_looked_at(files, found))),
+        Answer("What that is worth", " ".join(_worth(files, found))),
+    )
+
+
+def _promised(files: RunFiles) -> Iterator[str]:
+    guarantee = mapping(files.verdict.get("guarantee"))
+    row = str(guarantee.get("row") or "not known")
+    classes = [CLASSES.get(each, each) for each in texts(guarantee.get("fault_classes"))]
+    yield f"{row}{f', under faults of {_listed(classes)}' if classes else ''}:"
+    permitted = sorted(mapping(guarantee.get("permitted")))
+    if files.verdict.get("expect") == "safe":
+        yield "no anomaly was accepted (--expect safe)."
+    elif permitted:
+        yield f"{_listed(permitted)} may happen, and no other anomaly."
+    else:
+        yield "no anomaly is permitted."
+
+
+def _tried(files: RunFiles, faults: Sequence[FaultRow]) -> Iterator[str]:
+    figures, load = checks.figures_of(files), mapping(files.plan.get("workload"))
+    sent = "An unknown number of" if figures.sent is None else f"{figures.sent:,}"
+    clients = [f"{load[name]} {name}" for name in ("producers", "readers") if integer(load.get(name), 0) > 0]
+    seconds = number(files.plan.get("time_s"))
+    clock = " of virtual time" if simulated.KEY in files.run else ""
+    yield (
+        f"{sent} sends{f', with {_listed(clients)}' if clients else ''}"
+        f"{f', in {seconds:g} s{clock}' if seconds is not None else ''}."
+    )
+    landed = [fault for fault in faults if fault.state == "landed"]
+    if not figures.planned:
+        yield "No fault was planned."
+        return
+    labels = [fault.label for fault in landed]
+    told = labels if len(labels) <= LISTED else [*labels[: LISTED - 1], f"{len(labels) - LISTED + 1} more"]
+    yield f"{len(landed)} of {figures.planned} faults landed{f': {_listed(told)}' if told else ''}."
+    during = integer(mapping(mapping(files.metrics.get("latency_ms")).get("with_faults")).get("count"))
+    if during >= 0:
+        yield f"{during:,} records were acknowledged while a fault was on."
+
+
+def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
+    ran = [check for check in found if check.state != checks.NOT_RUN]
+    shown = [check for check in ran if check.state == checks.PERMITTED]
+    kinds = len({check.name for check in ran})
+    told = f"found {_listed([check.title for check in shown])}" if shown else "found nothing"
+    yield f"{kinds} of {len({check.name for check in found})} checks ran and {told}."
+    if why := Counter(check.why.removeprefix("the history has ") for check in found if check.state == checks.NOT_RUN):
+        yield f"The others had nothing to look at: {_listed([each for each, _ in why.most_common()])}."
+    reads = len(objects(files.run.get("final_reads")))
+    yield "After healing, every partition was read to its end" + (f", {reads} times." if reads > 1 else ".")
+
+
+def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
+    figures = checks.figures_of(files)
+    if not figures.landed:
+        yield "No fault landed: this says that the cluster works undisturbed, and nothing of failures."
+    elif checks.is_lossy(files):
+        yield "The promise was kept, and it does not cover the records that were lost."
+    elif figures.acked is not None:
+        yield f"Each of the {figures.acked:,} acknowledged records is accounted for."
+    if little := [check.title for check in found if check.state == checks.LITTLE]:
+        yield f"{_listed(little)} saw little, and prove{'s' * (len(little) == 1)} little."
+    yield (
+        "It is one run: a mistake that shows in one run of ten is missed nine times of ten, and "
+        f"{RUNS} runs with other seeds (squall nightly, squall sim --seeds) find it with 95 %."
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
