@@ -52,7 +52,7 @@ def glance(cells: Sequence[Cell]) -> str:
             _gap(gap, cell, y)
         _axes(loss, gap, rows, max(cell.unavailable_ms or 0 for cell in proven))
         _legend(figure, [cell for cell, _ in places])
-        return _svg(figure, "glance", "Loss and unavailability by configuration", describe(proven))
+        return inline(figure, "glance", "Loss and unavailability by configuration", describe(proven))
 
 
 def describe(cells: Sequence[Cell]) -> str:
@@ -181,7 +181,7 @@ def over_nights(series: Sequence[Series]) -> tuple[str, int]:
                 -0.34, 0.5, label, transform=axes[row][0].transAxes, ha="right", va="center", fontsize=8.5
             )
         words = " ".join(_in_words(each) for name in shown for each in telling[name])
-        return _svg(figure, "trends", "Availability and latency over the nights", words), len(order) - len(shown)
+        return inline(figure, "trends", "Availability and latency over the nights", words), len(order) - len(shown)
 
 
 def _pane(axis: Any, series: Series | None, nights: Sequence[str]) -> None:
@@ -223,7 +223,7 @@ def _in_words(series: Series) -> str:
     return told
 
 
-def _svg(figure: Any, name: str, title: str, description: str) -> str:
+def inline(figure: Any, name: str, title: str, description: str) -> str:
     """The figure as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None})

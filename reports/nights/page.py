@@ -1,51 +1,68 @@
-"""The page of a night: one HTML file that needs no network."""
+"""The page of a night, and one for each configuration: HTML files that need no network."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from checkers.anomalies.registry import CATALOG
 from reports.cards import with_names
 from reports.checks import INVARIANT
+from reports.checkout import PROGRAM, from_checkout
 from reports.nights import figures, table
 from reports.nights.report import Report
 from reports.nights.trends import MEASURES
 from reports.page import environment
 
 FOLDER, FILE = "report", "index.html"
-PROGRAM = Path(__file__).resolve().parents[2] / "squall"
 T = TypeVar("T")
 
 
 def render(night: Path, report: Report, name: str = FILE) -> Path:
-    """Write `night`/report/`name`, and return its path."""
+    """Write `night`/report/`name`, and a page for each configuration beside it. Returns the path of `name`."""
     folder = night / FOLDER
     folder.mkdir(exist_ok=True)
-    text = (
-        environment()
-        .get_template("night.html.j2")
-        .render(
-            report=report,
-            count=table.count,
-            share=table.share,
-            duration=table.duration,
-            amount=table.amount,
-            link=lambda row: link_of(night, row),
-            explain=lambda row: explain(night, row),
-            glance=_drawn(lambda: figures.glance(report.cells)),
-            over_nights=_drawn(lambda: figures.over_nights(report.trends.series)),
-            measures=dict(MEASURES),
-            nightlink=lambda name: night_link(night, name),
+    shared = {
+        "count": table.count,
+        "duration": table.duration,
+        "link": lambda row: link_of(night, row),
+        "nightlink": lambda name: night_link(night, name),
+    }
+    for each in report.configurations:
+        _write(
+            folder / each.page,
+            "configuration.html.j2",
+            each=each,
+            night=report.night["night"],
+            nights=len(report.nights),
+            home=quote(name),
+            over_nights=_drawn(partial(figures.over_nights, each.series)),
+            **shared,
         )
+    return _write(
+        folder / name,
+        "night.html.j2",
+        report=report,
+        pages={each.name: each.page for each in report.configurations},
+        share=table.share,
+        amount=table.amount,
+        explain=lambda row: explain(night, row),
+        glance=_drawn(lambda: figures.glance(report.cells)),
+        over_nights=_drawn(lambda: figures.over_nights(report.trends.series)),
+        measures=dict(MEASURES),
+        **shared,
     )
-    path = folder / name
+
+
+def _write(path: Path, template: str, **shown: Any) -> Path:
+    text = with_names(environment().get_template(template).render(**shown))
     fresh = path.with_suffix(f".new-{os.getpid()}")
-    fresh.write_text(with_names(text), encoding="utf-8")
+    fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
     return path
 
@@ -59,13 +76,13 @@ def _drawn(draw: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def explain(night: Path, row: table.Row) -> str:
-    """The command that tells more of a finding, as it works in every folder. Empty where its run is gone."""
+    """The command that tells more of a finding, typed in the checkout. Empty where its run is gone."""
     run = run_of(night, row)
     if run is None:
         return ""
     name = f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"]
     words = [name] if row["anomaly"] in CATALOG or name.startswith(INVARIANT) else []
-    return shlex.join([str(PROGRAM), "explain", str(run.absolute()), *words])
+    return shlex.join([PROGRAM, "explain", from_checkout(run), *words])
 
 
 def link_of(night: Path, row: table.Row) -> str:

@@ -11,6 +11,7 @@ from checkers.anomalies.registry import LOSS
 from checkers.history.seal import NOT_JUDGED
 from checkers.losses import Loss
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
+from reports.nights.configurations import Configuration, configurations_of
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
@@ -46,6 +47,8 @@ class Report:
     problems: tuple[str, ...]
     unread: tuple[str, ...] = ()
     """Invalid runs of which no finding can be read, because their directories are gone, say."""
+    configurations: tuple[Configuration, ...] = ()
+    """Of all these nights."""
 
     @property
     def counting(self) -> list[Row]:
@@ -263,6 +266,9 @@ def report_of(
     told_of = {(row["item"], row["attempt"]) for row in tables["findings"] if row["night"] == night}
     found, gone = standings(tables["findings"], [row["night"] for row in before])
     order = {word: place for place, word in enumerate(VERDICTS)}
+    names = {row["night"] for row in before}
+    upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}
+    trends = trends_of(before, upto["runs"], upto["findings"])
     return Report(
         night=here,
         scope=scope,
@@ -272,13 +278,14 @@ def report_of(
         gone=tuple(gone),
         permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),
         nights=tuple(before),
-        trends=_trends(before, tables),
+        trends=trends,
         problems=(*here["problems"], *problems),
         unread=tuple(
             run["item"]
             for run in runs
             if run["counts"] and run["verdict"] == INVALID and (run["item"], run["attempt"]) not in told_of
         ),
+        configurations=tuple(configurations_of(before, upto["runs"], upto["findings"], trends.series)),
     )
 
 
@@ -300,12 +307,6 @@ def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
     ]
     invalid = sum(each["verdict"] == INVALID for each in behind)
     return {**cell, "behind": behind, "invalid": max(invalid, cell["invalid"])}
-
-
-def _trends(before: Sequence[Row], tables: Mapping[str, Sequence[Row]]) -> Trends:
-    names = [row["night"] for row in before]
-    upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}
-    return trends_of(before, upto["runs"], upto["findings"])
 
 
 def _of_night(night: Row) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reports import checkout
 from reports.nights import figures, page
+from reports.nights.configurations import page_of
 from reports.nights.report import report_of
 from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
@@ -28,7 +31,7 @@ def text_of(folder: Path, runs: Rows, findings: Rows, cells: Rows, *, before: Ro
 
 def plain(html: str) -> str:
     """The words that people see."""
-    return " ".join(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.S).split())
+    return " ".join(re.sub(r"<(style|script)>.*?</\1>|<[^>]*>", " ", html, flags=re.S).split())
 
 
 def test_it_answers_in_the_order_in_which_people_ask(tmp_path: Path) -> None:
@@ -71,7 +74,8 @@ def test_a_finding_of_an_earlier_night_leads_to_that_night(tmp_path: Path) -> No
     assert page.night_link(tmp_path / "n2", "n2") == ""
     assert page.link_of(tmp_path / "n2", run(name="n1")) == "../../n1/runs/one"
     command = page.explain(tmp_path / "n2", finding(evidence="final", anomaly="duplicate", name="n1"))
-    assert command.endswith(f"squall explain {tmp_path}/n1/runs/one 'duplicate (final)'")
+    place = os.path.relpath(tmp_path / "n1/runs/one", checkout.ROOT)
+    assert command == f"./squall explain {place} 'duplicate (final)'", "typed in the checkout, wherever that is"
 
 
 def test_an_empty_night_is_a_page_of_clear_sentences(tmp_path: Path) -> None:
@@ -133,6 +137,33 @@ def test_nothing_from_a_run_is_taken_for_markup(tmp_path: Path) -> None:
     html = text_of(
         tmp_path, [run("<b>one</b>", "n2", why="<script>alert(1)</script>")], [], [cell(configuration="<i>")]
     )
-    assert "<script>" not in html
+    assert "<script>alert" not in html
     assert "<b>one" not in html
     assert "<i>" not in html
+
+
+def test_each_configuration_has_a_page_with_all_its_nights(tmp_path: Path) -> None:
+    one, other = "acks=all, min ISR 2 of 3", "acks=1, min ISR 1 of 3"
+    before = [run(name="n1", verdict="invalid", lost=7, unavailable_ms=9000.0, why="lost-write: 7")]
+    rows = [run(name="n2"), run("two", "n2", verdict="unknown"), run("three", "n2", configuration=other, lost=80)]
+    found = [finding(name="n1"), finding(name="n1", item="three", configuration=other, permitted=True)]
+    for name in ("n1", "n2"):
+        (tmp_path / name / "runs/one").mkdir(parents=True)
+    report = report_of(tables([night("n1"), night("n2")], [*before, *rows], found), "n2", [cell(), losing()], "")
+    html = page.render(tmp_path / "n2", report).read_text()
+    names = {each.name: each.page for each in report.configurations}
+    assert sorted(names) == [other, one]
+    assert all(f'<a href="{name}">' in html for name in names.values())
+    told = (tmp_path / "n2/report" / names[one]).read_text()
+    assert 'href="index.html"' in told and 'href="../../n1/runs/one"' in told
+    words = plain(told)
+    assert "n2 squall, process 2 1 0 1 1,000 0 0 2.5 s" in words, "valid, invalid, without a verdict; lost; unavailable"
+    assert "n1 squall, process 1 0 1 0 1,000 7 0 9.0 s" in words
+    assert "lost-write not permitted A broker truncates the partition. 1 n1 n1 1 one" in words
+    assert "three" not in words, "that is another configuration's"
+    assert "lost-write permitted" in plain((tmp_path / "n2/report" / names[other]).read_text())
+
+
+def test_pages_of_configurations_that_differ_in_signs_only_are_two() -> None:
+    assert page_of("acks=1, min ISR 2 of 3") != page_of("acks=1 min-ISR 2 of 3")
+    assert len(page_of("x" * 300)) < 100
