@@ -255,8 +255,8 @@ def to_remove(
     return going
 
 
-def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]]:
-    """(what, of the first, of the second) for all that a row says."""
+def compared(rows: Sequence[ShelvedRun]) -> list[tuple[str, tuple[str, ...]]]:
+    """(what, of each run) for all that a row says."""
 
     def cells(row: ShelvedRun) -> dict[str, str]:
         return {
@@ -276,8 +276,8 @@ def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]
             "permitted": "; ".join(row.permitted),
         }
 
-    others = cells(second)
-    return [(what, value, others[what]) for what, value in cells(first).items()]
+    told = [cells(row) for row in rows]
+    return [(what, tuple(each[what] for each in told)) for what in told[0]]
 
 
 def _tenths(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`squall runs`: what is in a folder of runs, as a table and as a page; two compared; old ones removed."""
+"""`squall runs`: what is in a folder of runs, as a table and as a page; up to six compared; old ones removed."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TABLE_COLUMNS = 170
 """What the table of runs needs: on a narrower terminal each run is a few lines."""
+MOST = 6
+"""Runs that are compared at once."""
 NAMED = 5
 """Folders that are no runs, of which a line tells."""
 GOING = ".removing-"
@@ -37,7 +39,9 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 
 
 @click.command()
-@click.argument("two", nargs=-1, metavar="[RUN RUN]", type=click.Path(path_type=Path), shell_complete=completions.runs)
+@click.argument(
+    "compare", nargs=-1, metavar="[RUN RUN...]", type=click.Path(path_type=Path), shell_complete=completions.runs
+)
 @click.option("--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="Folder for runs.")
 @click.option(
     "--verdict", type=click.Choice(["valid", "invalid", "unknown", "no verdict"]), help="Only runs of this verdict."
@@ -52,7 +56,7 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 @click.option("--dry-run", is_flag=True, help="With --prune: only say which would go.")
 @json_flag
 def command(
-    two: tuple[Path, ...],
+    compare: tuple[Path, ...],
     runs: Path,
     verdict: str | None,
     prune: bool,
@@ -61,7 +65,8 @@ def command(
     dry_run: bool,
 ) -> int:
     """What is in a folder of runs: verdict, configuration, faults, latency and findings of each, the newest first. The
-    same stands in FOLDER/index.html. With two runs: both beside each other.
+    same stands in FOLDER/index.html. With two to six runs: what each found, how their plans differ, and their curves,
+    side by side; the page is compared.html beside the first of them.
 
     \b
     Examples:
@@ -71,16 +76,10 @@ def command(
       squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
     """
     from reports.runs_page import render
-    from reports.shelf import compared, one, shelf, strangers, to_remove
+    from reports.shelf import shelf, strangers, to_remove
 
-    if two:
-        if len(two) != 2:
-            told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in two if len(two) == 1]
-            raise click.UsageError("; ".join([*told, "two runs can be compared: squall runs RUN RUN"]))
-        named = [one(RunDirectory.open(each).path) for each in two]
-        answer(lambda: _output(named))
-        _show_two(compared(*named))
-        return 0
+    if compare:
+        return _compare(compare)
     if (older_than is not None or keep_mib is not None or dry_run) and not prune:
         raise click.UsageError("--older-than, --keep-mib and --dry-run say what --prune removes: add --prune")
     if prune and older_than is None and keep_mib is None:
@@ -114,6 +113,20 @@ def _output(rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), othe
         removed=tuple(str(each.path) for each in removed),
         no_runs=tuple(map(str, others)),
     )
+
+
+def _compare(paths: Sequence[Path]) -> int:
+    from reports.compared_page import render
+    from reports.shelf import compared, one
+
+    if not 2 <= len(paths) <= MOST:
+        told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
+        raise click.UsageError("; ".join([*told, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
+    rows = [one(RunDirectory.open(each).path) for each in paths]
+    answer(lambda: _output(rows))
+    _show_beside(compared(rows))
+    click.echo(f"page: {render(rows)}")
+    return 0
 
 
 def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> list[ShelvedRun]:
@@ -210,11 +223,12 @@ def _found(row: ShelvedRun) -> Text:
     return Text("; ").join(told)
 
 
-def _show_two(cells: Sequence[tuple[str, str, str]]) -> None:
+def _show_beside(cells: Sequence[tuple[str, Sequence[str]]]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table("", "first", "second", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for what, first, second in cells:
-        table.add_row(what, first, second, style="" if first == second else "bold")
+    numbers = map(str, range(1, len(cells[0][1]) + 1))
+    table = Table("", *numbers, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for what, values in cells:
+        table.add_row(what, *values, style="" if len(set(values)) == 1 else "bold")
     console().print(table)

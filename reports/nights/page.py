@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from checkers.anomalies.registry import CATALOG
 from reports.cards import with_names
-from reports.checks import INVARIANT
 from reports.checkout import PROGRAM, from_checkout
+from reports.checks import INVARIANT
 from reports.nights import figures, table
 from reports.nights.report import Report
 from reports.nights.trends import MEASURES

@@ -1,0 +1,40 @@
+"""Runs side by side as a page: what differs in their plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos import cli
+from reports.compared_page import differences
+from tests.unit.reports.test_shelf import put
+
+
+def test_settings_that_differ_are_named_and_the_others_are_counted() -> None:
+    kill = {"action": "kill", "target": "leader", "at_s": 2.0, "duration_s": 3.0, "params": {}}
+    one = {"seed": 7, "time_s": 20.0, "workload": {"acks": -1, "idempotence": True}, "faults": [kill]}
+    other = {"seed": 8, "time_s": 20.0, "workload": {"acks": -1}, "faults": [kill, {**kill, "params": {"power": True}}]}
+    told, same = differences([one, other])
+    assert same == 3
+    assert told == [
+        ("seed", ("7", "8")),
+        ("workload.idempotence", ("true", "")),
+        ("fault 2", ("", "kill leader at 2.0 s for 3.0 s (power True)")),
+    ]
+
+
+def test_the_command_makes_a_page_beside_the_first_run_whose_links_move_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [put(tmp_path / place, name, 1, "valid") for place, name in (("a", "one"), ("b", "two"), ("a", "three"))]
+    for run in runs[:2]:
+        (run / "report.html").write_text("")
+    assert cli.run(["runs", *map(str, runs)]) == 0
+    page = tmp_path / "a/compared.html"
+    assert f"page: {page}" in capsys.readouterr().out
+    text = page.read_text()
+    assert 'href="one/report.html"' in text and 'href="../b/two/report.html"' in text
+    assert "three/report.html" not in text, "it has no page"
+    assert "They have the same plan." in text
+    assert str(tmp_path) not in text
