@@ -36,6 +36,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
     "query": ("chaos.commands.query", "Run SQL over the files of a run."),
     "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare two; remove old ones."),
+    "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare up to six; remove old ones."),
+    "export": ("chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "faults": ("chaos.commands.faults", "Say what can be broken here, and what is missing for the rest."),
@@ -60,6 +62,7 @@ Examples:
   squall explain runs/latest lost-write  what it means, what caused it, and its story
   squall query runs/latest             the views and columns of a run, for SQL
   squall runs                          what is in runs/, as a table and as a page
+  squall export                        the latest run as a zip to send
   squall nightly --list                what a night would run, and how long
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time

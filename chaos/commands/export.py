@@ -1,0 +1,53 @@
+"""`squall export`: a run as one file to send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from chaos.commands import completions
+from chaos.errors import Refused
+from chaos.runs.directory import LATEST, RUNS, RunDirectory
+from chaos.typed import typed
+
+NAMED = 5
+"""Lines that look like secrets, of which the refusal tells."""
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs, default=RUNS / LATEST)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="[default: NAME.zip here]")
+@click.option("--even-with-secrets", is_flag=True, help="Pack files although a line looks like a password or a key.")
+def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
+    """Pack a run into a zip that can be sent: its page, which opens offline, and what judging it again needs.
+
+    RUN is a run directory; without it the latest one. The zip has no data of brokers and no log of this machine.
+    Unpacked in the folder runs/ of a checkout, `squall verify` judges it again.
+
+    \b
+    Examples:
+      squall export
+      squall export runs/20260704T120000-seed7 --out for-you.zip
+    """
+    from checkers.history.conversion import convert_once
+    from reports.export import suspects, write_zip
+    from reports.raw_files import size_text
+
+    directory = RunDirectory.open(run)
+    found = [] if even_with_secrets else list(suspects(directory.path))
+    if found:
+        named = ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+        raise Refused(f"{named}: this looks like a password or a key. If it is none, add --even-with-secrets")
+    path = out or Path(f"{directory.run_id}.zip")
+    convert_once(directory.path)
+    try:
+        entries = write_zip(directory.path, path)
+    except OSError as error:
+        raise Refused(f"{error.filename or path}: {error.strerror}") from None
+    for entry in entries:
+        click.echo(f"{size_text(entry.size):>9}  {entry.name}")
+    whole = sum(entry.size for entry in entries)
+    click.echo(f"{path}: {size_text(path.stat().st_size)}, unpacked {size_text(whole)} in {len(entries)} files")
+    click.echo(f"judge it again: unpack it in runs/ of a checkout, then {typed('verify', f'runs/{directory.run_id}')}")
+    return 0

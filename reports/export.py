@@ -1,0 +1,72 @@
+"""A run as one file to send: what its page shows and what judging it again needs, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from reports.page import page_of
+from reports.raw_files import sent
+from reports.run_files import PAGE, read_run
+
+PLACE = "runs"
+"""The folder of a checkout where commands of the page find the run after it was unpacked there."""
+WITH_COMMAND = ("run.json", "junit.xml")
+"""Files that name the command which repeats the run, with paths of this machine."""
+OURS = ("history.jsonl", "trace.jsonl", "messages.jsonl", "polled.jsonl")
+"""Files whose every value Squall made: no secret can be in them, and they may be large."""
+_NAME = rb"(?:passw(?:or)?d|secret|token|api[_.-]?key|jaas\.config)"
+SECRET = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    rb"|\w://[^/\s:@]+:[^/\s@]+@"
+    rb"|--[\w-]*" + _NAME + rb"[\"', =]+\w"
+    rb"|" + _NAME + rb"[\"']?\s*[=:]\s*[\"']?(?!null\b|none\b|\[hidden\]|[\"',\s}\]])[^\s]",
+    re.IGNORECASE,
+)
+"""What looks like a password, a token or a private key, with its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the zip, with its size before it was packed."""
+
+    name: str
+    size: int
+
+
+def suspects(run_dir: Path) -> Iterator[str]:
+    """Lines that look as if they held a secret, as FILE:LINE. A page shows nothing that is in no other file."""
+    for name in sent(run_dir):
+        if name.name not in OURS:
+            for number, line in enumerate((run_dir / name).read_bytes().splitlines(), start=1):
+                if SECRET.search(line):
+                    yield f"{name}:{number}"
+
+
+def write_zip(run_dir: Path, path: Path) -> list[Entry]:
+    """Write the zip of a run, with a folder of the run's name in it. Returns what is in it.
+
+    The page is made anew: its commands, and those of run.json and junit.xml, name no path of this machine. Plan and
+    history are not changed, because their digests are part of the verdict. Raises OSError if a file cannot be read or
+    written.
+    """
+    files, place = read_run(run_dir), f"{PLACE}/{run_dir.name}"
+    own = [str(files.run.get("command") or ""), files.command, files.command_in_checkout()]
+    fresh = path.with_name(f"{path.name}.new")
+    with ZipFile(fresh, "w", ZIP_DEFLATED) as packed:
+        packed.writestr(f"{run_dir.name}/{PAGE}", page_of(run_dir, place))
+        for name in sent(run_dir):
+            inside = f"{run_dir.name}/{name.as_posix()}"
+            if name.name in WITH_COMMAND:
+                text = (run_dir / name).read_text(encoding="utf-8")
+                for command in filter(None, own):
+                    text = text.replace(command, files.command_in_checkout(place))
+                packed.writestr(inside, text)
+            else:
+                packed.write(run_dir / name, inside)
+        entries = [Entry(each.filename, each.file_size) for each in packed.infolist()]
+    fresh.replace(path)
+    return entries
