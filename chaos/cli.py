@@ -35,7 +35,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
     "query": ("chaos.commands.query", "Run SQL over the files of a run."),
-    "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare two; remove old ones."),
     "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare up to six; remove old ones."),
     "export": ("chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
