@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from chaos.commands.json_output import answer
 from chaos.errors import HarnessError, said_by
 from chaos.nights import outcome as outcomes
-from chaos.nights.announcement import announce, facts_of
+from chaos.nights.announcement import announce
 from chaos.nights.budget import MIB, PAGE_SHARE
 from chaos.nights.directory import NightDirectory, bytes_of, write_whole
 from chaos.nights.findings import NightFinding
 from chaos.nights.full_disk import is_full
 from chaos.screen import console
-from chaos.typed import place, typed
+from chaos.typed import lasting, place, typed
 from checkers.nights.night import SCHEMA
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.commands.outputs import NightRun, Output
+    from chaos.commands.outputs import NightlyOutput, NightRun
     from chaos.nights.accepted import Accepted
     from chaos.nights.items import Item
     from chaos.nights.opening import Opened
@@ -124,18 +125,18 @@ def _announce(
 ) -> None:
     """Tell other programs. What goes wrong with that is said, and does not change the exit code."""
     planned = directory.planned()[0]
-    ended = datetime.now(UTC).isoformat(timespec="seconds")
-    facts = facts_of(
+    told = night_output(
         outcome,
-        code,
         interrupted=interrupted,
         began=str(planned.get("began", "")),
-        ended=ended,
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(player.elapsed_s()),
         report_s=report_s,
-        page=str(Path(page).absolute()) if page else "",
+        report=str(Path(page).absolute()) if page else None,
         commit=str(planned.get("commit", "")),
     )
+    answer(lambda: told)
+    facts = {**msgspec.to_builtins(told), "exit": code}
     for failed in announce(facts, directory.facts, flags["metrics"], flags["notify"]):
         click.echo(f"squall: {failed}", err=True)
 
@@ -143,7 +144,6 @@ def _announce(
 def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
     """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
     code = outcome.exit or outcomes.TOO_LITTLE
-    answer(lambda: _output(outcome, ""))
 
     def write_end() -> None:
         _write_end(directory, outcome, not_selected, interrupted=True, code=code)
@@ -178,20 +178,49 @@ def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> Ni
     )
 
 
-def _output(outcome: Outcome, page: str) -> Output:
-    from chaos.commands.outputs import NightlyOutput
+def night_output(outcome: Outcome, **more: Any) -> NightlyOutput:
+    """A night as --json prints it. more: what only the command knows."""
+    from chaos.commands.outputs import FoundIn, NightCounts, NightFound, NightlyOutput
+
+    folder = Path(outcome.folder).absolute()
+
+    def found_in(item: str, number: int) -> FoundIn:
+        attempt = next(each for each in outcome.attempts[item] if each.attempt == number)
+        run = str(folder / attempt.run) if attempt.run else ""
+        return FoundIn(item=item, run=run, explain=lasting("explain", run) if run else "")
 
     return NightlyOutput(
         night=outcome.night,
-        folder=outcome.folder,
+        folder=str(folder),
         sentence=outcome.sentence(),
-        verdicts=outcome.counts(),
+        fail_on=outcome.fail_on,
+        counts=NightCounts(
+            planned=len(outcome.items),
+            played=len(outcome.last),
+            retried=outcome.retried,
+            left_out=len(outcome.left_out),
+            **{verdict.replace(" ", "_"): count for verdict, count in outcome.counts().items()},
+        ),
+        findings=tuple(
+            NightFound(
+                state=each.state,  # type: ignore[arg-type]  # one of the four
+                fingerprint=each.fingerprint,
+                anomalies=each.anomalies,
+                cause=each.cause,
+                configurations=each.configurations,
+                runs=tuple(found_in(*one) for one in sorted(each.attempts)),
+                nights=each.nights,
+                accepted=None if each.accepted is None else each.accepted.model_dump(mode="json"),
+            )
+            for each in outcome.by_cause
+        ),
         runs=tuple(
             night_run(item, outcome.left_out.get(item.item, ""), outcome.attempts.get(item.item, ()))
             for item in outcome.items
         ),
-        contradicted=outcome.contradicted,
-        report=page or None,
+        without_any_run=tuple(outcome.untouched),
+        contradicted=tuple(outcome.contradicted),
+        **more,
     )
 
 
@@ -268,7 +297,6 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
 def _conclude(
     directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
 ) -> int:
-    answer(lambda: _output(outcome, page))
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))
     if flags["summary"] is not None:

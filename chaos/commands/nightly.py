@@ -337,10 +337,11 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
 
 def _planned(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]) -> Output:
     from chaos.commands.night_end import night_run
-    from chaos.commands.outputs import NightlyOutput
+    from chaos.commands.outputs import NightCounts, NightlyOutput
 
     runs = tuple(night_run(item, out.get(item.item, "")) for item in chosen)
-    return NightlyOutput(night=opened.id, folder=str(directory.path), sentence="", verdicts={}, runs=runs)
+    counts = NightCounts(planned=len(runs), left_out=sum(bool(each.left_out) for each in runs))
+    return NightlyOutput(night=opened.id, folder=str(directory.path), counts=counts, runs=runs)
 
 
 def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:

@@ -221,14 +221,57 @@ class NightRun(Struct, kw_only=True):
     attempts: Annotated[tuple[dict[str, Any], ...], Meta(description="As in results.jsonl (docs/nightly.md).")] = ()
 
 
+class FoundIn(Struct, kw_only=True):
+    """A run of a night that shows a finding."""
+
+    item: Annotated[str, Meta(description="Its id in the night.")]
+    run: Annotated[str, Meta(description="Its run directory; empty: it is gone.")]
+    explain: Annotated[str, Meta(description="The command that tells the story; empty: the run is gone.")]
+
+
+class NightFound(Struct, kw_only=True):
+    """A finding of a night, over all its runs."""
+
+    state: Annotated[Literal["new", "expired", "known", "accepted"], Meta(description="See docs/nightly.md.")]
+    fingerprint: Annotated[str, Meta(description="The same in every night; empty: nothing tells what it is.")]
+    anomalies: tuple[str, ...]
+    cause: str
+    configurations: tuple[str, ...]
+    runs: tuple[FoundIn, ...]
+    nights: Annotated[tuple[str, ...], Meta(description="Those that had it, this one last.")]
+    accepted: Annotated[dict[str, str] | None, Meta(description="Its entry of accepted.toml.")]
+
+
+class NightCounts(Struct, kw_only=True):
+    """Runs of a night, by number. A played one has one of the four verdicts, that of its last attempt."""
+
+    planned: int
+    played: int = 0
+    retried: Annotated[int, Meta(description="Attempts beyond the first.")] = 0
+    left_out: int = 0
+    valid: int = 0
+    invalid: int = 0
+    unknown: int = 0
+    no_verdict: int = 0
+
+
 class NightlyOutput(Output, kw_only=True):
-    """`squall nightly --json`. With --list no run has attempts."""
+    """`squall nightly --json`, and the night's summary.json. With --list no run has attempts, and nothing was found."""
 
     night: Annotated[str, Meta(description="Its id.")]
     folder: Annotated[str, Meta(description="Its folder; with --list it is not made.")]
-    sentence: Annotated[str, Meta(description="What it came to; empty with --list.")]
-    verdicts: Annotated[dict[str, int], Meta(description="Verdict to number of runs, by their last attempts.")]
+    commit: Annotated[str, Meta(description="What was played.")] = ""
+    began: Annotated[str, Meta(description="ISO 8601, UTC; empty with --list.")] = ""
+    ended: Annotated[str, Meta(description="ISO 8601, UTC; empty with --list.")] = ""
+    seconds: Annotated[int, Meta(description="How long it took, without the time between sessions.")] = 0
+    report_s: Annotated[int | None, Meta(description="How long of that the report took; null: none was made.")] = None
+    interrupted: bool = False
+    fail_on: Annotated[str, Meta(description="As --fail-on; empty with --list.")] = ""
+    sentence: Annotated[str, Meta(description="What it came to; empty with --list.")] = ""
+    counts: NightCounts
+    findings: tuple[NightFound, ...] = ()
     runs: tuple[NightRun, ...]
+    without_any_run: Annotated[tuple[str, ...], Meta(description="Configurations.")] = ()
     contradicted: Annotated[tuple[str, ...], Meta(description="Runs that their measured history contradicts.")] = ()
     report: Annotated[str | None, Meta(description="The durability report; null: none was made.")] = None
 

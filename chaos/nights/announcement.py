@@ -1,6 +1,6 @@
 """What a night tells other programs: summary.json, a command that is given it, and metrics for a textfile collector.
 
-The schema of summary.json is documented in `docs/nightly.md`.
+The schema of summary.json is that of `nightly --json`: `docs/json.md`.
 """
 
 from __future__ import annotations
@@ -16,63 +16,13 @@ from typing import Any
 
 from chaos.nights.directory import write_whole
 from chaos.nights.findings import STATES
-from chaos.nights.outcome import Outcome
-from chaos.typed import lasting
 from checkers.nights.results import VERDICTS
 
-SCHEMA = 1
 NOTIFY_S = 60.0
 """How long the command may take."""
 
 Facts = dict[str, Any]
-
-
-def facts_of(outcome: Outcome, code: int, **more: Any) -> Facts:
-    """The night as JSON values. code: what the command exits with; more: what only the command knows."""
-    folder = Path(outcome.folder).absolute()
-    last = outcome.last
-    return {
-        "schema": SCHEMA,
-        "night": outcome.night,
-        "folder": str(folder),
-        "exit": code,
-        "sentence": outcome.sentence(),
-        **more,
-        "fail_on": outcome.fail_on,
-        "runs": {
-            "planned": len(outcome.items),
-            "played": len(last),
-            "retried": outcome.retried,
-            "left_out": len(outcome.left_out),
-            **{verdict.replace(" ", "_"): outcome.counts().get(verdict, 0) for verdict in VERDICTS},
-        },
-        "findings": [
-            {
-                "state": each.state,
-                "fingerprint": each.fingerprint,
-                "anomalies": list(each.anomalies),
-                "cause": each.cause,
-                "configurations": list(each.configurations),
-                "runs": [_run(folder, outcome, *one) for one in sorted(each.attempts)],
-                "nights": list(each.nights),
-                "accepted": None if each.accepted is None else each.accepted.model_dump(mode="json"),
-            }
-            for each in outcome.by_cause
-        ],
-        "without_verdict": [
-            {"configuration": item.configuration, "faults": item.faults, "seed": item.seed,
-             "verdict": each.verdict, "why": each.why}
-            for item, each in outcome.unproven
-        ],
-        "without_any_run": outcome.untouched,
-        "contradicted": list(outcome.contradicted),
-    }  # fmt: skip
-
-
-def _run(folder: Path, outcome: Outcome, item: str, number: int) -> dict[str, str]:
-    attempt = next(each for each in outcome.attempts[item] if each.attempt == number)
-    run = str(folder / attempt.run) if attempt.run else ""
-    return {"item": item, "run": run, "explain": lasting("explain", run) if run else ""}
+"""What `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""
 
 
 def announce(facts: Facts, file: Path, metrics: Path | None, command: str | None) -> Iterator[str]:
@@ -124,7 +74,7 @@ def _write_metrics(path: Path, facts: Facts) -> None:
     def gauge(name: str, what: str, value: float) -> None:
         Gauge(f"squall_nightly_{name}", what, registry=registry).set(value)
 
-    runs = facts["runs"]
+    runs = facts["counts"]
     gauge("exit_code", "What the last night exited with.", facts["exit"])
     ended = datetime.fromisoformat(facts["ended"])
     gauge("end_time_seconds", "When the last night ended, in seconds since 1970.", ended.timestamp())

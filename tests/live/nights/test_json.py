@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,4 +19,5 @@ def test_a_night_is_told_run_by_run(tmp_path: Path) -> None:
     assert told["exit"] == code == 0, errors
     assert "Nothing was found that is not permitted." in errors and told["sentence"].startswith("Nothing was found")
     (run,) = told["runs"]
-    assert [run["attempts"], told["verdicts"]] == [results(night), {"valid": 1}]
+    assert [run["attempts"], told["counts"]["valid"]] == [results(night), 1]
+    assert json.loads((night / "summary.json").read_text()) == told
