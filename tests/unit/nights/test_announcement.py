@@ -14,8 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from chaos import cli
-from chaos.nights.accepted import Accepted
 from chaos.commands.night_end import night_output
+from chaos.nights.accepted import Accepted
 from chaos.nights.announcement import announce
 from chaos.nights.findings import NightFinding
 from tests.unit.nights.test_outcome import night
