@@ -102,6 +102,8 @@ class _Walk:
                 self._complete(number, line, self.invoked[line["op"]])
             elif line["e"] == "x" and line["kind"] == "rebalance":
                 self._forget(number, line["p"])
+            elif line["e"] == "x" and line["kind"] in ("assigned", "revoked", "lost"):
+                self._forget(number, line["p"], [int(part) for part in line.get("parts", line["at"])])
         self._cover()
         return self.found
 
