@@ -69,6 +69,7 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
     assert installed.squall("sim", "--seeds", "0..3", "--jobs", "1").returncode == 0
 
 
+@pytest.mark.night("makes environments with pip: minutes")
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
@@ -86,6 +87,7 @@ def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: 
     assert done.returncode == 3
 
 
+@pytest.mark.night("makes environments with pip: minutes")
 def test_client_libraries_are_installed_by_the_command_that_a_run_without_them_names(installed: Installed) -> None:
     refused = installed.squall("run", "--client", "confluent", "--seed", "7")
     assert (refused.returncode, "squall setup --clients" in refused.stderr) == (3, True), refused.stderr

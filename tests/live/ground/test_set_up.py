@@ -99,6 +99,7 @@ def test_test_requirements_are_installed_when_tests_are_asked_for(ready: Path) -
     assert run(ready, "run").stderr == ""
 
 
+@pytest.mark.night("makes an environment with pip: minutes")
 def test_client_libraries_are_installed_when_they_are_asked_for_with_their_size_beforehand(ready: Path) -> None:
     (ready / "requirements-clients.txt").write_text("# something\n")
     assert run(ready, "setup").stderr == ""

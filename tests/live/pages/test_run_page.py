@@ -218,6 +218,7 @@ def test_the_page_is_small(page_path: Path) -> None:
     assert page_path.stat().st_size < 1_500_000
 
 
+@pytest.mark.night("looks at pages in a browser; the gate looks at one")
 def test_on_a_phone_the_names_of_panes_stay_in_view(page_path: Path, browser: Browser) -> None:
     page = browser.open(page_path, width=390)
     left = "document.querySelector('svg.labels').getBoundingClientRect().left"
@@ -231,6 +232,7 @@ def test_on_a_phone_the_names_of_panes_stay_in_view(page_path: Path, browser: Br
     assert wide.evaluate("getComputedStyle(document.querySelector('svg.labels')).display") == "none"
 
 
+@pytest.mark.night("looks at pages in a browser; the gate looks at one")
 def test_all_witnesses_are_in_one_table_and_each_leads_to_its_own(page_path: Path, browser: Browser) -> None:
     page = browser.open(page_path)
     rows = page.evaluate(
