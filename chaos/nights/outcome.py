@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from chaos.nights.findings import ANY, STATES, NightFinding, tolerated
 from chaos.nights.items import Item
 from chaos.typed import place, typed
-from checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt
+from checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes: nothing that is not permitted; a finding; too much is unknown."""
@@ -224,8 +224,7 @@ def _run(item: Item) -> str:
 
 def found(attempt: Attempt) -> str:
     """What an attempt found, in words."""
-    unexpected = f"permitted by the configuration, not by this night: {', '.join(attempt.unexpected)}"
-    return "; ".join(filter(None, (attempt.why, unexpected if attempt.unexpected else "")))
+    return "; ".join(filter(None, (attempt.why, forbidden(attempt.unexpected) if attempt.unexpected else "")))
 
 
 def by_configuration(outcome: Outcome) -> dict[str, tuple[int, int, int, int, int]]:

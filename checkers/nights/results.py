@@ -53,6 +53,11 @@ class Attempt:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
 
+def forbidden(anomalies: Iterable[str]) -> str:
+    """The sentence about anomalies that a configuration permits and the matrix of its night does not."""
+    return f"{', '.join(anomalies)}: the configuration permits it, but this night forbids it (--never or [[expect]])"
+
+
 def parse(content: str) -> tuple[list[Attempt], list[int]]:
     """The attempts in a results.jsonl, and the numbers of the lines that are none: a session was killed in one, say."""
     found, unread = [], []

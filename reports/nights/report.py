@@ -10,7 +10,7 @@ from typing import Any
 from checkers.anomalies.registry import LOSS
 from checkers.history.seal import NOT_JUDGED
 from checkers.losses import Loss
-from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS
+from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
 from reports.nights.configurations import Configuration, configurations_of
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
@@ -294,8 +294,7 @@ def _as_the_night_has_it(run: Row) -> Row:
     if not run["unexpected"] or run["verdict"] == INVALID:
         against = _against(run)
         return {**run, "why": f"in doubt: its history shows {against}"} if against else run
-    why = f"permitted by the configuration, not by this night: {', '.join(run['unexpected'])}"
-    return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (why, run["why"])))}
+    return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (forbidden(run["unexpected"]), run["why"])))}
 
 
 def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:

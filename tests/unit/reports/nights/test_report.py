@@ -60,7 +60,9 @@ def test_an_invalid_run_whose_findings_cannot_be_read_is_wrong_all_the_same() ->
 def test_a_run_that_shows_what_the_night_forbids_is_invalid_in_tiles_trends_and_its_row() -> None:
     told = report([run(unexpected=["lost-write"])], [finding(permitted=True, unexpected=True)])
     assert (told.verdicts["valid"], told.verdicts["invalid"], told.trends.nights[-1].invalid) == (0, 1, 1)
-    assert told.runs[0]["why"] == "permitted by the configuration, not by this night: lost-write"
+    assert told.runs[0]["why"] == (
+        "lost-write: the configuration permits it, but this night forbids it (--never or [[expect]])"
+    )
     assert told.unread == ()
 
 
