@@ -26,8 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = re.compile(
-    r"(?:\./squall|squall|\.venv/bin/python|pip install|eval|git|curl|docker(?:-compose)?|cat|printf|cd|bin/\S+|python"
-    r"|compose/\S+\.sh|tests/\S+\.sh)(?: .*|$)"
+    r"(?:[A-Z_]+=\S+ )*(?:\./squall|squall|\.venv/bin/\S+|pip|npm|eval|git|curl|docker(?:-compose)?|cat|printf|cd|cp"
+    r"|systemctl|bin/\S+|python3?|compose/\S+\.sh|tests/\S+\.sh)(?: .*|$)"
 )
 NOT_PLAYED = re.compile(r"<!-- not played: (.+) -->")
 CODE, UNTIL = re.compile(r"#.*\bexit code (\d+)"), re.compile(r"#.*\buntil Ctrl-C")

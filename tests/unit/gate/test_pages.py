@@ -49,6 +49,12 @@ def test_commands_are_read_in_order_with_codes_output_and_exemptions() -> None:
     assert cluster.until_ctrl_c
 
 
+@pytest.mark.parametrize("line", ["SQUALL_FUZZ=1 ./squall test tests/sim", "npm install x", ".venv/bin/tool -c docs"])
+def test_a_program_of_the_page_is_a_command(line: str) -> None:
+    (found,) = commands(f"```\n{line}\n```\n")
+    assert found.text == line
+
+
 @pytest.mark.parametrize(
     ("text", "shown", "printed", "lacks"),
     [
