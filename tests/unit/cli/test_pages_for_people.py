@@ -51,10 +51,11 @@ def test_the_commands_of_a_page_exist_with_all_their_options(page: str) -> None:
         assert calls(page)
 
 
-def test_the_tutorials_plan_is_that_of_the_example() -> None:
-    shown = (ROOT / "docs/tutorial.md").read_text().partition("```toml\n")[2].partition("```")[0]
-    kept = tomllib.loads((ROOT / "docs/examples/incident.toml").read_text())
-    assert {name: kept[name] for name in ("workload", "faults")} == tomllib.loads(shown)
+@pytest.mark.parametrize(("page", "example"), [("tutorial", "incident"), ("run", "zombie")])
+def test_a_plan_on_a_page_is_that_of_the_example(page: str, example: str) -> None:
+    shown = tomllib.loads((ROOT / f"docs/{page}.md").read_text().partition("```toml\n")[2].partition("```")[0])
+    kept = tomllib.loads((ROOT / f"docs/examples/{example}.toml").read_text())
+    assert {name: kept[name] for name in shown} == shown
 
 
 def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
