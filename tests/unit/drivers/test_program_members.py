@@ -121,7 +121,7 @@ async def test_a_member_is_asked_for_its_group_by_kafkas_names(tmp_path: Path) -
 
 
 async def test_the_example_of_the_page_is_recorded_in_its_order(tmp_path: Path) -> None:
-    (example,) = re.findall(r"executed by tests/unit/drivers/test_program_members.py -->\n```\n(.*?)```", PAGE, re.S)
+    (example,) = re.findall(r"test_program_members.py -->\n```text\n(.*?)```", PAGE, re.S)
     reports = [json.loads(each) for each in example.splitlines()]
     found = await heard(tmp_path, script(*reports))
     who, place = Identity("my-1", 3), (TOPIC, 1)
