@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.engine import engine_and_images
 from tests.support.lacks import skip_without
 from tests.support.pages import ROOT, commands, pages, played
 
@@ -72,6 +73,8 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clones]:
 def test_a_page_and_a_fresh_clone_are_all_that_its_commands_need(page: str, clones: Clones) -> None:
     clone = clones.fresh()
     typed = [each for each in commands((clone / page).read_text(), page) if not each.not_played]
+    if any("--runtime docker" in each.text for each in typed):
+        engine_and_images()
     wrong = played(typed, clone, clones.environment)
     clones.keep()
     assert not wrong, "\n".join(wrong)
