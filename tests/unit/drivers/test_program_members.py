@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -162,8 +163,16 @@ async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_pa
 async def test_what_a_killed_process_had_written_counts(tmp_path: Path) -> None:
     """The last line is longer than a pipe: it is never whole."""
     many = [{"type": "processed", "records": [{**RECORD, "offset": number}]} for number in range(100)]
-    program = script({"type": "assigned", "assigned": [{"partition": 1}]}, *many, then="print('x' * 999999)\n")
-    found = await heard(tmp_path, program, until=lambda one: len(one.said) > 0)
+    then = "open('written', 'w').close()\nprint('x' * 999999)\n"
+    program = script({"type": "assigned", "assigned": [{"partition": 1}]}, *many, then=then)
+
+    def has_written(one: Heard) -> bool:
+        deadline = time.monotonic() + 30
+        while one.said and not (tmp_path / "written").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return bool(one.said)
+
+    found = await heard(tmp_path, program, until=has_written)
     assert len([each for each in found.said if isinstance(each, Read)]) == 100
 
 
