@@ -26,35 +26,35 @@ INTERRUPTED = 130
 
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
+    "run": ("chaos.commands.run", "Run a cluster under load, break it on schedule, and judge what survived."),
     "sim": ("chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
     "replay": ("chaos.commands.replay", "Repeat a recorded run; a simulated one exactly."),
     "shrink": ("chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
     "nightly": ("chaos.commands.nightly", "Run a matrix of configurations, faults and seeds within a time budget."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
-    "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
+    "report": ("chaos.commands.report", "Render a run's page again, and print the result."),
     "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
     "query": ("chaos.commands.query", "Run SQL over the files of a run."),
-    "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare up to six; remove old ones."),
+    "runs": ("chaos.commands.runs", "List the runs in a folder; compare up to six; remove old runs."),
     "export": ("chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
-    "faults": ("chaos.commands.faults", "Say what can be broken here, and what is missing for the rest."),
-    "guarantees": ("chaos.commands.guarantees", "Say what a configuration promises under which faults, and why."),
+    "faults": ("chaos.commands.faults", "List the faults that work here, and what the others need."),
+    "guarantees": ("chaos.commands.guarantees", "Print what a configuration promises under which faults, and why."),
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
-    "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
+    "doctor": ("chaos.commands.doctor", "Say what this machine has, what it lacks, and how to get it."),
     "setup": ("chaos.commands.setup", "Install client libraries, Apache Kafka, a Docker engine and the like."),
-    "completion": ("chaos.commands.completion", "Print what a shell needs to complete what is typed."),
+    "completion": ("chaos.commands.completion", "Print the script with which a shell completes Squall's commands."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
-    "bench": ("chaos.commands.bench", "Measure brokers, beside Apache Kafka or against an earlier commit."),
+    "bench": ("chaos.commands.bench", "Measure brokers, compared with Apache Kafka or an earlier commit."),
     "test": ("chaos.commands.test", "Run the tests that every change must pass, or all of them."),
 }
 
 EXAMPLES = """\b
 Examples:
   squall run                           a cluster, load and faults, and the verdict
-  squall run --time 20 --seed 7        a short one that can be repeated
+  squall run --time 20 --seed 7        a short run that can be repeated
   squall sim --seed 7                  the same in virtual time, in seconds
   squall sim --seeds 0..1000           a thousand different clusters and faults
   squall shrink runs/latest            the few steps that still fail, and their story
@@ -66,12 +66,12 @@ Examples:
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker
-  squall faults                        what can be broken here, and what is missing
+  squall faults                        which faults work here, and what the others need
   squall guarantees --acks 1           what this configuration promises, and why
-  squall doctor                        what this machine has, lacks, and how to get it
-  squall setup --clients --kafka       install what the launcher does not
-  squall clean                         end leftovers of an interrupted run
-  squall bench --against HEAD~20       how fast, before and now
+  squall doctor                        what this machine has and lacks
+  squall setup --clients --kafka       install client libraries and Apache Kafka
+  squall clean                         end what an interrupted run left behind
+  squall bench --against HEAD~20       how fast brokers are, before and now
   squall test                          the tests that every change must pass
 
 \b

@@ -16,43 +16,43 @@ ACKS_1_LOST = "only the leader had the record, and another replica leads now"
 LAST_LOST = "there may have been one in-sync replica only, and it lost what it had not synced"
 ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
 DAMAGED_LOST = "the damaged replica may have been the only one in sync"
-DAMAGED_ALONE = "the damaged replica had the record, and perhaps nobody else did"
+DAMAGED_ALONE = "the damaged replica had the record, and perhaps no other replica did"
 SERVED_DAMAGED = (
     "Apache Kafka serves a damaged batch as it is: a leader verifies no checksum when it answers a Fetch, and when it "
     "starts only after an unclean shutdown, and only from its recovery point on, where it cuts the log at the damage"
 )
-SEGMENT_LOST = "a segment inside the log was lost with its file: readers go on behind it"
+SEGMENT_LOST = "a segment inside the log was lost with its file: readers continue after the hole"
 """Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
 
-UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
+UNCLEAN_LOST = "a replica that was not in sync may lead: the records that it lacks are lost"
 SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
 REORDERED = "a batch that failed is sent again after the ones in flight with it, or they went to another leader"
 BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
-SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
-REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
+SEVERAL_MOMENTS = (
+    "the broker reads the high watermark first, then the last stable offset, then the log: each may be newer"
+)
+REQUESTED = "somebody asked for a leader that was not in sync: the records that it lacks are lost"
 UNCOMMITTED = "read_uncommitted returns what is not committed"
 BURST = "a burst throws every follower out of the ISR"
-DOUBLED = "one copy of a request was refused, and the other one appended a moment later"
+DOUBLED = "the broker refused one copy of a request, and appended the other copy a moment later"
 DELAYED_END = (
-    "its client asked twice for the end of an earlier transaction, and the first EndTxn may have come late: with "
-    "transactions V1 it then ends this one, which has the same epoch"
+    "the client sent EndTxn twice for an earlier transaction, and the first request may have come late: with "
+    "transactions V1 it then ends this transaction, which has the same epoch"
 )
 
-BY_TIME_BEHIND = "auto-commit of any client: the output may be written, and the position behind its input not committed"
+BY_TIME_BEHIND = "auto-commit of any client: the output may be written before the position after its input is committed"
 BY_TIME_AHEAD = (
-    "auto-commit: librdkafka and aiokafka commit in the background what they have handed out, whose output may not be "
-    "written yet; Java's consumer, kafka-python and Squall's client commit in poll(), so that this takes a member that "
-    "polls again before it has written"
+    "auto-commit: librdkafka and aiokafka commit in the background what they have returned to the application, whose "
+    "output may not be written yet; Java's consumer, kafka-python and Squall's client commit in poll(), so with them "
+    "it takes a member that polls again before it has written its outputs"
 )
-BEFORE = "the member commits a position before it writes the outputs: one that ends in between never writes them"
-AFTER = (
-    "the member commits a position after it wrote the outputs: one that ends in between leaves them to be made again"
-)
+BEFORE = "the member commits a position before it writes the outputs: if it ends in between, nobody writes them"
+AFTER = "the member commits a position after it wrote the outputs: if it ends in between, they are written again"
 LOSS_IS_SHOWN = "this run is there to show it"
 
 WAITS_FOR_A_MARKER = (
-    "the coordinator lost records of epochs: a producer gets an epoch again, partitions that know a newer one refuse "
-    "its marker, and until that is written it may begin no other transaction"
+    "the coordinator lost records of epochs: a producer gets an old epoch again, partitions that know a newer epoch "
+    "refuse its marker, and until the marker is written the producer may begin no other transaction"
 )
 """Why a producer may be stuck. It speaks of partitions that transactions write to, and of no others."""
 LOST_IN_TRANSACTIONS = {
@@ -60,8 +60,8 @@ LOST_IN_TRANSACTIONS = {
     **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
     **dict.fromkeys(
         ("G1a", "dirty-read", "G1c", "zombie-write"),
-        "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
-        "and its commits take with them what an earlier transaction of that epoch has left open",
+        "the coordinator lost records of epochs and decisions: a producer gets an epoch again with which it wrote "
+        "before, and its commits also commit what an earlier transaction of that epoch has left open",
     ),
     "stuck-producer/load": WAITS_FOR_A_MARKER,
 }
@@ -69,13 +69,13 @@ LOST_IN_TRANSACTIONS = {
 
 LEFT_OPEN = dict.fromkeys(
     ("hanging-txn", "stuck-consumer"),
-    "the marker of a transaction, or the coordinator's record of it, was lost: nobody ends it any more",
+    "the marker of a transaction, or the coordinator's record of the transaction, was lost: nobody ends it any more",
 )
 """The same, of those who wait for the last stable offset."""
 
 LEFT_UNSTABLE = {
-    "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of it, was lost: "
-    "nobody ends it any more, and until then the group is told no position"
+    "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of the transaction, "
+    "was lost: nobody ends it any more, and until then the coordinator reports no position to the group"
 }
 """The same, of groups whose positions are committed in transactions (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
 
@@ -86,7 +86,7 @@ LOST_IN_GROUPS = dict.fromkeys(
 """The same, of groups, where records may be lost that readers got."""
 LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
 
-HALF_LOST = "of two copies of a record, the acknowledged one was lost and the other one stays"
+HALF_LOST = "a record had two copies, and only the acknowledged copy was lost"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
 MECHANISMS: Mapping[str, Mechanism] = {

@@ -252,7 +252,8 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
         elif record.sent.state == ACKNOWLEDGED and record.sent.done is not None:
             offset = record.offset if record.sent.offset < 0 else record.sent.offset
             where = f", at offset {offset}" if offset >= 0 else ""
-            words.append(f"{record.name} was acknowledged at {record.sent.done:.3f} s{where}.")
+            took = f"{1000 * (record.sent.done - record.sent.sent):.0f} ms after it was sent"
+            words.append(f"{record.name} was acknowledged at {record.sent.done:.3f} s ({took}){where}.")
             if record.offset < 0:
                 words.append(_nowhere(facts, record, records))
         if record.name in told.mistaken:

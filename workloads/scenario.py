@@ -199,17 +199,21 @@ class Scenario(BaseModel, ABC):
 
     name: str
     client: Literal["squall", "confluent", "aiokafka", "kafka-python"] = Field(
-        "squall", description="Which library produces and reads; final readers are always our own."
+        "squall", description="The library that produces and reads; final readers are always Squall's own."
     )
     replication_factor: int = Field(3, ge=1, le=9, description="Replicas of each partition.")
     min_isr: int = Field(2, ge=1, le=9, description="min.insync.replicas of the topics.")
     zones: int = Field(
         1, ge=1, le=9, exclude_if=lambda count: count == 1,
-        description="Client zones, over which producers and readers are dealt by turns; each has links of its own, "
-        "and a fault may hit one: target zone:N.",
+        description="Number of client zones. Clients are spread over the zones in turn; each zone has its own links to "
+        "the brokers, so a fault can hit one zone (target zone:N).",
     )  # fmt: skip
-    request_timeout_ms: int = Field(3_000, ge=100, le=600_000, description="Until a request counts as lost.")
-    delivery_timeout_ms: int = Field(20_000, ge=100, le=3_600_000, description="Until a record is given up.")
+    request_timeout_ms: int = Field(
+        3_000, ge=100, le=600_000, description="How long a client waits before it counts a request as lost."
+    )
+    delivery_timeout_ms: int = Field(
+        20_000, ge=100, le=3_600_000, description="How long a producer tries before it gives a record up."
+    )
     topic_settings: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ import click
     "--config",
     required=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="File of Kafka-style settings. All its errors are said at once. docs/broker.md lists what is ignored.",
+    help="File of Kafka-style settings. All its mistakes are reported at once. docs/broker.md lists what is ignored.",
 )
 def command(config: str) -> None:
     """Run one broker until SIGTERM (controlled shutdown) or Ctrl-C.

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def command(dry_run: bool, images: bool) -> int:
     """End what an interrupted run left behind, and only what is provably its own.
 
-    A process is ended if the registry of runs names it, it started when the registry says, it carries the run's id,
-    and the run's harness is gone. Containers and networks are removed if their labels name a run whose harness is
-    gone. Somebody else's containers that such a run had down or paused run again. Runs under way are left alone.
+    `clean` ends a process if the registry of runs names it with the same start time, it carries the run's id, and the
+    run's harness is gone. It removes containers and networks whose labels name a run whose harness is gone. It starts
+    or resumes foreign containers that such a run had stopped or paused. It does not touch runs that still run.
 
     \b
     Examples:

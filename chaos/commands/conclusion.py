@@ -52,11 +52,11 @@ def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn
     with suppress(OSError, ValueError, LookupError, TypeError):
         word = str(json.loads(directory.verdict.read_text())["verdict"])
     if now is None:
-        said = f"there is no verdict; {typed('verify', directory.path)} judges it"
+        said = f"there is no verdict yet. To judge the run: {typed('verify', directory.path)}"
     elif now == before and drawn:
-        said = f"nothing was judged anew; the earlier verdict was {word}"
+        said = f"the run was not judged again; its earlier verdict is {word}"
     else:
-        said = f"it is judged: {word}; {typed('report', directory.path)} draws its page"
+        said = f"the verdict is {word}. To make the page: {typed('report', directory.path)}"
     console(stderr=True).print(f"interrupted: {said}", markup=False, soft_wrap=True)
     return INTERRUPTED
 
@@ -86,5 +86,5 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
         prune_data(directory, verdict)
     summary(directory.path, out, here)
     if not page:
-        out.print(f"report: {typed('report', directory.path)} draws it", markup=False, soft_wrap=True)
+        out.print(f"No page was made. To make one: {typed('report', directory.path)}", markup=False, soft_wrap=True)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

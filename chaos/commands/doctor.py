@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def command() -> int:
     """Look for what runs and tests use: Python, Java, Toxiproxy, a Docker engine, Apache Kafka, clients, limits.
 
-    One screen: what was found, what is missing, what that costs, how to get it. Looking changes nothing; `squall setup`
-    installs what is missing.
+    One screen shows what was found, what is missing, what does not work without it, and how to get it. `doctor` changes
+    nothing; `squall setup` installs what is missing.
 
     \b
-    Exit codes: 0 `squall run` can be had here, 3 it cannot.
+    Exit codes: 0 `squall run` works here, 3 it does not.
     """
     from chaos.toolchain.lookout import parts
 

@@ -11,6 +11,6 @@ engine_flag = click.option(
     type=click.Choice([SPARK, REFERENCE]),
     default=SPARK,
     show_default=True,
-    help=f"What searches the history: spark needs Java; reference is Python alone, up to {LARGEST_MIB} MiB of "
-    "history.jsonl.",
+    help=f"The engine that searches the history: spark needs Java; reference is plain Python, for up to {LARGEST_MIB} "
+    "MiB of history.jsonl.",
 )

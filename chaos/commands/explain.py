@@ -27,10 +27,10 @@ READABLE = 100
 @click.argument("anomaly", default="", shell_complete=completions.findings)
 @json_flag
 def command(run: Path, anomaly: str) -> int:
-    """What one finding of a run means, why it is judged so, what caused it, and its story. The page has the same with
-    pictures.
+    """Tell the story of one finding of a run: what it means, why it has its verdict, its causes, and what happened, in
+    order. The run's page has the same with pictures.
 
-    RUN is a run directory; without it the latest one. Without ANOMALY: what there is to explain.
+    RUN is a run directory; the default is the latest run. Without ANOMALY, list the findings.
 
     \b
     Examples:

@@ -17,13 +17,18 @@ NAMED = 5
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs, default=RUNS / LATEST)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="[default: NAME.zip here]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The zip to write. [default: NAME.zip in this folder]",
+)
 @click.option("--even-with-secrets", is_flag=True, help="Pack files although a line looks like a password or a key.")
 def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
-    """Pack a run into a zip that can be sent: its page, which opens offline, and what judging it again needs.
+    """Pack a run into a zip to send: its page, which opens offline, and the files that `squall verify` needs.
 
-    RUN is a run directory; without it the latest one. The zip has no data of brokers and no log of this machine.
-    Unpacked in the folder runs/ of a checkout, `squall verify` judges it again.
+    RUN is a run directory; the default is the latest run. The zip has no broker data and no log of this machine. If you
+    unpack it in the folder runs/ of a checkout, `squall verify` judges the run again.
 
     \b
     Examples:

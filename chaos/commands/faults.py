@@ -22,8 +22,8 @@ Parameters, and all of this in full: docs/faults.md"""
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="Only faults that this runtime can inject.")
 @click.option("--markdown", is_flag=True, help="Print the table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
-    """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it. Then what
-    a plan can say: targets, sides, conditions.
+    """List the faults of each runtime: what each fault needs, what is missing on this machine, and how to get it. Then
+    list what a plan can say: targets, sides, conditions.
 
     \b
     Examples:

@@ -35,29 +35,51 @@ NOT_WITH_V2 = (
 
 
 @click.command()
-@click.option("--acks", type=click.Choice([*ACKS]), default="all", show_default=True, help="Of the producer.")
+@click.option("--acks", type=click.Choice([*ACKS]), default="all", show_default=True, help="acks of the producer.")
 @click.option("--min-isr", type=click.IntRange(1), default=2, show_default=True, help="min.insync.replicas.")
-@click.option("--replication-factor", type=click.IntRange(1), default=3, show_default=True, help="Of the topic.")
-@click.option("--idempotence/--no-idempotence", default=None, help="[default: on where acks is all]")
-@click.option("--max-in-flight", type=click.IntRange(1), default=5, show_default=True, help="Produce requests at once.")
-@click.option("--isolation", type=click.Choice(LEVELS), default=LEVELS[0], show_default=True, help="Of the reader.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Replication factor of the topic.",
+)
+@click.option(
+    "--idempotence/--no-idempotence",
+    default=None,
+    help="Whether the producer is idempotent. [default: on if acks is all]",
+)
+@click.option(
+    "--max-in-flight",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Produce requests in flight on each connection.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(LEVELS),
+    default=LEVELS[0],
+    show_default=True,
+    help="Isolation level of the reader.",
+)
 @click.option(
     "--transactional",
     type=click.Choice([*GENERATIONS]),
     default="none",
     show_default=True,
-    help="Generation that the producer speaks.",
+    help="Transaction version that the producer speaks.",
 )
 @click.option(
     "--commits",
     type=click.Choice(["none", *COMMITS]),
     default="none",
     show_default=True,
-    help="How a group's member commits its positions: by time, before or after its outputs, or in their transaction.",
+    help="How a group's member commits positions: at intervals, before or after its outputs, or in their transaction.",
 )
 @click.option("--unclean", is_flag=True, help="unclean.leader.election.enable is on.")
 @click.option(
-    "--target", type=click.Choice(["squall", "kafka"]), default="squall", show_default=True, help="Whose brokers."
+    "--target", type=click.Choice(["squall", "kafka"]), default="squall", show_default=True, help="Kind of broker."
 )
 @click.option("--flush-messages", type=click.IntRange(1), help="flush.messages. [default: never]")
 @json_flag
@@ -74,8 +96,8 @@ def command(
     target: str,
     flush_messages: int | None,
 ) -> int:
-    """What this configuration promises: for each class of faults the anomalies that may happen all the same, why, and
-    where that is written. What is not listed is a finding, and makes a run invalid.
+    """Print what a configuration promises: for each class of faults the anomalies that it permits, why, and the source
+    of each reason. Any other anomaly makes a run invalid.
 
     \b
     Examples:
@@ -129,7 +151,7 @@ def command(
     _say("\nWhere this is written:")
     for source, number in numbers.items():
         _say(source, f"  [{number}] ")
-    _say(f"\nSquall looks for {len(FOUND)} anomalies (docs/verdicts.md). Each one that is not named here is a finding.")
+    _say(f"\nSquall looks for {len(FOUND)} anomalies (docs/verdicts.md). Those that are not named here are forbidden.")
     return 0
 
 
@@ -182,7 +204,7 @@ def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
 def _say_mechanisms(guarantees: Iterable[Guarantee]) -> None:
     """Say what must have happened for each permission, unless none needs anything."""
     if needed := _mechanisms(guarantees):
-        _say("\nA finding is permitted only where its mechanism happened to that record (docs/permissions.md):")
+        _say("\nA finding is permitted only if its mechanism hit that very record (docs/permissions.md):")
         for mechanism in needed:
             _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
 

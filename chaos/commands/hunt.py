@@ -77,7 +77,7 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 )
 @click.option("--from", "first", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--budget", "budget_s", default=60.0, show_default=True,
-              help="CPU seconds for each bug at most, without shrinking.")  # fmt: skip
+              help="CPU seconds for each bug, without shrinking.")  # fmt: skip
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Number of processes.")
 @click.option("--shrink/--no-shrink", "shrinks", help="Shrink each found plan.")
 @click.option("--shrink-budget", default=60.0, show_default=True, help="CPU seconds for shrinking each plan.")

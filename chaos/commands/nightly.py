@@ -120,56 +120,56 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
     "--faults",
     multiple=True,
     metavar="LIST",
-    help="With --vary alone: a mix of faults; may be repeated. [default: as `squall run`]",
+    help="With --vary and no --matrix: a mix of faults; may be repeated. [default: as `squall run`]",
 )
 @click.option(
     "--time",
     "time_s",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="With --vary alone: seconds of load of each run. [default: 30]",
+    help="With --vary and no --matrix: seconds of load of each run. [default: 30]",
 )
 @click.option(
     "--seeds", type=click.IntRange(1, 10_000), metavar="N", help="Seeds for each configuration and mix of faults."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="First seed. [default: the matrix's, else of the date]"
+    "--seed", type=click.IntRange(0), metavar="N", help="First seed. [default: the matrix's, else from the date]"
 )
 @click.option("--budget", callback=_time, metavar="TIME", help="How long the night may take: 90s, 20m, 1h.")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help=f"Folder of the night. [default: {NIGHTS}/TIME]"
 )
 @click.option(
-    "--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a night that was interrupted."
+    "--resume", type=click.Path(path_type=Path), metavar="DIR", help="Continue a night that was interrupted."
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="Runs of processes side by side; two simulations take the room of one. [default: one for 2 cores]",
+    help="Runs of processes at a time; two simulations count as one such run. [default: one for 2 cores]",
 )
-@click.option("-k", "select", default="", metavar="EXPRESSION", help="Only runs whose names match, as pytest does it.")
+@click.option("-k", "select", default="", metavar="EXPRESSION", help="Play only runs whose names match, as in pytest.")
 @click.option("-x", "stop_at_first", is_flag=True, help="Stop at the first run that is not valid.")
 @click.option(
     "--unknown-share",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 2 if more of the runs than this are unknown. [default: the matrix's, else 20]",
+    help="Exit with 2 if a larger share of the runs is unknown. [default: the matrix's, else 20]",
 )
 @click.option(
     "--max-unplayed",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 2 if more of the planned runs than this were not played. [default: the matrix's, else 50]",
+    help="Exit with 2 if a larger share of the planned runs was not played. [default: the matrix's, else 50]",
 )
 @click.option(
     "--run-limit",
     callback=_time,
     metavar="TIME",
-    help="What one run may take before it is ended. [default: the matrix's, else 10m and 3 times its load]",
+    help="How long one run may take before Squall ends it. [default: the matrix's, else 10m and 3 times its load]",
 )
 @click.option(
-    "--retries", type=click.IntRange(0, 10), metavar="N", help="How often an unknown run is repeated. [default: 1]"
+    "--retries", type=click.IntRange(0, 10), metavar="N", help="How often an unknown run is tried again. [default: 1]"
 )
 @click.option(
     "--keep-mib", type=click.IntRange(1), metavar="N", help="MiB that the night may leave on disk. [default: 4096]"
@@ -178,37 +178,37 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
     "--never",
     multiple=True,
     metavar="ANOMALY",
-    help="Fail if this is found anywhere, even where the configuration permits it; may be repeated.",
+    help="Fail if any run shows this anomaly, even if its configuration permits it; may be repeated.",
 )
 @click.option(
-    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, in Markdown."
+    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, as Markdown."
 )
-@click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Write the summary there as plain text.")
+@click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, as text.")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default=ANY,
     show_default=True,
-    help="Exit with 1 for any finding that is not accepted, or only for new ones: no earlier night had them.",
+    help="Exit with 1 for any finding that is not accepted, or only for findings that no earlier night had.",
 )
 @click.option(
     "--accepted",
     callback=_accepted,
     metavar="FILE",
-    help=f"Findings that fail no night until a day, by their fingerprints. [default: {ACCEPTED}, if there is one]",
+    help=f"File of findings that fail no night until a given day. [default: {ACCEPTED}, if it exists]",
 )
 @click.option(
-    "--notify", callback=_notify, metavar="COMMAND", help="Run this at the end, with summary.json on standard input."
+    "--notify", callback=_notify, metavar="COMMAND", help="Run this command at the end, with summary.json on its input."
 )
 @click.option(
     "--metrics",
     callback=_metrics,
     metavar="FILE.prom",
-    help="Write the night's figures there, for node_exporter's textfile collector.",
+    help="Write the night's figures to this file, for node_exporter's textfile collector.",
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="Where the target external is found. [default: the matrix's]")
+@click.option("--bootstrap", metavar="HOST:PORT", help="Address of the target external. [default: the matrix's]")
 @click.option("--report/--no-report", default=True, help="Make the durability report and Allure's page at the end.")
-@click.option("--list", "only_list", is_flag=True, help="Only say what would run, how long, and how much it keeps.")
+@click.option("--list", "only_list", is_flag=True, help="Only print what would run, its time and its disk space.")
 @json_flag
 def command(
     matrix_file: Path | None,
@@ -224,8 +224,8 @@ def command(
 ) -> int:
     """Run a matrix of configurations, faults and seeds within a time budget, spread fairly over configurations.
 
-    Each run is one of `squall run` or `squall sim`. Runs of unknown verdict are tried again. A night that was
-    interrupted goes on with --resume. The night's folder has a summary, JUnit, Allure, and every run.
+    Each run is a `squall run` or a `squall sim`. Runs with the verdict unknown are tried again. --resume continues a
+    night that was interrupted. The night's folder has a summary, JUnit and Allure results, and every run.
     """
     from chaos.nights import opening, session
 

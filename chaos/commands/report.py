@@ -13,22 +13,23 @@ from chaos.screen import console
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False, shell_complete=completions.runs)
-@click.option("--nightly", type=click.Path(path_type=Path), metavar="DIR", help="The durability report of this night.")
+@click.option("--nightly", type=click.Path(path_type=Path), metavar="DIR", help="Report on this night.")
 @click.option("--nights", type=click.IntRange(1), metavar="N", help="With --nightly: count the last N nights up to it.")
 @click.option(
-    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="With --nightly: count nights since then."
+    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="With --nightly: count nights since that day."
 )
 @click.option(
-    "--where", multiple=True, metavar="AXIS=VALUE", help="With --nightly: count only such runs. May be repeated."
+    "--where", multiple=True, metavar="AXIS=VALUE", help="With --nightly: count only these runs. May be repeated."
 )
 def command(run: Path | None, nightly: Path | None, nights: int | None, since: object, where: tuple[str, ...]) -> int:
-    """Render report.html and junit.xml of a run directory again, and print what stands in them.
+    """Render report.html and junit.xml of a run directory again, and print the result.
 
-    RUN is a run directory; without it the latest one. Nothing is judged again: that is what `squall verify` does.
+    RUN is a run directory; the default is the latest run. `report` judges nothing again; `squall verify` does.
 
-    With --nightly: what was lost, how long nothing could be written and what is new, for each configuration and class
-    of faults. It is computed from the histories of the night's runs and from the store of nights beside it, and stands
-    in DIR/report/index.html, or for other nights or runs in a page beside that.
+    With --nightly, make the durability report of a night: what was lost, for how long nothing could be written, and
+    what is new, for each configuration and class of faults. The figures come from the histories of the night's runs and
+    from the store of nights beside it. The page is DIR/report/index.html; a selection by --nights, --since or --where
+    has a page of its own beside it.
 
     \b
     Examples:

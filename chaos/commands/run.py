@@ -169,7 +169,7 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
             "--faults",
             metavar="LIST",
             shell_complete=completions.fault_kinds,
-            help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]",
+            help=f"Kinds of faults, separated by commas: {kinds}; or none. [default: {drawn}]",
         ),
         click.option(
             "--fault-count",
@@ -202,7 +202,7 @@ label_flag = click.option(
     default="",
     callback=_folder_word,
     metavar="WORD",
-    help="In the name of the run directory. [default: the seed]",
+    help="A word for the name of the run directory. [default: the seed]",
 )
 """Of the commands that make run directories."""
 
@@ -264,7 +264,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     "port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Serve OpenMetrics at 127.0.0.1:PORT/metrics while it runs. 0: a free port, which is printed.",
+    help="Serve OpenMetrics at 127.0.0.1:PORT/metrics during the run. 0: a free port, which is printed.",
 )
 @label_flag
 @workload_flags()

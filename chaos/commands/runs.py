@@ -44,16 +44,16 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 )
 @click.option("--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="Folder for runs.")
 @click.option(
-    "--verdict", type=click.Choice(["valid", "invalid", "unknown", "no verdict"]), help="Only runs of this verdict."
+    "--verdict", type=click.Choice(["valid", "invalid", "unknown", "no verdict"]), help="Only runs with this verdict."
 )
-@click.option("--prune", is_flag=True, help="Remove valid runs by --older-than and --keep-mib. Others always stay.")
+@click.option("--prune", is_flag=True, help="Remove valid runs by --older-than and --keep-mib, and no others.")
 @click.option(
-    "--older-than", type=click.FloatRange(0), metavar="DAYS", help="With --prune: valid runs older than this."
+    "--older-than", type=click.FloatRange(0), metavar="DAYS", help="With --prune: remove valid runs older than this."
 )
 @click.option(
-    "--keep-mib", type=click.IntRange(0), help="With --prune: the oldest valid runs, until all fit into this."
+    "--keep-mib", type=click.IntRange(0), help="With --prune: remove the oldest valid runs until all fit."
 )
-@click.option("--dry-run", is_flag=True, help="With --prune: only say which would go.")
+@click.option("--dry-run", is_flag=True, help="With --prune: only print which runs it would remove.")
 @json_flag
 def command(
     compare: tuple[Path, ...],
@@ -64,9 +64,9 @@ def command(
     keep_mib: int | None,
     dry_run: bool,
 ) -> int:
-    """What is in a folder of runs: verdict, configuration, faults, latency and findings of each, the newest first. The
-    same stands in FOLDER/index.html. With two to six runs: what each found, how their plans differ, and their curves,
-    side by side; the page is compared.html beside the first of them.
+    """List the runs in a folder, the newest first: verdict, configuration, faults, latency and findings of each. The
+    page FOLDER/index.html has the same. With two to six runs, compare them side by side: findings, differences of the
+    plans, and curves; the page is compared.html beside the first run.
 
     \b
     Examples:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @click.option("--chromium", is_flag=True, help="Install Chromium, which looks at pages in tests.")
 @click.option("--engine", is_flag=True, help="Install and start a Docker engine, and make its images.")
 def command(**asked: bool) -> int:
-    """Install what is asked for. Without options, list what there is, what it takes, and what is here.
+    """Install what the options name. Without options, list what can be installed, its size and time, and what is here.
 
-    Runs fetch Java and Toxiproxy themselves when they need them; the rest is installed by this command alone. What
-    comes from Debian's packages (a whole Java, Maven, Chromium, a Docker engine) is installed if root calls it; for
-    others the line is printed that root has to type. What is here already is left as it is.
+    Runs fetch Java and Toxiproxy themselves when they need them; only this command installs the rest. Debian's packages
+    (a complete JDK, Maven, Chromium, a Docker engine) need root: for other users, `setup` prints the command that root
+    has to type. `setup` does not touch what is installed already.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def command(**asked: bool) -> int:
       squall setup --clients --kafka
 
     \b
-    Exit codes: 0 listed, or everything that was asked for is here; 3 something could not be installed.
+    Exit codes: 0 listed, or everything that the options name is installed; 3 something could not be installed.
     """
     from chaos.toolchain.components import components
 

@@ -48,14 +48,14 @@ Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage,
     help="Stop searching after this many seconds.",
 )
 @click.option(
-    "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
+    "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: what the run failed with]"
 )
 @click.option(
     "--mutant",
     multiple=True,
     callback=just_one,
     metavar="ID",
-    help="Plant a known bug first. [default: the one of the run]",
+    help="Plant a known bug in the brokers first. [default: the run's]",
 )
 def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) -> int:
     """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.

@@ -90,7 +90,7 @@ lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
 2000 seeds of the whole swarm never took), 3 wrong usage.""",
 )
 @plan_flags("sim")
-@click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
+@click.option("--seeds", callback=_range, metavar="A..B", help="Run a batch: seeds from A up to, but without, B.")
 @click.option("--swarm", is_flag=True, help="The seed draws everything: cluster, settings, load, kinds of faults.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Number of processes of a batch. [default: one for each CPU]")
 @click.option(
@@ -99,10 +99,10 @@ lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
     callback=just_one,
     metavar="ID",
     shell_complete=completions.mutants,
-    help="Plant a known bug first.",
+    help="Plant a known bug in the brokers first.",
 )
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
-@click.option("--page", is_flag=True, help="Of one seed: draw the report of a valid run, too.")
+@click.option("--page", is_flag=True, help="With one seed: make the page of a valid run, too.")
 @click.option(
     "--max-unknown",
     "most_unknown",
@@ -141,9 +141,9 @@ def command(
 ) -> int:
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
 
-    The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
-    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, with a lighter
-    load (of appends 7 records a second) unless --rate says otherwise; a batch is a swarm.
+    Brokers, clients and checks are those of `squall run`. A run can be repeated exactly, and is much faster than real
+    time. Invariants are checked after every event. Without --plan, --seed simulates the plan that `squall run` draws
+    from the seed, with a lighter load (for appends 7 records per second) unless --rate is given; --seeds runs a swarm.
     """
     if any(map(is_typed, ("plan_file", "seeds", "swarm"))):
         flags = of_this_call(flags)

@@ -33,13 +33,13 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown, 3 usage, 130 interrupted: the earlier verdict stands."""
+2 unknown, 3 usage, 130 interrupted: the earlier verdict stays."""
 )
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
     "--expect",
     type=click.Choice(["config", "safe", "loss"]),
-    help="Judge by these promises instead of those that the plan names.",
+    help="What the verdict asks for, instead of what the plan says.",
 )
 @engine_flag
 @click.option(
@@ -58,9 +58,9 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     help="Seconds that Spark may take.",
 )
 def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
-    """Judge a recorded run again: also one whose harness was killed in the middle.
+    """Judge a recorded run again, even if its harness was killed during the run.
 
-    With --master, executors elsewhere do the work: they must see RUN's folder under the same path.
+    With --master, the executors of a Spark cluster do the work. They must see RUN's folder under the same path.
     """
     from chaos.commands.conclusion import conclude, interrupted, load_report
     from chaos.runs.directory import RunDirectory

@@ -60,13 +60,13 @@ class ClusterPlan(_Part):
 class LimitsPlan(_Part):
     """How long each step may take after everything is healed, in seconds."""
 
-    converge_s: float = Field(30, gt=0, le=3600, description="Limit for full ISRs after healing.")
+    converge_s: float = Field(30, gt=0, le=3600, description="How long ISRs may take to be full after healing.")
     """Until every ISR is full and every broker is back."""
-    final_read_s: float = Field(30, gt=0, le=3600, description="Limit for each final reader.")
+    final_read_s: float = Field(30, gt=0, le=3600, description="How long each final reader may take.")
     stuck_s: float = Field(
         15, gt=0, le=3600,
-        description="No progress for so long after healing is a finding; by default more where members that are gone "
-        "may hold partitions longer.",
+        description="A client without progress for this long after healing is a finding; the default is longer if dead "
+        "members may hold partitions longer.",
     )  # fmt: skip
     """A finding if no write is acknowledged, or no record is read, for this long after healing. Where nobody gives it,
     it is at least `HOLDS` times what the workload says of itself (`Scenario.held_s`).

@@ -16,18 +16,18 @@ ANOMALIES = (
     Anomaly(
         "torn-txn",
         Family.TRANSACTIONS,
-        "in the final read_committed reads some acknowledged records of a transaction are visible and this one is not; "
-        "its commit was acknowledged, or nobody knows whether it happened",
+        "the final read_committed reads show some acknowledged records of a transaction, but not this record; the "
+        "commit of the transaction was acknowledged, or nobody knows whether it happened",
         source=EOS,
         other="how many of its records are visible",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
-        meaning="records are missing of transactions whose other records are visible",
-        meaning_of_one="record is missing of a transaction whose other records are visible",
+        meaning="records are missing, although other records of their transactions are visible",
+        meaning_of_one="record is missing, although other records of its transaction are visible",
     ),
     Anomaly(
         "lost-txn",
         Family.TRANSACTIONS,
-        "the commit of a transaction was acknowledged, or a read_committed reader got a record of it, and no final "
+        "the commit of a transaction was acknowledged, or a read_committed reader got a record of it, but no final "
         "read_committed read shows any of its records",
         source=EOS,
         other="how many of its acknowledged records are not visible",

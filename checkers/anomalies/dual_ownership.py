@@ -44,9 +44,9 @@ ANOMALIES = (
     Anomaly(
         NAME,
         Family.GROUPS,
-        "two members of a group own one partition: both were told so, neither has given it up, and one generation "
-        "assigned it to both, or after that the coordinator accepted of each of them a commit, or a heartbeat that was "
-        "sent while no fault kept brokers apart",
+        "two members of a group own one partition: both were told that they own it, and neither released it; in "
+        "addition, the same generation assigned it to both, or the coordinator then accepted from each of them a "
+        "commit, or a heartbeat that was sent while no fault kept brokers apart",
         source="KIP-848: a partition is assigned anew once its owner has revoked it; KIP-429",
         other="the process that had it first",
         needs=(Need.MEMBERS, Need.RIVALS, Need.PROOFS),

@@ -15,12 +15,13 @@ ANOMALIES = (
     Anomaly(
         "eos-duplicate",
         Family.GROUPS,
-        "consume-transform-produce: read_committed readers got two outputs that members of one group made of one input",
+        "consume-transform-produce: read_committed readers got two outputs that members of one group made from the "
+        "same input",
         source=EOS,
         other="the value of the first of these outputs",
         needs=(Need.OUTPUTS, Need.COMMITTED_READS),
-        meaning="outputs are further ones of an input that has one already",
-        meaning_of_one="output is a further one of an input that has one already",
+        meaning="outputs are duplicates: their inputs have an output already",
+        meaning_of_one="output is a duplicate: its input has an output already",
     ),
 )
 

@@ -16,9 +16,9 @@ ANOMALIES = (
     Anomaly(
         "eos-loss",
         Family.GROUPS,
-        "consume-transform-produce: the commit of a position behind an input was acknowledged, or a coordinator "
-        "reported that position, and no read_committed reader ever got an output of it, although one read all "
-        "partitions of the outputs after that to their ends",
+        "consume-transform-produce: the commit of a position after an input was acknowledged, or a coordinator "
+        "reported such a position; but no read_committed reader ever got an output of the input, although a reader "
+        "read all partitions of the outputs to their ends after that",
         source=EOS,
         other="the position that was committed",
         needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS, Need.MEMBERS),

@@ -20,9 +20,9 @@ ANOMALIES = (
     Anomaly(
         NAME,
         Family.TRANSACTIONS,
-        "in the final reads the last stable offset of a partition is below the high watermark, and since everything "
-        "was healed it has not moved for longer than the longest time-out of the transactions that wrote there, and "
-        "the ten seconds within which a coordinator notices that",
+        "in the final reads the last stable offset of a partition is below the high watermark, and since healing it "
+        "has not moved for longer than a transaction may last: the longest time-out of the transactions that wrote "
+        "there, and ten seconds more, within which a coordinator notices the time-out",
         source="KIP-890: Transactions Server-Side Defense (hanging transactions); KAFKA-14402",
         other="the high watermark",
         needs=(Need.TRANSACTIONS, Need.FINAL_READS),

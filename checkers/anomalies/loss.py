@@ -13,8 +13,8 @@ ANOMALIES = (
     Anomaly(
         "lost-write",
         Family.DATA,
-        "acknowledged, or proven by a reader to have been committed; in no final read, or in an earlier round of "
-        "final reads and not in the last one; at or below the highest offset that any reader saw",
+        "the record was acknowledged (or a reader saw it committed), but the last round of final reads did not return "
+        "it, although readers got past its offset",
         source=f"{JEPSEN}; Kafka documentation, design, Replication",
         jepsen="lost-write",
         other="the highest offset that any reader saw",
@@ -25,7 +25,7 @@ ANOMALIES = (
     Anomaly(
         "unseen",
         Family.DATA,
-        "acknowledged, in no final read, above the highest offset that any reader saw: missing at the tail",
+        "the record was acknowledged, but no final read returned it, and no reader got as far as its offset",
         source=f"{JEPSEN}; Kafka documentation, design, Replication",
         jepsen="unseen",
         other="the highest offset that any reader saw",

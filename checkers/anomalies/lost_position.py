@@ -19,16 +19,14 @@ ANOMALIES = (
     Anomaly(
         "lost-position",
         Family.GROUPS,
-        "a committed position is later reported lower, or as never committed, with no commit or reset between; or it "
-        "is reported again after the deletion of its group was acknowledged; or a position is reported that nobody "
-        "had asked to commit or reset",
+        "a coordinator reports a committed position as lower than before, or as never committed, with no commit or "
+        "reset in between; or it reports a position again after the deletion of the group was acknowledged; or it "
+        "reports a position that nobody had asked to commit or reset",
         source=GROUPS,
         other="the position that was committed before",
         needs=(Need.POSITIONS,),
-        meaning="times a group's position was reported lower than it was, after it was deleted, or never committed by "
-        "anybody",
-        meaning_of_one="time a group's position was reported lower than it was, after it was deleted, or never "
-        "committed by anybody",
+        meaning="times a coordinator reported a position that was too low, of a deleted group or uncommitted",
+        meaning_of_one="time a coordinator reported a position that was too low, of a deleted group or uncommitted",
     ),
 )
 

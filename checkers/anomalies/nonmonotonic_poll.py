@@ -12,7 +12,7 @@ ANOMALIES = (
     Anomaly(
         "nonmonotonic-poll",
         Family.READERS,
-        "a poll does not go on behind the poll before it",
+        "a poll goes back, compared with the reader's previous poll",
         source=IN_ORDER,
         jepsen="nonmonotonic-poll",
         other="the offset read before",
@@ -28,8 +28,8 @@ ANOMALIES = (
         jepsen="int-nonmonotonic-poll",
         other="the offset read before",
         needs=(Need.READS,),
-        meaning="polls went back in themselves",
-        meaning_of_one="poll went back in itself",
+        meaning="polls returned an offset below the one before it",
+        meaning_of_one="poll returned an offset below the one before it",
     ),
 )
 

@@ -13,10 +13,10 @@ ANOMALIES = (
     Anomaly(
         "offset-regression",
         Family.READERS,
-        "high watermark or last stable offset, as told to one client by one leader epoch, goes back; or the latest "
-        "offset of either isolation level, by whichever epoch",
+        "for one client in one leader epoch, the high watermark or the last stable offset goes back; or the latest "
+        "offset, of either isolation level, goes back, in any epoch",
         source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
-        other="the offset told before",
+        other="the offset reported before",
         needs=(Need.MARKS,),
         meaning="reported high watermarks or last stable offsets went back",
         meaning_of_one="reported high watermark or last stable offset went back",

@@ -13,8 +13,8 @@ ANOMALIES = (
     Anomaly(
         "poll-skip",
         Family.READERS,
-        "a poll skips over records that stand behind those of the poll before it, or moves the reader over records "
-        "that it does not return",
+        "compared with the reader's previous poll, a poll skips records, or it moves the reader past records that it "
+        "does not return",
         source=IN_ORDER,
         jepsen="poll-skip",
         other="the offset read before; where the reader was moved over records, the position before",
@@ -30,8 +30,8 @@ ANOMALIES = (
         jepsen="int-poll-skip",
         other="the offset read before",
         needs=(Need.READS,),
-        meaning="polls skipped over records in themselves",
-        meaning_of_one="poll skipped over records in itself",
+        meaning="polls left out records between those that they returned",
+        meaning_of_one="poll left out records between those that it returned",
     ),
 )
 

@@ -13,8 +13,8 @@ ANOMALIES = (
     Anomaly(
         "revoked-read",
         Family.GROUPS,
-        "a member that had given a partition up in good order got, or processed, a record of it after that, and before "
-        "the partition was assigned to it again",
+        "a member released a partition in good order, and then got or processed a record of it before the partition "
+        "was assigned to it again",
         source="KIP-429: once onPartitionsRevoked has returned, the partitions may have another owner",
         needs=(Need.MEMBERS, Need.READS),
         meaning="records were processed by members that had given their partitions up",

@@ -15,7 +15,7 @@ ANOMALIES = (
     Anomaly(
         "send-reorder",
         Family.DATA,
-        "a record stands behind one that its producer handed over later to the same partition",
+        "a record is behind a record that its producer sent later to the same partition",
         source=f"{JEPSEN}; Kafka documentation, design: messages of a producer are appended in the order they are sent",
         jepsen="nonmonotonic-send",
         other="how many of its producer's records in this partition overtook earlier ones",

@@ -18,9 +18,9 @@ ANOMALIES = (
     Anomaly(
         "stuck-group",
         Family.LIVENESS,
-        f"a record that was acknowledged after healing, in a partition that the group reads, was got by no member for "
-        f"{SESSIONS} session time-outs, or, if that is more, for twice the session time-out and the longest time "
-        f"between polls together, and one member was alive all that time",
+        "a record was acknowledged after healing, in a partition that the group reads; a member was alive all the "
+        f"time, but no member got the record for {SESSIONS} session time-outs (or for twice the sum of the session "
+        "time-out and the longest time between polls, if that is longer)",
         source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
         other="for how many ns",
         needs=(Need.MEMBERS, Need.ACKS, Need.WRITES_AFTER_HEALING),

@@ -13,10 +13,10 @@ ANOMALIES = (
     Anomaly(
         "uncommitted-offset",
         Family.TRANSACTIONS,
-        "a coordinator reported a group's position that only a transaction wanted to commit which was aborted, which "
-        "failed, or whose commit nobody had asked for yet",
+        "a coordinator reported a position of a group that only one transaction tried to commit, and that transaction "
+        "was aborted, failed, or had not been asked to commit yet",
         source="KIP-98: offsets of a transaction become the group's position only if it commits",
-        other="the operation that was told of the position",
+        other="the operation that got the position",
         needs=(Need.TRANSACTIONS, Need.COMMITS, Need.POSITIONS),
         meaning="times a group's position was that of a transaction that did not commit",
         meaning_of_one="time a group's position was that of a transaction that did not commit",

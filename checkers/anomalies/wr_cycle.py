@@ -20,7 +20,7 @@ ANOMALIES = (
         other="the transaction of the same cycle that wrote the record",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_READS, Need.READS_INSIDE),
         meaning="transactions read each other's records in a circle",
-        meaning_of_one="transaction is in a circle of those that read each other's records",
+        meaning_of_one="transaction is in a circle of transactions that read each other's records",
     ),
 )
 

@@ -100,7 +100,7 @@ class Report:
             return "It was found tonight as well: the configuration permits it, and this night does not forbid it."
         if ran_again(each, self.runs):
             return "The configuration ran tonight without it."
-        return "The configuration has no run with a verdict tonight, so nobody knows."
+        return "Not tested: the configuration has no run with a verdict tonight."
 
     @property
     def acknowledged(self) -> int:

@@ -54,40 +54,44 @@ class Appends(Scenario):
     topics: int = Field(2, ge=1, le=100, description="Topics of the workload.")
     partitions: int = Field(3, ge=1, le=1000, description="Partitions of each topic.")
     acks: Literal[-1, 0, 1] = Field(-1, description="all, 1 or 0.")
-    idempotence: bool = Field(True, description="Idempotent producers; off by itself where acks is not all.")
+    idempotence: bool = Field(True, description="Producers are idempotent; off by default unless acks is all.")
     max_in_flight: int = Field(5, ge=1, le=100, description="Produce requests in flight on each connection.")
-    producers: int = Field(4, ge=1, le=1000, description="Producing processes at a time.")
-    readers: int = Field(3, ge=1, le=1000, description="Readers beside them.")
-    rate: int = Field(2000, ge=1, le=1_000_000, description="Records a second, all producers together.")
+    producers: int = Field(4, ge=1, le=1000, description="Number of producing processes at a time.")
+    readers: int = Field(3, ge=1, le=1000, description="Number of readers at a time.")
+    rate: int = Field(2000, ge=1, le=1_000_000, description="Records per second of all producers together.")
     min_bytes: int = Field(100, ge=MIN_BYTES, le=MAX_BYTES, description="Smallest record.")
     max_bytes: int = Field(2048, ge=MIN_BYTES, le=MAX_BYTES, description="Largest record.")
     linger_ms: int = Field(5, ge=0, le=60_000, description="How long a producer waits to fill a batch.")
     batch_bytes: int = Field(65_536, ge=1024, le=16 << 20, description="Largest batch.")
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="Compression of batches.")
-    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
     burst: int = Field(
         0,
         ge=0,
         le=1_000_000,
         exclude_if=lambda rate: rate == 0,
-        description="Records a second in bursts of half a second, one every 4 seconds; 0: no bursts.",
+        description="Records per second during bursts of half a second, one burst every 4 seconds; 0: no bursts.",
     )
     keep_in_flight: bool = Field(
         False,
         exclude_if=lambda keeps: not keeps,
-        description="Idempotent producers send as many requests at once after a failure as before, as Kafka's do.",
+        description="After a failure, idempotent producers keep as many requests in flight as before, as Kafka's do.",
     )
     fetch_sessions: bool = Field(
-        False, exclude_if=lambda has: not has, description="Readers have incremental fetch sessions, as Kafka's do."
+        False, exclude_if=lambda has: not has, description="Readers keep incremental fetch sessions, as Kafka's do."
     )
     lookups: bool = Field(
-        False, exclude_if=lambda has: not has, description="Readers ask now and then which offset belongs to a time."
+        False, exclude_if=lambda has: not has, description="Readers look up offsets by timestamp now and then."
     )
     fetch_min_bytes: int = Field(
-        1, ge=1, le=MAX_BYTES, exclude_if=lambda few: few == 1, description="Bytes that a reader's fetch waits for."
+        1, ge=1, le=MAX_BYTES, exclude_if=lambda few: few == 1, description="How many bytes a reader's fetch waits for."
     )
     fetch_max_wait_ms: int = Field(
-        500, ge=1, le=60_000, exclude_if=lambda usual: usual == 500, description="How long it waits for them."
+        500,
+        ge=1,
+        le=60_000,
+        exclude_if=lambda usual: usual == 500,
+        description="How long a fetch waits for --fetch-min-bytes.",
     )
 
     def contradictions(self) -> list[str]:

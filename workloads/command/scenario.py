@@ -62,26 +62,30 @@ class Command(Scenario):
 
     name: Literal["command"] = "command"
     command: str = Field("", description="The program under test and its arguments: ./my-producer --fast.")
-    directory: str = Field("", description="Where the program is started.")
+    directory: str = Field("", description="The folder in which the program is started.")
     role: Literal["producer", "reader", "both", "member"] = Field(
-        "producer", description="What the program does; our own client does the rest."
+        "producer", description="What the program does; Squall's own client does the rest."
     )
     members: int = Field(2, ge=1, le=32, description="Members of the group.")
     outputs: Literal["none", "at-most-once", "at-least-once", "exactly-once"] = Field(
-        "none", description="What the members write for what they read, and promise of it."
+        "none", description="What members promise about the outputs that they write for their inputs."
     )
-    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
-    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
+    session_timeout_ms: int = Field(
+        3_000, ge=500, le=300_000, description="Silence after which the coordinator removes a member."
+    )
+    max_poll_interval_ms: int = Field(
+        4_000, ge=500, le=300_000, description="Time without a poll after which a member leaves."
+    )
     partitions: int = Field(1, ge=1, le=1000, description="Partitions of each topic.")
     acks: Literal[-1, 0, 1] = Field(-1, description="all, 1 or 0.")
-    idempotence: bool = Field(True, description="Idempotent producers; off by itself where acks is not all.")
+    idempotence: bool = Field(True, description="Producers are idempotent; off by default unless acks is all.")
     max_in_flight: int = Field(5, ge=1, le=100, description="Produce requests in flight on each connection.")
-    producers: int = Field(1, ge=1, le=100, description="Producing processes at a time.")
-    readers: int = Field(1, ge=1, le=100, description="Readers beside them.")
-    rate: int = Field(100, ge=1, le=100_000, description="Records a second, all producers together.")
+    producers: int = Field(1, ge=1, le=100, description="Number of producing processes at a time.")
+    readers: int = Field(1, ge=1, le=100, description="Number of readers at a time.")
+    rate: int = Field(100, ge=1, le=100_000, description="Records per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     linger_ms: int = Field(5, ge=0, le=60_000, description="How long a producer waits to fill a batch.")
-    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""

@@ -74,40 +74,55 @@ class GroupsLoad(Scenario):
     MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group",)
 
     name: Literal["groups"] = "groups"
-    rate: int = Field(50, ge=1, le=5000, description="Records a second, all producers together.")
+    rate: int = Field(50, ge=1, le=5000, description="Records per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(6, ge=1, le=64, description="Partitions of the topic.")
-    producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
+    producers: int = Field(1, ge=1, le=16, description="Number of producing processes at a time.")
     members: int = Field(3, ge=1, le=64, description="Members of the group.")
     group_protocol: Literal["classic", "consumer", "mixed"] = Field(
-        "classic", description="How members and coordinator agree; consumer: KIP-848; mixed: each process draws it."
+        "classic", description="Group protocol of the members; consumer: KIP-848; mixed: each process draws its own."
     )
     assignor: ASSIGNORS = Field(
-        "cooperative-sticky", description="Who assigns in a classic group; cooperative-sticky moves few partitions."
+        "cooperative-sticky", description="Assignor of a classic group; cooperative-sticky moves few partitions."
     )
     server_assignor: Literal["uniform", "range"] = Field(
-        "uniform", description="How the coordinator assigns, with --group-protocol consumer or mixed."
+        "uniform", description="The coordinator's assignor, with --group-protocol consumer or mixed."
     )
     static_members: bool = Field(
-        False, description="All members but the first have an instance id: they bounce without a rebalance."
+        False, description="All members but the first have an instance id, so they restart without a rebalance."
     )
-    auto_commit: bool = Field(False, description="Members commit before polls, by the clock; else after each poll.")
-    commit_every_ms: int = Field(200, ge=0, le=60_000, description="How often a member commits, at most.")
+    auto_commit: bool = Field(
+        False, description="Members commit at intervals, before a poll, instead of after each poll."
+    )
+    commit_every_ms: int = Field(200, ge=0, le=60_000, description="Shortest time between two commits of a member.")
     churn: int = Field(
-        20, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+        20, ge=0, le=600, description="How many times a minute some member pauses, halts, leaves or crashes."
     )
     conversions: int = Field(
-        0, ge=0, le=60, description="How often a minute all members go, and come again in the other group protocol."
+        0,
+        ge=0,
+        le=60,
+        description="How many times a minute all members leave and come back with the other group protocol.",
     )
     deletions: int = Field(
-        0, ge=0, le=60, description="How often a minute all members go, the group is deleted, and they come again."
+        0,
+        ge=0,
+        le=60,
+        description="How many times a minute all members leave, the group is deleted, and they come back.",
     )
     away_s: int = Field(
-        0, ge=0, le=3_600, description="All members go once for so long; from 60 s on, offsets may expire meanwhile."
+        0,
+        ge=0,
+        le=3_600,
+        description="For how long all members are away, once in the run; from 60 s on, offsets may expire meanwhile.",
     )
-    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
-    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
-    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+    session_timeout_ms: int = Field(
+        3_000, ge=500, le=300_000, description="Silence after which the coordinator removes a member."
+    )
+    max_poll_interval_ms: int = Field(
+        4_000, ge=500, le=300_000, description="Time without a poll after which a member leaves."
+    )
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""

@@ -86,24 +86,28 @@ class InstancesLoad(Scenario):
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (brokers.FACTOR, FACTOR)
     MEANT_FOR: ClassVar[tuple[str, ...]] = ("stuck-group", "eos-duplicate")
 
-    rate: int = Field(20, ge=1, le=1000, description="Records a second, all producers together.")
+    rate: int = Field(20, ge=1, le=1000, description="Records per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(4, ge=1, le=64, description="Partitions of the topic.")
-    producers: int = Field(1, ge=1, le=16, description="Producing processes at a time.")
-    instances: int = Field(2, ge=1, le=16, description="Instances of each application, members of one group.")
+    producers: int = Field(1, ge=1, le=16, description="Number of producing processes at a time.")
+    instances: int = Field(2, ge=1, le=16, description="Instances of each application; they are members of one group.")
     group_protocol: Literal["classic", "consumer"] = Field(
-        "classic", description="How members and coordinator agree; consumer: KIP-848."
+        "classic", description="Group protocol of the members; consumer: KIP-848."
     )
-    generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
+    generation: Literal[1, 2] = Field(2, description="Newest transaction version that the workload's clients speak.")
     transaction_timeout_ms: int = Field(
-        4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
+        4_000, ge=1_000, le=900_000, description="Time-out after which the coordinator aborts an open transaction."
     )
     churn: int = Field(
-        20, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+        20, ge=0, le=600, description="How many times a minute some member pauses, halts, leaves or crashes."
     )
-    session_timeout_ms: int = Field(3_000, ge=500, le=300_000, description="Until a silent member is given up.")
-    max_poll_interval_ms: int = Field(4_000, ge=500, le=300_000, description="Until a member that polls nothing goes.")
-    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+    session_timeout_ms: int = Field(
+        3_000, ge=500, le=300_000, description="Silence after which the coordinator removes a member."
+    )
+    max_poll_interval_ms: int = Field(
+        4_000, ge=500, le=300_000, description="Time without a poll after which a member leaves."
+    )
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
     def contradictions(self) -> list[str]:
         """As `Scenario.contradictions`."""

@@ -30,7 +30,7 @@ class SemanticsLoad(InstancesLoad):
 
     name: Literal["semantics"] = "semantics"
     churn: int = Field(
-        40, ge=0, le=600, description="How often a minute a member pauses, halts, goes or crashes, all together."
+        40, ge=0, le=600, description="How many times a minute some member pauses, halts, leaves or crashes."
     )
 
     @classmethod

@@ -48,9 +48,9 @@ class Steady(Scenario):
     PLAIN: ClassVar[Mapping[int, Any]] = {1: 100}
 
     name: Literal["steady"] = "steady"
-    rate: int = Field(10, ge=1, le=200, description="Records a second, all producers together.")
+    rate: int = Field(10, ge=1, le=200, description="Records per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
-    poll_pause_ms: int = Field(20, ge=0, le=200, description="How long a reader takes over what a poll brought.")
+    poll_pause_ms: int = Field(20, ge=0, le=200, description="Pause after each poll, in ms.")
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

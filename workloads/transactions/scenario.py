@@ -57,22 +57,23 @@ class TransactionsLoad(Scenario):
     RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
 
     name: Literal["transactions"] = "transactions"
-    rate: int = Field(20, ge=1, le=1000, description="Transactions a second, all producers together.")
+    rate: int = Field(20, ge=1, le=1000, description="Transactions per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(3, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(3, ge=1, le=64, description="Transactional producers, each with an id of its own.")
-    readers: int = Field(4, ge=1, le=64, description="Readers beside them, at the levels of --isolation.")
+    readers: int = Field(4, ge=1, le=64, description="Number of readers, at the levels of --isolation.")
     isolation: Literal["read_committed", "read_uncommitted", "both"] = Field(
-        "both", description="Isolation level of the load's readers; both: by turns. Final reads have both always."
+        "both",
+        description="Isolation level of the load's readers; both: reader by reader. Final reads always use both.",
     )
-    aborts: float = Field(0.2, ge=0, le=1, description="Share of transactions that are aborted by choice.")
+    aborts: float = Field(0.2, ge=0, le=1, description="Share of transactions that clients abort on purpose.")
     transaction_timeout_ms: int = Field(
-        4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
+        4_000, ge=1_000, le=900_000, description="Time-out after which the coordinator aborts an open transaction."
     )
-    generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
-    poll_pause_ms: int = Field(20, ge=0, le=200, description="How long a reader takes over what a poll brought.")
+    generation: Literal[1, 2] = Field(2, description="Newest transaction version that the workload's clients speak.")
+    poll_pause_ms: int = Field(20, ge=0, le=200, description="Pause after each poll, in ms.")
     plain_rate: int = Field(
-        0, ge=0, le=1000, description="Records a second of a plain producer beside them, on its own topic; 0: none."
+        0, ge=0, le=1000, description="Records per second of an additional plain producer, on its own topic; 0: none."
     )
 
     @model_validator(mode="before")

@@ -74,7 +74,7 @@ def test_a_valid_simulation_says_what_draws_its_page_and_page_draws_it_at_once(
     assert cli.run(["sim", "--seed", "3", "--time", "5"]) == 0
     made = (tmp_path / "runs/latest").resolve()
     assert not (made / "report.html").exists()
-    said = re.search(r"^report: (.*) draws it$", capsys.readouterr().out, re.MULTILINE)
+    said = re.search(r"^No page was made. To make one: (.*)$", capsys.readouterr().out, re.MULTILINE)
     assert said is not None
     _, *words = shlex.split(said[1])
     assert cli.run(words) == 0
@@ -82,7 +82,7 @@ def test_a_valid_simulation_says_what_draws_its_page_and_page_draws_it_at_once(
     assert "VALID" in drawn.upper()
     assert cli.run(["sim", "--seed", "3", "--time", "5", "--page"]) == 0
     at_once = (tmp_path / "runs/latest/report.html").read_text()
-    assert "draws it" not in capsys.readouterr().out
+    assert "No page was made" not in capsys.readouterr().out
     # All that the page has of the history is on both.
     assert at_once.count("<svg") == drawn.count("<svg")
     assert (made / "history/records.parquet").exists()

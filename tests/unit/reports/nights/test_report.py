@@ -84,7 +84,7 @@ def test_what_the_night_forbade_stays_wrong_when_the_run_directory_is_gone() -> 
     told = report([run("gone", **gone), run("two")])
     assert (told.word, told.headline) == ("invalid", "1 invalid run")
     assert told.sentences == ["What they found cannot be read any more: begin with the red runs below."]
-    assert told.runs[0]["why"].endswith("this night: lost-write; its run directory is gone")
+    assert told.runs[0]["why"].endswith("this night forbids it (--never or [[expect]]); its run directory is gone")
 
 
 @pytest.mark.parametrize("left", [[], [run("two")]])
