@@ -72,35 +72,35 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
     yield f"{check.title}: {check.count} found, {check.state}"
     yield f"  What it is: {_sentence(check.definition)}"
     if check.why:
-        yield f"  Why it is judged so: {_sentence(check.why)}"
+        yield f"  Why it has this verdict: {_sentence(check.why)}"
     if check.cell:
-        yield f"  Where that stands: {check.cell[0].lower()}{check.cell[1:]}."
+        yield f"  By which rule: {check.cell[0].lower()}{check.cell[1:]}."
     yield from (f"  {moment}" for moment in check.moments)
     for number, group in enumerate(groups, 1):
         yield ""
         many = len(group.witnesses)
-        cause = group.cause or "nothing that the brokers' traces tell"
+        cause = group.cause or "the brokers' traces show none"
         yield f"  Cause {number}, of {many} witness{'es' if many > 1 else ''}: {cause}"
         yield from (f"    {line}" for line, _, _ in group.witnesses[:NAMES_OF_ONE])
         if many > NAMES_OF_ONE:
             yield f"    and {many - NAMES_OF_ONE} more"
-        yield "  The first one's story:"
+        yield "  The story of the first witness:"
         yield from (f"    {line.t:9.3f} s  {line.text}" for line in group.witnesses[0][1])
         if not group.witnesses[0][1]:
-            yield "    Neither the history nor traces of brokers say when what happened."
+            yield "    Neither the history nor the brokers' traces say what happened when."
 
 
 def _untold(files: RunFiles) -> Iterator[str]:
-    """Why there is no longer story."""
+    """Why there is no detailed story."""
     if files.foreign and not files.traces:
         yield (
-            f"There is no story of the brokers: {files.foreign} writes no traces, and no log of a broker is here "
-            "(nodes/N/broker.log)."
+            f"There is no story of the brokers: {files.foreign} writes no traces, and the run directory has no logs of "
+            "brokers (nodes/N/broker.log)."
         )
     elif not any(files.traces.values()):
-        yield "There is no story of the brokers: the run directory has no traces of theirs (nodes/N/trace.jsonl)."
+        yield "There is no story of the brokers: the run directory has no brokers' traces (nodes/N/trace.jsonl)."
     else:
-        yield "There is no longer story: verdict.json names no witness of a partition, or the history lacks it."
+        yield "There is no detailed story: verdict.json names no witness of a partition, or the history lacks it."
 
 
 def _sentence(text: str) -> str:

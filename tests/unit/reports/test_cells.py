@@ -47,7 +47,7 @@ def test_the_page_the_terminal_and_explain_name_the_cell(lost_dir: Path, permitt
     found = [check for check in checks_of(read_run(run)) if check.count]
     assert {check.cell for check in found} == {says}
     assert says in on_the_terminal(run)
-    assert f"Where that stands: {says[0].lower()}{says[1:]}." in " ".join(explained(run, found[0].name, 10_000).split())
+    assert f"By which rule: {says[0].lower()}{says[1:]}." in " ".join(explained(run, found[0].name, 10_000).split())
     page = render(run).read_text()
     assert says.replace('"', "&#34;").replace("<", "&lt;").replace(">", "&gt;") in page
 

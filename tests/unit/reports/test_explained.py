@@ -53,7 +53,7 @@ def test_a_run_without_traces_says_that_there_is_no_longer_story(lost_dir: Path)
         trace.unlink()
     text = told(str(lost_dir), "lost-write")
     assert "lost-write (reads): 2 found" in text
-    assert "no traces of theirs" in text or "lost-write in appends-0-0" in text
+    assert "no brokers' traces" in text or "lost-write in appends-0-0" in text
 
 
 def test_a_permitted_finding_and_a_second_one_of_a_partition_have_their_stories(lost_dir: Path) -> None:

@@ -103,10 +103,10 @@ def test_a_judging_that_is_interrupted_leaves_the_earlier_verdict_whole_and_says
     monkeypatch.setattr(judgement, "analyse", interrupt)
     assert cli.run(["verify", str(run.path)]) == 130
     assert {name: (run.path / name).read_bytes() for name in SHOWN} == before
-    assert capsys.readouterr().err.splitlines()[-1].endswith("nothing was judged anew; the earlier verdict was unknown")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("not judged again; its earlier verdict is unknown")
     run.verdict.unlink()
     assert cli.run(["verify", str(run.path)]) == 130
-    assert "interrupted: there is no verdict; " in capsys.readouterr().err
+    assert "interrupted: there is no verdict yet. To judge the run: " in capsys.readouterr().err
 
 
 def test_an_interruption_before_the_page_is_drawn_leaves_no_page_of_the_earlier_verdict(
@@ -119,7 +119,7 @@ def test_an_interruption_before_the_page_is_drawn_leaves_no_page_of_the_earlier_
     assert not run.report.exists()
     assert "VALID" not in (run.path / "junit.xml").read_text()
     assert json.loads(run.verdict.read_text())["verdict"] == "unknown"
-    assert "interrupted: it is judged: unknown; " in capsys.readouterr().err
+    assert "interrupted: the verdict is unknown. To make the page: " in capsys.readouterr().err
 
 
 def test_a_verdict_that_could_not_be_reached_is_shown_by_no_page_of_the_earlier_one(
