@@ -252,7 +252,7 @@ def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Ju
         which = "some of it" if forbids or doubts else "it"
         would = f"would permit {which}" if permits else "does not permit it either"
         does = f"; the configuration alone ({rows}) {would}" if permits or forbids else ""
-        why = f"not permitted: you asked for --expect safe, which permits nothing{does}"
+        why = f"not permitted: you asked for --expect safe, which permits no anomaly{does}"
         asked.append(replace(each, why=why) if each.permitted is False and not each.blames else each)
     return tuple(asked)
 

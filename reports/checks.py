@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
 from checkers.engines import REFERENCE, SPARK
+from checkers.guarantees import SAFE_EXPECTED
 from reports import meaning
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
@@ -153,8 +154,8 @@ def _found(entry: Json) -> Check:
 
 
 def _cell(state: str, cell: Json) -> str:
-    """The cell in words. Verdicts of earlier versions name none."""
-    if not cell:
+    """The cell in words. Verdicts of earlier versions name none, and --expect safe is what `why` says already."""
+    if not cell or cell.get("row") == SAFE_EXPECTED.row:
         return ""
     which = f'"{cell.get("row")}", under {cell.get("under")}'
     does = {PERMITTED: f"the cell {which}, permits this", FAILED: f"the promise of {which}, forbids this"}.get(

@@ -29,7 +29,7 @@ async def play(stage: Stage, p: Played) -> None:
 KIND = Kind(
     name="bandwidth",
     place=10,
-    title="lets so many kilobytes a second through, for each connection and direction",
+    title="limits the kilobytes per second of each connection and direction",
     fault_class="N",
     duration_s=ON_S,
     params={"kb_per_s": Number(1, 1000, 64), "side": PEERS},
@@ -40,7 +40,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.compared("longer_by_ms", "pad_bytes"),
-    evidence="a large request takes as much longer as that allows, than just before and just after",
+    evidence="a large request takes longer than just before and just after, by as much as the limit implies",
     tell=round_trips,
     done=hit_by("bandwidth"),
 )

@@ -103,7 +103,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="client",
     place=24,
-    title="a producer crashes without a close and is replaced at the end; a producer or reader stands still",
+    title="a producer crashes without a close and is replaced at the end; a producer or reader pauses",
     fault_class="P",
     duration_s=Number(0.1, 600, 2),
     params={"how": Choice(("crash", "pause"), "crash")},
@@ -113,7 +113,7 @@ KIND = Kind(
     draw=Draw(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
     play=play,
     proves=proofs.of_a_client,
-    evidence="the process id of the history changed; nothing was handed over or polled meanwhile, and something after",
+    evidence="the process id in the history changed; or the client sent or polled nothing meanwhile, but did so after",
     tell=tell,
     done=hit_by("client"),
 )

@@ -129,7 +129,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="clock",
     place=7,
-    title="the wall clock jumps, runs faster or slower, or jumps to and fro",
+    title="the wall clock jumps, runs faster or slower, or jumps back and forth",
     fault_class="C",
     duration_s=Number(0.2, 600, 4),
     params={
@@ -151,7 +151,7 @@ KIND = Kind(
     ),
     play=play,
     proves=proofs.bent,
-    evidence="what the node's own trace shows of its wall clock: off by as much as it was bent",
+    evidence="the node's own trace shows that its wall clock is wrong by the planned amount",
     tell=tell,
     done=lambda params, node, links: f"given a wrong clock{listed(params)}",
 )

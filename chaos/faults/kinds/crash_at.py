@@ -62,7 +62,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="crash_at",
     place=5,
-    title="killed just before its n-th fsync, write or send, restart at the end",
+    title="kills the broker just before its n-th fsync, write or send; restart at the end",
     fault_class="P",
     duration_s=Number(0.2, 600, 3),
     params={"op": Choice(("fsync", "write", "send"), "fsync"), "nth": Number(1, 1_000_000, 1)},
@@ -76,7 +76,7 @@ KIND = Kind(
     lands=hit_by_calls,
     play=play,
     proves=proofs.gone_and_back,
-    evidence="it came to that point and is gone; a new incarnation registers after the restart",
+    evidence="the broker reached that point, and its process is gone; a new incarnation registers after the restart",
     tell=tell,
     done=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",
 )

@@ -88,7 +88,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="damage",
     place=21,
-    title="killed; while it is down a segment loses its end, or a closed file is lost; restart at the end",
+    title="kills the broker; while it is down, a segment loses its end or a closed file is lost; restart at the end",
     fault_class="D",
     worse_class="DM",
     duration_s=Number(0.2, 600, 3),

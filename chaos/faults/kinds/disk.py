@@ -77,7 +77,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="disk",
     place=19,
-    title="writes or fsyncs fail from the n-th on, or are slow; a node that ended of it restarts at the end",
+    title="writes or fsyncs fail from the n-th on, or are slow; a broker that stops because of it restarts at the end",
     fault_class="P",
     duration_s=Number(0.2, 600, 3),
     params={

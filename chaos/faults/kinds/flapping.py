@@ -55,7 +55,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.flapped,
-    evidence="in each turn a probe over each link fails while it is cut; probes between two cuts work",
+    evidence="a probe over each link fails during each cut; probes between two cuts work",
     tell=tell,
     done=hit_by("flapping"),
 )

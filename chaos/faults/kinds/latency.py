@@ -41,7 +41,7 @@ def _ms(params: Params, name: str) -> str:
 KIND = Kind(
     name="latency",
     place=9,
-    title="delays what is sent, there and back",
+    title="delays the bytes in both directions",
     fault_class="N",
     duration_s=ON_S,
     params={"latency_ms": Number(1, 30_000, 50), "jitter_ms": Number(0, 30_000, 10), "side": PEERS},

@@ -35,7 +35,7 @@ async def play(stage: Stage, p: Played) -> None:
 KIND = Kind(
     name="limit_data",
     place=12,
-    title="ends each connection after so many bytes, in the middle of a frame most often",
+    title="ends each connection after a number of bytes, usually in the middle of a frame",
     fault_class="N",
     duration_s=ON_S,
     params={"limit_bytes": Number(1, 10_000_000, 65_536), "side": PEERS},
@@ -49,7 +49,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.compared("limit_bytes"),
-    evidence="a connection ends while more bytes than that are sent over it; just before and after all of them pass",
+    evidence="a connection ends when more bytes are sent over it; just before and just after, all bytes pass",
     tell=how_they_ended,
     done=hit_by("limit_data"),
 )

@@ -136,7 +136,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="member_crash",
     place=29,
-    title="a member of a group is gone without leaving it, and is replaced at the end",
+    title="a member's process ends without leaving its group, and is replaced at the end",
     fault_class="P",
     duration_s=Number(0.5, 600, 2),
     traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS}),
@@ -145,7 +145,7 @@ KIND = Kind(
     draw=Draw(target=aimed, lasts_s=(1.0, 5.0)),
     play=play,
     proves=proofs.gone_from_group,
-    evidence="the coordinator still listed the member once its process was gone, and later no more; a successor",
+    evidence="the coordinator still listed the member after its process was gone, but not later; a successor",
     tell=tell,
     done=hit_by("member_crash"),
 )

@@ -99,7 +99,7 @@ KIND = Kind(
     draw=Draw(target=aimed, lasts_s=(1.0, 4.0)),
     play=play,
     proves=proofs.told_of_a_twin,
-    evidence="the coordinator told one of the two that the other one has the instance id: it fenced or refused it",
+    evidence="the coordinator fenced or refused one of the two processes, because the other has the instance id",
     tell=tell,
     done=hit_by("member_twin"),
 )

@@ -42,7 +42,7 @@ def lands(fault: Fault, site: Site) -> Fault:
 KIND = Kind(
     name="packet_loss",
     place=16,
-    title="packets are lost and sent again: their bytes come late",
+    title="packets are lost and sent again, so their bytes arrive late",
     fault_class="N",
     duration_s=Number(0.2, 600, 4),
     params={

@@ -109,7 +109,7 @@ KIND = Kind(
     draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
     proves=proofs.held,
-    evidence="the process is stopped and answers nothing when it begins, and is stopped still when it is let go",
+    evidence="the process is stopped and answers nothing when the fault begins, and is still stopped when it ends",
     tell=tell,
     done=lambda params, node, links: "paused",
 )

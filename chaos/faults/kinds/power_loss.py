@@ -57,7 +57,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="power_loss",
     place=6,
-    title="power goes: what was not synced may be lost or torn; restart at the end",
+    title="the broker loses power: unsynced data may be lost or torn; restart at the end",
     fault_class="W1",
     worse_class="WM",
     duration_s=Number(0.2, 600, 3),

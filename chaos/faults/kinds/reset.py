@@ -43,7 +43,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="reset",
     place=17,
-    title="reset open connections, at the beginning and every so often",
+    title="resets open connections, at the beginning and then at intervals",
     fault_class="N",
     duration_s=Number(0.1, 600, 1),
     params={"every_ms": Number(0, 60_000, 0), "side": Choice(SIDES, "both")},

@@ -53,7 +53,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.compared("after_ms"),
-    evidence="a connection over a link ends by itself while on, and stays open as long just before and just after",
+    evidence="a connection over a link is reset during the fault; just before and just after, it stays open as long",
     tell=how_they_ended,
     done=hit_by("reset_peer"),
 )

@@ -23,7 +23,7 @@ async def play(stage: Stage, p: Played) -> None:
 KIND = Kind(
     name="rolling",
     place=22,
-    title="each target in turn: stopped or killed, started, waited for until all are in sync again",
+    title="stops or kills each target in turn, starts it, and waits until all replicas are in sync again",
     fault_class="P",
     duration_s=Number(1, 3600, 60),
     params={"how": Choice(("stop", "kill"), "stop")},
@@ -36,7 +36,7 @@ KIND = Kind(
     ),
     play=play,
     proves=proofs.restarted,
-    evidence="each step's: down as asked, up as a new incarnation, every partition in sync within the length",
+    evidence="for each step: the broker went down, came up as a new incarnation, and every partition was in sync",
     tell=steps_in_turn,
     done=hit_by("rolling"),
 )

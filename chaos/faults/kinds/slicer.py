@@ -80,7 +80,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.compared("longer_by_ms"),
-    evidence="a large request takes as much longer as its pieces' pauses, than just before and just after",
+    evidence="a large request takes longer than just before and just after, by the pauses between its pieces",
     tell=round_trips,
     done=hit_by("slicer"),
 )

@@ -50,7 +50,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="slow",
     place=4,
-    title="a share of a CPU: held for most of each tenth of a second",
+    title="gives the process a share of a CPU: it is stopped for a part of each tenth of a second",
     fault_class="P",
     duration_s=Number(0.5, 600, 4),
     params={"share": Number(0.01, 0.9, 0.2)},
@@ -58,7 +58,7 @@ KIND = Kind(
     draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}, swarm="newer"),
     play=play,
     proves=proofs.slowed(SHARE_TOLERANCE),
-    evidence="how often it was held, the share of the time that it was let run, and its CPU time",
+    evidence="how often the process was stopped, the share of the time in which it ran, and its CPU time",
     tell=tell,
     done=lambda params, node, links: f"slow{listed(params)}",
 )

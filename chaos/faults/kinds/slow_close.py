@@ -39,7 +39,7 @@ async def play(stage: Stage, p: Played) -> None:
 KIND = Kind(
     name="slow_close",
     place=14,
-    title="passes on the end of a connection late",
+    title="delays the close of connections",
     fault_class="N",
     duration_s=ON_S,
     params={"delay_ms": Number(50, 60_000, 500), "side": PEERS},
@@ -50,7 +50,7 @@ KIND = Kind(
     of_clients=on_clients_side,
     play=play,
     proves=proofs.compared("longer_by_ms"),
-    evidence="a connection that a broker ends is open for longer at its other end than just before and just after",
+    evidence="after a broker closes a connection, the other end stays open for longer than just before and just after",
     tell=how_they_ended,
     done=hit_by("slow_close"),
 )

@@ -47,7 +47,7 @@ KIND = Kind(
     play=play,
     proves=proofs.taken_down(proofs.CONTROLLED),
     evidence=(
-        "the broker says that it stopped, let go by its controller, or that no controller answered it; "
+        "the broker reports that it stopped with its controller's consent, or that no controller answered; "
         "a new incarnation registers after the restart"
     ),
     tell=tell,

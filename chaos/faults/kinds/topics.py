@@ -86,7 +86,7 @@ def called(params: Params) -> str:
 KIND = Kind(
     name="topics",
     place=28,
-    title="by request: a topic made, deleted and made again; partitions added; records deleted; settings altered",
+    title="by request: create, delete and create a topic again; add partitions; delete records; alter settings",
     fault_class="P",
     duration_s=Number(0.2, 600, 4),
     params={
@@ -101,7 +101,7 @@ KIND = Kind(
     draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
     play=play,
     proves=proofs.changed_topics,
-    evidence="what was asked for and accepted: ids of the topics, partitions, offsets, values",
+    evidence="what was requested and accepted: ids of the topics, partitions, offsets, values",
     tell=tell,
     called=called,
     done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",

@@ -73,7 +73,7 @@ KIND = Kind(
     ),
     play=play,
     proves=proofs.upgraded,
-    evidence="each step's; what ran before and after, as engine or kernel have it, and what the broker itself speaks",
+    evidence="as for `rolling`; the versions before and after, from engine or kernel, and the broker's ApiVersions",
     tell=tell,
     done=hit_by("upgrade"),
 )

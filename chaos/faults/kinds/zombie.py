@@ -91,7 +91,7 @@ def tell(seen: Json) -> str:
 KIND = Kind(
     name="zombie",
     place=27,
-    title="a producer stands still inside a transaction, another takes over its id, and then it goes on writing",
+    title="a producer pauses inside a transaction, another takes over its id, and then the first one writes again",
     fault_class="P",
     duration_s=Number(0.1, 600, 2),
     traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_TRANSACTIONS}),
@@ -101,7 +101,7 @@ KIND = Kind(
     draw=Draw(target=aimed, lasts_s=(1.0, 3.0)),
     play=play,
     proves=proofs.haunted,
-    evidence="another process got the id and did a transaction while the zombie stood still; what it then tried",
+    evidence="another process got the id and did a transaction while the zombie was paused; what the zombie then tried",
     tell=tell,
     done=hit_by("zombie"),
 )

@@ -81,7 +81,7 @@ KIND = Kind(
     ),
     play=play,
     proves=proofs.silent,
-    evidence="a probe over each link of the zone but those to one broker fails while on and works afterwards",
+    evidence="a probe over each cut link of the zone fails during the fault and works afterwards",
     tell=tell,
     done=done,
 )

@@ -160,7 +160,7 @@ def test_a_readers_finding_is_not_excused_by_how_others_produce() -> None:
 
 
 def test_expect_safe_says_who_asked_for_it_and_how_the_configuration_alone_judges() -> None:
-    asked = "not permitted: you asked for --expect safe, which permits nothing"
+    asked = "not permitted: you asked for --expect safe, which permits no anomaly"
     weak, strong = finding("lost-write", proc=1), finding("lost-write", proc=0)
 
     def why(*findings: Finding, **more: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from checkers.guarantees import SAFE_EXPECTED
 from reports.checks import checks_of
 from reports.explained import explained
 from reports.page import render
@@ -58,3 +59,9 @@ def test_a_verdict_of_an_earlier_version_names_none(lost_dir: Path, cell: Any) -
     assert {check.cell for check in checks_of(read_run(run))} == {""}
     assert "the cell" not in explained(run, "lost-write").lower()
     assert "the cell" not in on_the_terminal(run).lower()
+
+
+def test_expect_safe_is_said_once(lost_dir: Path) -> None:
+    cell = {"row": SAFE_EXPECTED.row, "under": SAFE_EXPECTED.under, "source": SAFE_EXPECTED.source}
+    found = [check for check in checks_of(read_run(with_cell(lost_dir, cell, permitted=False))) if check.count]
+    assert {check.cell for check in found} == {""}

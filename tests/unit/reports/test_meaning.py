@@ -90,7 +90,7 @@ def test_the_expectation_of_the_flag_is_named_where_the_flag_asked_for_it(tmp_pa
     run = run_of(tmp_path, lost, expect="safe")
     assert "This breaks what you asked for (--expect safe)." in sentence(read_run(run))
     assert "less than 1 %" in sentence(read_run(run))
-    why = "not permitted: you asked for --expect safe, which permits nothing; the configuration alone would permit it"
+    why = "not permitted: you asked for --expect safe, which permits no anomaly; the configuration would permit it"
     run = run_of(tmp_path, {**lost, "why": why}, expect="safe")
     assert f" N{why[1:]}. All in t-0." in sentence(read_run(run))
 
