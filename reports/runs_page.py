@@ -43,5 +43,5 @@ def sentence(counts: Counter[str], losing: int) -> str:
     if counts["invalid"]:
         return f"Something was found that its configuration does not permit: begin with the red rows.{lost}"
     if counts["unknown"] or counts[NO_VERDICT]:
-        return f"Nothing was found that is not permitted.{lost} Rows that are unknown prove nothing: each says why."
-    return f"Nothing was found that is not permitted.{lost}" if counts["valid"] else "There is nothing to look at yet."
+        return f"Nothing forbidden was found.{lost} Unknown runs prove nothing: their rows say why."
+    return f"Nothing forbidden was found.{lost}" if counts["valid"] else "There is nothing to look at yet."

@@ -63,7 +63,7 @@ def _tried(files: RunFiles, faults: Sequence[FaultRow]) -> Iterator[str]:
     yield f"{len(landed)} of {figures.planned} faults landed{f': {_listed(told)}' if told else ''}."
     during = integer(mapping(mapping(files.metrics.get("latency_ms")).get("with_faults")).get("count"))
     if during >= 0:
-        yield f"{during:,} records were acknowledged while a fault was on."
+        yield f"{during:,} records were acknowledged during faults."
 
 
 def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
     told = f"found {_listed([check.title for check in shown])}" if shown else "found nothing"
     yield f"{kinds} of {len({check.name for check in found})} checks ran and {told}."
     if why := Counter(check.why.removeprefix("the history has ") for check in found if check.state == checks.NOT_RUN):
-        yield f"The others had nothing to look at: {_listed([each for each, _ in why.most_common()])}."
+        yield f"The others had nothing to check: {_listed([each for each, _ in why.most_common()])}."
     reads = len(objects(files.run.get("final_reads")))
     yield "After healing, every partition was read to its end" + (f", {reads} times." if reads > 1 else ".")
 
@@ -81,16 +81,16 @@ def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
 def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
     figures = checks.figures_of(files)
     if not figures.landed:
-        yield "No fault landed: this says that the cluster works undisturbed, and nothing of failures."
+        yield "No fault landed: the run shows that the cluster works undisturbed, and says nothing about failures."
     elif checks.is_lossy(files):
-        yield "The promise was kept, and it does not cover the records that were lost."
+        yield "The promise was kept: it does not cover the records that were lost."
     elif figures.acked is not None:
         yield f"Each of the {figures.acked:,} acknowledged records is accounted for."
     if little := [check.title for check in found if check.state == checks.LITTLE]:
         yield f"{_listed(little)} saw little, and prove{'s' * (len(little) == 1)} little."
     yield (
-        "It is one run: a mistake that shows in one run of ten is missed nine times of ten, and "
-        f"{RUNS} runs with other seeds (squall nightly, squall sim --seeds) find it with 95 %."
+        "This is a single run: if a bug shows in one run of ten, a single run misses it nine times out of ten, and "
+        f"{RUNS} runs with other seeds (squall nightly, squall sim --seeds) find it with a probability of 95 %."
     )
 
 

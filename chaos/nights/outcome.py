@@ -96,7 +96,7 @@ class Outcome:
     def too_little(self) -> str:
         """Why it proves too little, as a sentence; empty where it does not."""
         if self.contradicted:
-            return "A verdict and its history contradict each other: nobody knows which is right."
+            return "A verdict contradicts its history: nobody knows which of them is right."
         if not self.last:
             return "Nothing was played: this night proves nothing."
         if self.share > self.unknown_share:
@@ -142,10 +142,10 @@ def many(number: int, noun: str) -> str:
 
 
 HEADS = {
-    WELL: "Nothing was found that is not permitted.",
-    FOUND: "Something was found that is not permitted.",
+    WELL: "Nothing forbidden was found.",
+    FOUND: "Something forbidden was found.",
 }
-TOLERATED = "What was found that is not permitted is known or accepted."
+TOLERATED = "All forbidden findings are known or accepted."
 NAMED = 6
 """Configurations that a sentence names."""
 

@@ -140,7 +140,7 @@ def _label(configuration: str, classes: str) -> str:
 def _legend(figure: Any, cells: Sequence[Cell]) -> None:
     handles = [
         Line2D([], [], ls="none", marker="o", color=ACKED, ms=7, label="as promised"),
-        Line2D([], [], ls="none", marker="o", color=FAULT, ms=7, label="something was found that is not permitted"),
+        Line2D([], [], ls="none", marker="o", color=FAULT, ms=7, label="something forbidden was found"),
     ]
     for target, runtime in sorted({(cell.target, cell.runtime) for cell in cells}):
         filled = "none" if runtime == "sim" else INK

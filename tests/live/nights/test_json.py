@@ -17,7 +17,7 @@ def test_a_night_is_told_run_by_run(tmp_path: Path) -> None:
     code, out, errors = nightly(*SMALL, "--no-report", "--seed", "1", "--out", night, "--json")
     told = checked("nightly", out)
     assert told["exit"] == code == 0, errors
-    assert "Nothing was found that is not permitted." in errors and told["sentence"].startswith("Nothing was found")
+    assert "Nothing forbidden was found." in errors and told["sentence"].startswith("Nothing forbidden was found")
     (run,) = told["runs"]
     assert [run["attempts"], told["counts"]["valid"]] == [results(night), 1]
     assert json.loads((night / "summary.json").read_text()) == told

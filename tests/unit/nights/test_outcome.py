@@ -34,7 +34,7 @@ def attempt(item: Item, number: int, verdict: str, why: str) -> Attempt:
 
 def test_the_sentence_says_whether_something_is_wrong_first() -> None:
     told = "3 of 4 runs played: 1 valid, 1 invalid, 1 unknown; 1 left out."
-    assert night().sentence() == f"Something was found that is not permitted. {told}"
+    assert night().sentence() == f"Something forbidden was found. {told}"
     assert night().exit == 1
 
 
@@ -102,7 +102,7 @@ def test_a_permitted_loss_is_told_in_the_sentence_and_in_a_line_and_fails_nothin
     lost = replace(attempt(item, 1, "valid", ""), permitted_loss=loss)
     well = replace(night(), items=(item,), attempts=by_item([lost]), left_out={})
     assert well.exit == 0
-    head = "Nothing was found that is not permitted. 1 valid run lost acknowledged records, as permitted."
+    head = "Nothing forbidden was found. 1 valid run lost acknowledged records, as permitted."
     assert well.sentence() == f"{head} 1 of 1 run played: 1 valid."
     lines = text(well).splitlines()
     told = lines.index("LOST AS PERMITTED  squall/process appends acks=1, faults kill, seed 1")

@@ -128,7 +128,7 @@ def test_the_list_of_runs_says_it_on_the_terminal_on_its_page_and_beside_another
         assert LINE in done.output
     page = render_runs(permitted.parent, shelf(permitted.parent)).read_text()
     assert '<section class="banner valid lossy"' in page
-    assert "Nothing was found that is not permitted. 1 valid run lost acknowledged records, as permitted." in page
+    assert "Nothing forbidden was found. 1 valid run lost acknowledged records, as permitted." in page
     assert '<span class="tag open">valid</span>' in page and f"<strong>{LINE}</strong>" in page
 
 
