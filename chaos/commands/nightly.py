@@ -232,7 +232,7 @@ def command(
     others = (matrix_file, vary, faults, time_s, seeds, seed is not None, out, flags["never"])
     if resume is not None and any(others):
         beside = "--matrix, --vary, --faults, --time, --seeds, --seed, --out, --never"
-        raise click.UsageError(f"--resume goes on with what was planned: none of {beside}")
+        raise click.UsageError(f"--resume continues the planned night: leave out {beside}")
     if flags["fail_on"] != ANY and not flags["report"]:
         raise click.UsageError("--fail-on new needs the report, which says what is known: not with --no-report")
     if not only_list or flags["select"]:
@@ -279,7 +279,7 @@ def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: floa
     """The matrix of the command line. MatrixError."""
     by_hand = bool(vary) and file is None
     if (faults or time_s) and not by_hand:
-        raise click.UsageError("--faults and --time are of a matrix by hand: --vary without --matrix")
+        raise click.UsageError("--faults and --time need --vary, and no --matrix")
     if not by_hand:
         matrix = read_matrix(file if file is not None else shared(FILE))
         return varied(matrix, vary) if vary else matrix
@@ -402,7 +402,7 @@ def _play(
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
-        raise Refused(f"pytest could not begin, exit code {code}: see what it said")
+        raise Refused(f"pytest could not begin, exit code {code}: see its output")
     return end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
 
 

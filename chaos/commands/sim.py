@@ -149,7 +149,7 @@ def command(
         flags = of_this_call(flags)
     _check(plan_file, seeds, swarm, mutant, flags)
     if page and seeds is not None:
-        raise click.UsageError("--page draws the report of one seed: of a batch, failing runs have one")
+        raise click.UsageError("--page makes the page of a single seed; in a batch, only failing runs have a page")
     writable(root)
     if seeds is not None:
         from chaos.runs.batch import Order
@@ -181,11 +181,11 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
         raise click.UsageError("--seed is one run, --seeds a batch: give one of them")
     if (swarm or seeds is not None) and given:
         flag = "--" + given[0].replace("_", "-")
-        raise click.UsageError(f"a swarm draws everything by its seed, and a batch takes it from --plan: no {flag}")
+        raise click.UsageError(f"a swarm draws all from its seed, and a batch takes all from --plan: leave out {flag}")
     if swarm and plan_file is not None:
-        raise click.UsageError("--swarm makes the plan of a seed: it takes no --plan")
+        raise click.UsageError("--swarm draws the plan from a seed: leave out --plan")
     if swarm and flags["seed"] is None and seeds is None:
-        raise click.UsageError("--swarm makes the plan of a seed: say which, by --seed N or --seeds A..B")
+        raise click.UsageError("--swarm draws the plan from a seed: give --seed N or --seeds A..B")
     if seeds is not None and plan_file is not None:
         try:
             read_plan(plan_file)

@@ -71,7 +71,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
 
     spark: Spark | None = spark_of(flags)
     if engine != SPARK and spark != HERE:
-        raise click.UsageError(f"--engine {engine}: options of Spark change nothing")
+        raise click.UsageError(f"--engine {engine}: it ignores the options of Spark: leave them out")
     directory = RunDirectory.open(run)
     if engine != SPARK:
         if refused := too_large(directory.history):

@@ -61,7 +61,7 @@ def test_a_setting_without_a_value_is_wrong_usage() -> None:
 def test_options_of_spark_are_wrong_usage_where_another_engine_judges(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, [str(tmp_path), "--engine", "reference", "--cores", "2"])
     assert result.exit_code == 2, "click's own; the program makes 3 of it"
-    assert "--engine reference: options of Spark change nothing" in result.stderr
+    assert "--engine reference: it ignores the options of Spark" in result.stderr
 
 
 def test_a_history_that_is_too_large_for_the_reference_engine_is_refused_and_keeps_its_verdict(

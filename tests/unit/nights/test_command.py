@@ -118,15 +118,15 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
         (("--vary", "acks"), "AXIS=VALUE,VALUE is wanted"),
         (("--vary", "mutant=999"), "there is no mutant '999'"),
         (("--resume", "nowhere"), "no night is there: it has no night.json"),
-        (("--resume", "nowhere", "--seeds", "3"), "--resume goes on with what was planned"),
-        (("--resume", "nowhere", "--never", "unseen"), "--resume goes on with what was planned"),
+        (("--resume", "nowhere", "--seeds", "3"), "--resume continues the planned night"),
+        (("--resume", "nowhere", "--never", "unseen"), "--resume continues the planned night"),
         (
             ("--never", "lost-writes,unsen"),
             "'lost-writes': did you mean 'lost-write'? --never: there is no anomaly 'unsen': did you mean 'unseen'?",
         ),
         (("--budget", "soon"), "is no time"),
         (("--matrix", "nowhere.toml"), "there is no such file"),
-        (("--faults", "kill"), "are of a matrix by hand"),
+        (("--faults", "kill"), "need --vary, and no --matrix"),
     ],
 )
 def test_wrong_usage_is_said_before_anything_begins(
