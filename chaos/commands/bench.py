@@ -43,27 +43,27 @@ class Seconds(click.FloatRange):
 )
 @click.option("--seconds", type=Seconds(0.5), help="Length of each load. Default: 6; with --against 2.")
 @click.option("--warmup", type=Seconds(0), help="Seconds of load before a JVM counts. Default: 60.")
-@click.option("--only", metavar="TEXT", help="Only what has TEXT in its name, as the table shows it.")
-@click.option("--failover/--no-failover", default=None, help="Without --against: whether leaders are killed. They are.")
-@click.option("--json", metavar="FILE", type=click.Path(dir_okay=False), help="Also write every single figure here.")
+@click.option("--only", metavar="TEXT", help="Measure only what has TEXT in its name in the table.")
+@click.option("--failover/--no-failover", default=None, help="Without --against: kill leaders. Default: yes.")
+@click.option("--json", metavar="FILE", type=click.Path(dir_okay=False), help="Also write every figure to this file.")
 def command(**given: object) -> int:
-    """Measure brokers: records, acknowledgements, transactions, groups, failover, start. Prints a table.
+    """Measure brokers, and print a table: records, acknowledgements, transactions, groups, failover, start.
 
-    Three of our brokers on this machine, loaded by confluent-kafka. With --peer kafka the same is asked of Apache
-    Kafka in the same run. With --against two checkouts take turns, and every figure is a ratio with its interval:
-    loads, latency, launch, failover, a run from start to verdict, simulations. docs/bench.md explains the figures.
+    Three of Squall's brokers run on this machine under a load by confluent-kafka. With --peer kafka, Apache Kafka gets
+    the same load in the same run. With --against, two checkouts take turns, and every figure is a ratio with its
+    interval: loads, latency, launch, failover, a run from start to verdict, simulations. docs/bench.md explains them.
 
     \b
     Examples:
       squall bench --rounds 1 --seconds 2          a quick look
-      squall bench --peer kafka                    beside Apache Kafka
+      squall bench --peer kafka                    compared with Apache Kafka
       squall bench --only groups --peer kafka      rebalances, commits and reads of groups
       squall bench --against HEAD~20               before and now, in turn
       squall bench --against v0.3 --only sim       only simulations
 
     \b
-    Exit codes: 0 measured, 1 a figure of ours is missing or, with --against, worse beyond its interval, 3 wrong usage
-    or the peer cannot be had.
+    Exit codes: 0 measured; 1 a figure of Squall's broker is missing or, with --against, worse beyond its interval;
+    3 wrong usage, or the peer is not available.
     """
     if not (ROOT / "bench").is_dir():
         raise Refused("squall bench needs a checkout of Squall: the benchmark is not part of what is installed")

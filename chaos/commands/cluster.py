@@ -45,8 +45,8 @@ def command() -> None:
 def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
     """Start brokers on loopback and wait for Ctrl-C, which stops them in good order.
 
-    Without --data everything is forgotten at the end. Started again with the same --data, the cluster has all it had.
-    There is no Toxiproxy in between: to hurt a cluster, use `squall run`.
+    Without --data, the cluster's data is removed at the end. If you start it again with the same --data, it has all its
+    data. It has no Toxiproxy: to inject faults, use `squall run`.
     """
     import trio
 
