@@ -88,9 +88,10 @@ async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(
 @pytest.mark.gate
 def test_a_file_with_mistakes_is_refused_as_the_page_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs/broker.md").read_text()
-    shown = re.search(r"```\n\$ cat bad.properties\n(.*?)\n\n\$ ./squall (broker .*?)\n(.*?\n)```", page, re.DOTALL)
+    typed = r"\$ printf '%s\\n' (.*) > bad.properties\n\$ ./squall (broker .*?) +# exit code 3\n"
+    shown = re.search(rf"```\n{typed}(.*?\n)```", page, re.DOTALL)
     assert shown is not None
-    (tmp_path / "bad.properties").write_text(shown[1])
+    (tmp_path / "bad.properties").write_text("".join(f"{line}\n" for line in shown[1].split()))
     command = [sys.executable, "-P", "-m", *shown[2].split()]
     ended = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
