@@ -117,10 +117,10 @@ def test_a_killed_broker_is_down_and_out_of_the_isr_and_comes_back() -> None:
     assert sorted(min(each) for each in up[:3]) == [0, 0, 0], "at the end all are stopped"
     running = [sum(each) for each in zip(*up, strict=True)]
     assert {2, 3} <= set(running) and running[-1] == 0
-    isr = series("squall_partition_isr", "appends-0 0")
+    isr = series("squall_partition_isr", "0 appends-0")
     assert isr[0] == isr[-1] == 3 and min(isr) == 2
-    assert set(series("squall_partition_replicas", "appends-0 0")) == {3}
-    assert len(set(series("squall_partition_leader", "appends-0 0"))) > 1
+    assert set(series("squall_partition_replicas", "0 appends-0")) == {3}
+    assert len(set(series("squall_partition_leader", "0 appends-0"))) > 1
 
 
 def test_where_nobody_wants_views_no_broker_is_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
