@@ -49,6 +49,8 @@ def settings(rows: int, master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g" if small else "8g",
         "spark.driver.maxResultSize": "1g",
+        # Each broadcast table takes whole pages, and a plan has some forty. By default a page would have 32 MB here.
+        **({"spark.buffer.pageSize": "1m"} if small else {}),
         # One plan, made once: there is nothing to adapt in a history that fits in memory.
         "spark.sql.adaptive.enabled": "false" if small else "true",
         # A cluster may have many cores: of too many partitions, adaptive execution makes fewer.
