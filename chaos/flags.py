@@ -42,7 +42,7 @@ def of_this_call(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_typed(name: str) -> bool:
-    """Whether a flag of the current command is on the command line."""
+    """Return whether a flag of the current command is on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

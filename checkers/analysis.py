@@ -30,7 +30,7 @@ FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What an engine found in one run."""
+    """The result of one engine for one run."""
 
     engine: str
     run: str

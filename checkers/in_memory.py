@@ -35,7 +35,7 @@ class Judgement:
     history: History
     findings: tuple[Finding, ...]
     analysis: Analysis
-    """What the history shows of them, and the measures."""
+    """Findings in the history, and the measures."""
     faults: tuple[PlayedFault, ...]
     troubles: tuple[str, ...] = ()
     """As they were given."""

@@ -26,7 +26,7 @@ SECRET = re.compile(
     rb"|" + _NAME + rb"[\"']?\s*[=:]\s*[\"']?(?!null\b|none\b|\[hidden\]|[\"',\s}\]])[^\s]",
     re.IGNORECASE,
 )
-"""What looks like a password, a token or a private key, with its value."""
+"""Patterns of passwords, tokens and private keys, with their values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Result:
 
 
 def query(run_dir: Path, sql: str) -> Result:
-    """What one SELECT over the views of a run returns. Raises QueryError."""
+    """Run one SELECT over the views of a run. Raises QueryError."""
     with opened(run_dir) as connection:
         try:
             statements = connection.extract_statements(sql)

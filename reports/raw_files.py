@@ -23,7 +23,7 @@ NAMES = {
 LOCAL = {"spark.log": "what Spark said while judging"}
 """Of this machine: they are never sent."""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
-"""What judging or rendering again reads as well, and no page leads to."""
+"""Files that judging or rendering again reads as well, and that no page links to."""
 OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broker {node}",
             "broker.properties": "settings of broker {node}"}  # fmt: skip
 

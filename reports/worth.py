@@ -1,4 +1,4 @@
-"""What a valid verdict is worth: what was promised, what was tried, what was looked at. Pure."""
+"""The worth of a valid verdict: what was promised, what was tried, what was looked at. Pure."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class Handle:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is to stand still now."""
+        """Return whether it is to stand still now."""
         return bool(self._held)
 
     async def going(self, end: trio.Event) -> None:

@@ -284,7 +284,7 @@ class ProgramHearing(Hearing, Protocol):
     """Whose member it is that polls and commits by itself."""
 
     def has(self, place: Place) -> bool:
-        """Whether the run has this partition."""
+        """Return whether the run has this partition."""
 
     def output(self, place: Place, source: int) -> ToWrite | None:
         """It makes an output there of the input with that value. None where the run has no such partition."""

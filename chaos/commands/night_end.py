@@ -87,7 +87,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
 def night_findings(
     found: Sequence[Standing], player: Player, accepted: Mapping[str, Accepted]
 ) -> tuple[NightFinding, ...]:
-    """What was found, by cause. found: what the report tells apart; every other finding of a run is a new one."""
+    """Group what was found by cause. found: what the report distinguishes; all other findings are new ones."""
     today = datetime.now(UTC).date()
     told = [
         NightFinding(

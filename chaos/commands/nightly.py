@@ -267,7 +267,7 @@ def command(
 
 
 def _in_flags(wrong: str) -> str:
-    """What is wrong with flags, in the words of the command line, each mistake once. Lines about a file begin with its
+    """Mistakes in flags, in the words of the command line, each mistake once. Lines about a file begin with its
     name.
     """
     for part, flag in _FLAGS.items():

@@ -1,4 +1,4 @@
-"""What commands print with --json, as types: the schemas in docs/schemas are made of them, and docs/json.md of those.
+"""The types of what commands print with --json. The schemas in docs/schemas are made of them, docs/json.md of those.
 
 A field may be added at any time. One that goes, or changes its meaning, raises `SCHEMA`.
 """
@@ -180,7 +180,7 @@ class Permission(Struct, kw_only=True):
 
 
 class Promise(Struct, kw_only=True):
-    """What a configuration promises under some faults. What is not permitted is a finding."""
+    """The promise of a configuration under some faults. Anything that is not permitted is a finding."""
 
     under: Annotated[str, Meta(description="The faults, in words.")]
     fault_classes: Annotated[tuple[str, ...], Meta(description="Their classes (docs/verdicts.md).")]

@@ -416,7 +416,7 @@ def flag_of(setting: str) -> str:
 
 
 def in_flags(wrong: Exception, plan_file: Path | None, flags: Mapping[str, Any]) -> str:
-    """What is wrong with a plan, where its settings are called by the flags that give them. Those of a file keep their
+    """Mistakes in a plan, where its settings are called by the flags that give them. Those of a file keep their
     names, unless a flag was given for them.
     """
 

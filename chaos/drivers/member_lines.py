@@ -81,7 +81,7 @@ Report = Assigned | Revoked | Lost | Processed | Commit | Committed | Output
 
 
 class MemberLines(Lines):
-    """What is said with one process of a member. Its reports are messages ["m", report]."""
+    """The protocol of one process of a member. Its reports are messages ["m", report]."""
 
     TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
     decoder = msgspec.json.Decoder(Ready | Report | Ok | Fail | Info, dec_hook=_number)

@@ -31,7 +31,7 @@ POLL_S = 0.1
 
 
 class Reports:
-    """What the members of one run have written, in an order in which it can have happened."""
+    """The reports of the members of one run, in an order in which they can have happened."""
 
     def __init__(self) -> None:
         self._members: list[ProgramMember] = []
@@ -80,9 +80,9 @@ class ProgramMember:
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()
-        """What was read of its pipe and not taken yet."""
+        """Reports that were read from its pipe and not taken yet."""
         self.before = 0
-        """How many of these were there before all pipes were emptied last."""
+        """The number of these that were there before all pipes were emptied last."""
         self.ended = False
         self._who = Identity()
         self._owned: set[Place] = set()

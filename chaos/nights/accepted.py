@@ -29,13 +29,13 @@ class Accepted(BaseModel):
 
     fingerprint: Annotated[str, StringConstraints(pattern="^[0-9a-f]{12}$")]
     owner: Words
-    """Who looks after it."""
+    """The person who looks after it."""
     until: date
     """The last day on which it is accepted, in UTC."""
     why: Words
 
     def expired(self, today: date) -> bool:
-        """Whether it counts no more."""
+        """Return whether the acceptance has expired."""
         return today > self.until
 
 

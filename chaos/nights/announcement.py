@@ -1,4 +1,4 @@
-"""What a night tells other programs: summary.json, a command that is given it, and metrics for a textfile collector.
+"""The outputs of a night for other programs: summary.json, a command that gets it, and a file of metrics.
 
 The schema of summary.json is that of `nightly --json`: `docs/json.md`.
 """
@@ -19,10 +19,10 @@ from chaos.nights.findings import STATES
 from checkers.nights.results import VERDICTS
 
 NOTIFY_S = 60.0
-"""How long the command may take."""
+"""The command may take this long."""
 
 Facts = dict[str, Any]
-"""What `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""
+"""The object that `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""
 
 
 def announce(facts: Facts, file: Path, metrics: Path | None, command: str | None) -> Iterator[str]:

@@ -34,7 +34,7 @@ PAGE_SHARE = 1.4
 """Allure's page is one file, with all of its results as base64 in it."""
 _WARM_S = 3.0
 _REPORT_S = 30.0, 2.0
-"""What the report and Allure's page take at the end of a night before any has made them: seconds, and for each run."""
+"""Estimate for the report and Allure's page before any night has made them: seconds, and seconds for each run."""
 
 
 _LIMIT_S = (600.0, 3.0)
@@ -75,7 +75,7 @@ class Costs:
 
     def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
         self.report = False
-        """Whether the night makes its report."""
+        """True if the night makes its report."""
         self._reports: list[float] = []
         self._seen: dict[tuple[str, ...], list[_Seen]] = {}
         self._whole: dict[tuple[str, str], float] = {}

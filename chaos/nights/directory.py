@@ -112,7 +112,7 @@ class NightDirectory:
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
     def report_s(self) -> float | None:
-        """How many seconds its report took; None: it made none."""
+        """Seconds that its report took; None: it made none."""
         try:
             return float(json.loads(self.facts.read_text())["report_s"])
         except (OSError, ValueError, KeyError, TypeError):

@@ -13,7 +13,7 @@ STATES = (NEW, EXPIRED, KNOWN, ACCEPTED)
 """The gravest first. EXPIRED: it was accepted until a day that is over."""
 ANY = "any"
 FAIL_ON = (ANY, NEW)
-"""What fails a night: every finding that is not accepted, or those that are also not known from an earlier night."""
+"""Findings that fail a night: all that are not accepted, or of these only those that no earlier night had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class NightFinding:
         return KNOWN if len(self.nights) > 1 else NEW
 
     def fails(self, fail_on: str) -> bool:
-        """Whether it makes the night end with exit code 1."""
+        """Return whether it makes the night end with exit code 1."""
         return self.state not in ((ACCEPTED,) if fail_on == ANY else (ACCEPTED, KNOWN))
 
     def line(self) -> str:

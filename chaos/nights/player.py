@@ -184,7 +184,7 @@ class Player:
         return self._again[0] if self._again else None
 
     def _reach(self) -> int:
-        """How many of the items may be begun."""
+        """The number of items that may be begun."""
         failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
         return next(failed, len(self.items))
 

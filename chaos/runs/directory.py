@@ -152,7 +152,7 @@ def _no_run(path: Path) -> str:
 
 
 def _is_edn(path: Path) -> bool:
-    """Whether a file holds Clojure's maps: their keys begin with a colon, those of JSON with a quote."""
+    """Return whether a file holds Clojure's maps: their keys begin with a colon, those of JSON with a quote."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

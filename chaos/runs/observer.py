@@ -117,7 +117,7 @@ class Observer:
         raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
 
     def _for_good(self, code: int, topic: NewTopic) -> bool:
-        """Whether a topic will never be created."""
+        """Return whether a topic will never be created."""
         return code in REFUSED or (
             code == ErrorCode.INVALID_REPLICATION_FACTOR and not 0 < topic.replication_factor <= len(self._nodes)
         )

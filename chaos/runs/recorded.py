@@ -36,7 +36,7 @@ class Recorded:
     anomalies: tuple[str, ...]
     """Names of what is not permitted in its verdict."""
     engine: str = SPARK
-    """What searches the history if it runs again: what searched it, and for a simulated run Spark."""
+    """The engine of a repeated run: the one that searched the history, and for a simulated run Spark."""
 
     @property
     def simulated(self) -> bool:

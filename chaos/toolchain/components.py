@@ -1,4 +1,4 @@
-"""What Squall uses and its launcher does not install: each component with its size, and what installs it."""
+"""Components that Squall uses and its launcher does not install: each with its size, and with what installs it."""
 
 from __future__ import annotations
 

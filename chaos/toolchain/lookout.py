@@ -198,7 +198,7 @@ def chromium_here() -> str:
 
 
 def chromium_lacks() -> list[Lack]:
-    """What is missing here for pages to be looked at."""
+    """The components that are missing here for looking at pages."""
     return [] if chromium_here() else [Lack("Chromium", ("chromium",), flag="--chromium")]
 
 

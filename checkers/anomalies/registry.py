@@ -123,7 +123,7 @@ class Counted(NamedTuple):
     groups: Mapping[str, Activity] = MappingProxyType({})
     """How much each group did, by its name; empty, too, where nobody counted that."""
     grants: int = -1
-    """How often a member was told what a generation assigns to it; -1: nobody counted that."""
+    """The number of times that a member got the assignment of a generation; -1: not counted."""
 
     @classmethod
     def of(cls, history: History) -> Counted:

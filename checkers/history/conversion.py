@@ -60,7 +60,7 @@ class Conversion:
     resumed: int = -1
     """How often a member began at a committed position; -1: as above."""
     grants: int = -1
-    """How often a member was told what a generation assigns to it; -1: as above."""
+    """The number of times that a member got the assignment of a generation; -1: as above."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)

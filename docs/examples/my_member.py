@@ -43,7 +43,7 @@ def commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
 
 
 class Member:
-    """What it reads, and how far it has come in each partition."""
+    """Its subscription, and its position in each partition."""
 
     def __init__(self, init: dict) -> None:
         self.done: dict[int, TopicPartition] = {}
@@ -115,7 +115,7 @@ def written(number: int, error: KafkaError | None, record: Message) -> None:
 
 
 def listen() -> None:
-    """What Squall says: outputs to write, then `finish` or the end."""
+    """Messages of Squall: outputs to write, then `finish` or the end."""
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["type"] == "finish":
@@ -131,7 +131,7 @@ def told(record: Message) -> dict:
 
 
 def is_record(polled: Message) -> bool:
-    """Whether it is a record. Errors are the library's to go on after."""
+    """Return whether it is a record. The library continues after errors by itself."""
     if polled.error() is not None:
         print(polled.error(), file=sys.stderr)
     return polled.error() is None

@@ -1,4 +1,4 @@
-"""What a configuration came to, night by night, for a page of its own. Pure."""
+"""The results of a configuration, night by night, for a page of its own. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NightOf:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the runs of a configuration showed for one cause, over the nights."""
+    """The findings of one cause in the runs of a configuration, over the nights."""
 
     anomaly: str
     cause: str
