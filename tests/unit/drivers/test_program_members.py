@@ -161,9 +161,9 @@ async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_pa
 
 
 async def test_what_a_killed_process_had_written_counts(tmp_path: Path) -> None:
-    """The last line is longer than a pipe: it is never whole."""
+    """But for its last line, which is not whole."""
     many = [{"type": "processed", "records": [{**RECORD, "offset": number}]} for number in range(100)]
-    then = "open('written', 'w').close()\nprint('x' * 999999)\n"
+    then = "print('x', end='', flush=True)\nopen('written', 'w').close()\nnext(lines)\n"
     program = script({"type": "assigned", "assigned": [{"partition": 1}]}, *many, then=then)
 
     def has_written(one: Heard) -> bool:
