@@ -11,7 +11,7 @@ import click
 from chaos.commands.json_output import answer, json_flag
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from chaos.toolchain.lookout import Part
 
 
@@ -42,7 +42,7 @@ def command() -> int:
     return 0 if linux else 3
 
 
-def _output(found: Iterable[Part]) -> Output:
+def _output(found: Iterable[Part]) -> CommandOutput:
     from chaos.commands import outputs
 
     told = (outputs.Part(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)

@@ -16,7 +16,7 @@ from chaos.screen import columns
 from chaos.typed import here
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
 
 READABLE = 100
 """Columns: nobody reads longer lines of prose."""
@@ -54,8 +54,8 @@ def command(run: Path, anomaly: str) -> int:
     return 0
 
 
-def _output(path: Path, name: str) -> Output:
-    from chaos.commands.outputs import Cause, ExplainedFinding, ExplainOutput, Witness
+def _output(path: Path, name: str) -> CommandOutput:
+    from chaos.commands.outputs import Cause, ExplainedFinding, ExplainedWitness, ExplainOutput
     from chaos.commands.run_output import finding_of
     from reports import checks
     from reports.causes import Group, groups_of
@@ -64,7 +64,9 @@ def _output(path: Path, name: str) -> Output:
 
     def cause_of(group: Group) -> Cause:
         told = tuple(
-            Witness(text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines))
+            ExplainedWitness(
+                text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines)
+            )
             for text, lines, fields in group.witnesses
         )
         return Cause(cause=group.cause, witnesses=told)

@@ -12,7 +12,7 @@ from chaos.commands.json_output import answer, json_flag
 from chaos.screen import columns
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from checkers.guarantees import Guarantee
     from checkers.mechanisms import Mechanism
 
@@ -155,8 +155,8 @@ def command(
     return 0
 
 
-def _output(cells: Iterable[tuple[str, Guarantee]]) -> Output:
-    from chaos.commands.outputs import GuaranteesOutput, Permission, Promise
+def _output(cells: Iterable[tuple[str, Guarantee]]) -> CommandOutput:
+    from chaos.commands.outputs import ConfigurationPromise, GuaranteesOutput, Permission
     from checkers.anomalies.registry import FOUND
     from checkers.mechanisms import ITSELF
     from checkers.reasons import mechanism_of
@@ -178,7 +178,7 @@ def _output(cells: Iterable[tuple[str, Guarantee]]) -> Output:
     return GuaranteesOutput(
         row=told[0][1].row,
         promises=tuple(
-            Promise(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
+            ConfigurationPromise(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
             for title, each in told
         ),
         looked_for=tuple(FOUND),

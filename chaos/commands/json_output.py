@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
 
 _KEY = "chaos.commands.json_output"
 _HELP = "Print the result as one JSON object (docs/json.md) on standard output; everything else goes to stderr."
@@ -38,7 +38,7 @@ def json_flag(command: Callable[..., int]) -> Callable[..., int]:
     return called
 
 
-def answer(make: Callable[[], Output]) -> None:
+def answer(make: Callable[[], CommandOutput]) -> None:
     """Gives the result of a command that was called with --json. make: called when the command has ended."""
     context = click.get_current_context(silent=True)
     if context is not None and _KEY in context.meta:

@@ -29,7 +29,7 @@ from chaos.typed import place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from chaos.nights.budget import Forecast
     from chaos.nights.items import Item
     from chaos.nights.opening import Opened
@@ -139,9 +139,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help=f"Folder of the night. [default: {NIGHTS}/TIME]"
 )
-@click.option(
-    "--resume", type=click.Path(path_type=Path), metavar="DIR", help="Continue a night that was interrupted."
-)
+@click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Continue a night that was interrupted.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
@@ -335,7 +333,9 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
     return 0
 
 
-def _planned(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]) -> Output:
+def _planned(
+    directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]
+) -> CommandOutput:
     from chaos.commands.night_end import night_run
     from chaos.commands.outputs import NightCounts, NightlyOutput
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 SCHEMA: Literal[1] = 1
 
 
-class Output(Struct, kw_only=True, tag_field="command", tag=lambda name: name.removesuffix("Output").lower()):
+class CommandOutput(Struct, kw_only=True, tag_field="command", tag=lambda name: name.removesuffix("Output").lower()):
     """The object that a command prints with --json."""
 
     schema: Annotated[Literal[1], Meta(description="Version of this schema.")] = SCHEMA
@@ -72,7 +72,7 @@ class JudgedRun(Row, kw_only=True):
     repeat: Annotated[str, Meta(description="The command that repeats the run.")]
 
 
-class RunOutput(Output, kw_only=True):
+class RunOutput(CommandOutput, kw_only=True):
     """`squall run --json`."""
 
     run: Annotated[JudgedRun, Meta(description="The run.")]
@@ -107,7 +107,7 @@ class Batch(Struct, kw_only=True):
     cpu_s: Annotated[float, Meta(description="CPU seconds, with judging.")]
 
 
-class SimOutput(Output, kw_only=True):
+class SimOutput(CommandOutput, kw_only=True):
     """`squall sim --json`: one seed or a batch."""
 
     run: Annotated[JudgedRun | None, Meta(description="The run of one seed; null of a batch.")] = None
@@ -115,7 +115,7 @@ class SimOutput(Output, kw_only=True):
     batch: Annotated[Batch | None, Meta(description="The batch; null of one seed.")] = None
 
 
-class RunsOutput(Output, kw_only=True):
+class RunsOutput(CommandOutput, kw_only=True):
     """`squall runs --json`."""
 
     runs: Annotated[tuple[Row, ...], Meta(description="The runs, the newest first; those that were named, in order.")]
@@ -123,7 +123,7 @@ class RunsOutput(Output, kw_only=True):
     no_runs: Annotated[tuple[str, ...], Meta(description="Folders without a plan.toml.")] = ()
 
 
-class Witness(Struct, kw_only=True):
+class ExplainedWitness(Struct, kw_only=True):
     """One occurrence of a finding."""
 
     text: Annotated[str, Meta(description="The witness in a line.")]
@@ -135,7 +135,7 @@ class Cause(Struct, kw_only=True):
     """Witnesses that one thing has caused."""
 
     cause: Annotated[str, Meta(description="Empty if neither traces nor history tell it.")]
-    witnesses: tuple[Witness, ...]
+    witnesses: tuple[ExplainedWitness, ...]
 
 
 class ExplainedFinding(Finding, kw_only=True):
@@ -144,7 +144,7 @@ class ExplainedFinding(Finding, kw_only=True):
     causes: tuple[Cause, ...]
 
 
-class ExplainOutput(Output, kw_only=True):
+class ExplainOutput(CommandOutput, kw_only=True):
     """`squall explain --json`: every finding of the run, or the one that was named."""
 
     run: Annotated[str, Meta(description="The run directory.")]
@@ -162,7 +162,7 @@ class Column(Struct, kw_only=True):
     type: Annotated[str, Meta(description="DuckDB's name of the type.")]
 
 
-class QueryOutput(Output, kw_only=True):
+class QueryOutput(CommandOutput, kw_only=True):
     """`squall query --json`."""
 
     columns: tuple[Column, ...]
@@ -179,7 +179,7 @@ class Permission(Struct, kw_only=True):
     mechanism: Annotated[str, Meta(description="What must have happened to the record; empty: nothing more.")]
 
 
-class Promise(Struct, kw_only=True):
+class ConfigurationPromise(Struct, kw_only=True):
     """The promise of a configuration under some faults. Anything that is not permitted is a finding."""
 
     under: Annotated[str, Meta(description="The faults, in words.")]
@@ -187,11 +187,11 @@ class Promise(Struct, kw_only=True):
     permitted: tuple[Permission, ...]
 
 
-class GuaranteesOutput(Output, kw_only=True):
+class GuaranteesOutput(CommandOutput, kw_only=True):
     """`squall guarantees --json`."""
 
     row: Annotated[str, Meta(description="The configuration, as the matrix of guarantees names it.")]
-    promises: tuple[Promise, ...]
+    promises: tuple[ConfigurationPromise, ...]
     looked_for: Annotated[tuple[str, ...], Meta(description="Every anomaly that Squall looks for.")]
 
 
@@ -204,7 +204,7 @@ class Part(Struct, kw_only=True):
     get: Annotated[str, Meta(description="How to get it; empty: nothing to get.")]
 
 
-class DoctorOutput(Output, kw_only=True):
+class DoctorOutput(CommandOutput, kw_only=True):
     """`squall doctor --json`."""
 
     parts: tuple[Part, ...]
@@ -255,7 +255,7 @@ class NightCounts(Struct, kw_only=True):
     no_verdict: int = 0
 
 
-class NightlyOutput(Output, kw_only=True):
+class NightlyOutput(CommandOutput, kw_only=True):
     """`squall nightly --json`, and the night's summary.json. With --list no run has attempts, and nothing was found."""
 
     night: Annotated[str, Meta(description="Its id.")]
@@ -276,7 +276,7 @@ class NightlyOutput(Output, kw_only=True):
     report: Annotated[str | None, Meta(description="The durability report; null: none was made.")] = None
 
 
-OUTPUTS: dict[str, type[Output]] = {
+OUTPUTS: dict[str, type[CommandOutput]] = {
     str(each.__struct_config__.tag): each
     for each in (
         RunOutput,

@@ -17,7 +17,7 @@ from chaos.screen import console
 from chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from reports.query import Result
 
 
@@ -62,7 +62,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     return 0
 
 
-def _output(result: Result) -> Output:
+def _output(result: Result) -> CommandOutput:
     from chaos.commands.outputs import Column, QueryOutput
 
     return QueryOutput(

@@ -27,7 +27,7 @@ from workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
 from workloads.scenario import Scenario
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
@@ -307,7 +307,7 @@ def command(
         return conclude(directory, keep_data=keep_data, progress=progress)
 
 
-def _output(path: Path) -> Output:
+def _output(path: Path) -> CommandOutput:
     from chaos.commands.outputs import RunOutput
     from chaos.commands.run_output import judged_run
 

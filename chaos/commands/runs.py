@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from reports.shelf import ShelvedRun
 
 TABLE_COLUMNS = 170
@@ -50,9 +50,7 @@ STYLES = {"valid": "green", "invalid": "bold red"}
 @click.option(
     "--older-than", type=click.FloatRange(0), metavar="DAYS", help="With --prune: remove valid runs older than this."
 )
-@click.option(
-    "--keep-mib", type=click.IntRange(0), help="With --prune: remove the oldest valid runs until all fit."
-)
+@click.option("--keep-mib", type=click.IntRange(0), help="With --prune: remove the oldest valid runs until all fit.")
 @click.option("--dry-run", is_flag=True, help="With --prune: only print which runs it would remove.")
 @json_flag
 def command(
@@ -104,7 +102,9 @@ def command(
     return 0 if len(gone) == len(going) else UNKNOWN
 
 
-def _output(rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), others: Sequence[Path] = ()) -> Output:
+def _output(
+    rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), others: Sequence[Path] = ()
+) -> CommandOutput:
     from chaos.commands.outputs import RunsOutput
     from chaos.commands.run_output import row_of
 

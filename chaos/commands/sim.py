@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from chaos.commands.outputs import Output
+    from chaos.commands.outputs import CommandOutput
     from chaos.runs.batch import Order, Seeded
     from chaos.runs.result import SimResult
 
@@ -220,7 +220,7 @@ def _single(
     return end(directory.path, say)
 
 
-def _output_of_one(path: Path, digest: str) -> Output:
+def _output_of_one(path: Path, digest: str) -> CommandOutput:
     from chaos.commands.outputs import SimOutput
     from chaos.commands.run_output import judged_run
 
@@ -362,7 +362,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     return EXIT_VALID
 
 
-def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> Output:
+def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput:
     from chaos.commands.outputs import Batch, FailedSeed, SimOutput
 
     def told(found: list[Seeded]) -> tuple[FailedSeed, ...]:

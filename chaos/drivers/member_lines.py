@@ -29,7 +29,7 @@ class Position(msgspec.Struct):
     offset: Count
 
 
-class Assigned(msgspec.Struct, tag="assigned"):
+class AssignedReport(msgspec.Struct, tag="assigned"):
     """These partitions came to those that the member has. Without a generation nobody knows what assigned them."""
 
     assigned: list[Start]
@@ -37,39 +37,39 @@ class Assigned(msgspec.Struct, tag="assigned"):
     generation: Count | None = None
 
 
-class Revoked(msgspec.Struct, tag="revoked"):
+class RevokedReport(msgspec.Struct, tag="revoked"):
     """The member has given these partitions up in good order: nothing of them is processed any more."""
 
     partitions: list[Count]
 
 
-class Lost(msgspec.Struct, tag="lost"):
+class LostReport(msgspec.Struct, tag="lost"):
     """The member has learnt that these partitions are not its own any more."""
 
     partitions: list[Count]
 
 
-class Processed(msgspec.Struct, tag="processed"):
+class ProcessedReport(msgspec.Struct, tag="processed"):
     """The member has processed these records."""
 
     records: list[Fetched]
 
 
-class Commit(msgspec.Struct, tag="commit"):
+class CommitReport(msgspec.Struct, tag="commit"):
     """The member is about to commit these offsets."""
 
     id: Count
     offsets: list[Position]
 
 
-class Committed(msgspec.Struct, tag="committed"):
+class CommittedReport(msgspec.Struct, tag="committed"):
     """That commit was acknowledged. With an error nobody knows what came of it."""
 
     id: Count
     error: str = ""
 
 
-class Output(msgspec.Struct, tag="output"):
+class OutputReport(msgspec.Struct, tag="output"):
     """The member makes an output of `source`, a record that it has read, and asks what it is to write."""
 
     id: Count
@@ -77,7 +77,7 @@ class Output(msgspec.Struct, tag="output"):
     source: Fetched
 
 
-Report = Assigned | Revoked | Lost | Processed | Commit | Committed | Output
+Report = AssignedReport | RevokedReport | LostReport | ProcessedReport | CommitReport | CommittedReport | OutputReport
 
 
 class MemberLines(Lines):
@@ -102,13 +102,13 @@ class MemberLines(Lines):
 
     def _meaning(self, said: Any) -> list[Any]:
         match said:
-            case Commit(op):
+            case CommitReport(op):
                 _fresh(op, self._commits, "commit")
-            case Committed(op):
+            case CommittedReport(op):
                 if op not in self._commits:
                     raise Wrong(f"it said committed of commit {op}, which it has not begun, or has ended already")
                 self._commits.discard(op)
-            case Output(op):
+            case OutputReport(op):
                 _fresh(op, self._outputs, "output")
             case Ok(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)

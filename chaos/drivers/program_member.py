@@ -15,15 +15,23 @@ from typing import Any
 import trio
 
 from chaos.drivers.lines import Fetched
-from chaos.drivers.member_lines import Assigned, Commit, Committed, Lost, Output, Processed, Report, Revoked
+from chaos.drivers.member_lines import (
+    AssignedReport,
+    CommitReport,
+    CommittedReport,
+    LostReport,
+    OutputReport,
+    ProcessedReport,
+    Report,
+    RevokedReport,
+)
 from chaos.drivers.messages import parts_of
 from chaos.drivers.process import CLIENT_ENDED, Piped
 from workloads.client.cluster import Place
 from workloads.client.groups.offsets import CommitEnd
 from workloads.client.outcomes import Outcome, Status
 from workloads.group_notes import NO_GENERATION, Identity
-from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, ProgramHearing, Read
-from workloads.libraries import Lost as LostPlaces
+from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, Lost, ProgramHearing, Read
 from workloads.payload import verify
 
 POLL_S = 0.1
@@ -123,7 +131,7 @@ class ProgramMember:
     @property
     def begins(self) -> bool:
         """Its next report is that partitions came to it."""
-        return isinstance(self.reports[0][-1], Assigned)
+        return isinstance(self.reports[0][-1], AssignedReport)
 
     @property
     def next_generation(self) -> int:
@@ -149,24 +157,24 @@ class ProgramMember:
 
     def _heard(self, report: Report) -> None:
         match report:
-            case Assigned():
+            case AssignedReport():
                 self._assigned(report)
-            case Revoked(partitions):
+            case RevokedReport(partitions):
                 self._gone(partitions, GaveUp)
-            case Lost(partitions):
-                self._gone(partitions, LostPlaces)
-            case Processed(records):
+            case LostReport(partitions):
+                self._gone(partitions, Lost)
+            case ProcessedReport(records):
                 self._processed(records)
-            case Commit(op, offsets):
+            case CommitReport(op, offsets):
                 at = {(self._topic, int(each.partition)): int(each.offset) for each in offsets}
                 self._known(at)
                 self._hearing.heard(CommitBegan(self._who, int(op), at))
-            case Committed(op, error):
+            case CommittedReport(op, error):
                 self._hearing.heard(CommitEnded(int(op), error))
-            case Output(op, partition, source):
+            case OutputReport(op, partition, source):
                 self._output(int(op), int(partition), source)
 
-    def _assigned(self, report: Assigned) -> None:
+    def _assigned(self, report: AssignedReport) -> None:
         generation = NO_GENERATION if report.generation is None else int(report.generation)
         self._who = Identity(report.member, generation)
         begins = {(self._topic, int(each.partition)): each.offset for each in report.assigned}
@@ -183,7 +191,7 @@ class ProgramMember:
         if at:
             self._hearing.heard(Began(self._who, at, [place for place, offset in at.items() if not offset]))
 
-    def _gone(self, partitions: Sequence[int], how: type[GaveUp | LostPlaces]) -> None:
+    def _gone(self, partitions: Sequence[int], how: type[GaveUp | Lost]) -> None:
         places = [(self._topic, int(index)) for index in partitions]
         self._known(places)
         self._owned -= set(places)

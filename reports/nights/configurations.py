@@ -57,7 +57,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ConfigurationHistory:
     """All that the nights know of a configuration."""
 
     name: str
@@ -83,7 +83,7 @@ def page_of(configuration: str) -> str:
 
 def configurations_of(
     nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[Series]
-) -> list[Configuration]:
+) -> list[ConfigurationHistory]:
     """Every configuration of `nights`, which are in order, by name. runs, findings: of these nights."""
     order = {row["night"]: place for place, row in enumerate(nights)}
     every = list(series)
@@ -93,7 +93,7 @@ def configurations_of(
                      key=lambda run: (-order[run["night"]], run["item"], run["attempt"]))  # fmt: skip
         mine = [row for row in findings if row["configuration"] == name]
         found.append(
-            Configuration(
+            ConfigurationHistory(
                 name,
                 tuple(_nights(own)),
                 tuple(_findings(mine, order)),

@@ -11,7 +11,7 @@ from checkers.anomalies.registry import LOSS
 from checkers.history.seal import NOT_JUDGED
 from checkers.losses import Loss
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
-from reports.nights.configurations import Configuration, configurations_of
+from reports.nights.configurations import ConfigurationHistory, configurations_of
 from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
 from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
@@ -47,7 +47,7 @@ class Report:
     problems: tuple[str, ...]
     unread: tuple[str, ...] = ()
     """Invalid runs of which no finding can be read, because their directories are gone, say."""
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[ConfigurationHistory, ...] = ()
     """Of all these nights."""
 
     @property
