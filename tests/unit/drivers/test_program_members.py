@@ -161,17 +161,30 @@ async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_pa
 
 
 async def test_what_a_killed_process_had_written_counts(tmp_path: Path) -> None:
-    """But for its last line, which is not whole."""
-    many = [{"type": "processed", "records": [{**RECORD, "offset": number}]} for number in range(100)]
-    then = "print('x', end='', flush=True)\nopen('written', 'w').close()\nnext(lines)\n"
-    program = script({"type": "assigned", "assigned": [{"partition": 1}]}, *many, then=then)
+    """But for its last line, which is not whole. Nothing is read between its writing and the kill."""
+    then = f"""
+import os, time
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for number in range(100):
+    say("processed", records=[{{**{RECORD!r}, "offset": number}}])
+print("x", end="", flush=True)
+open("written", "w").close()
+next(lines)
+"""
 
     def has_written(one: Heard) -> bool:
+        """The event loop stands still meanwhile."""
+        if not one.said:
+            return False
+        (tmp_path / "go").touch()
         deadline = time.monotonic() + 30
-        while one.said and not (tmp_path / "written").exists() and time.monotonic() < deadline:
+        while not (tmp_path / "written").exists():
+            assert time.monotonic() < deadline
             time.sleep(0.01)
-        return bool(one.said)
+        return True
 
+    program = script({"type": "assigned", "assigned": [{"partition": 1, "offset": 0}]}, then=then)
     found = await heard(tmp_path, program, until=has_written)
     assert len([each for each in found.said if isinstance(each, Read)]) == 100
 
