@@ -204,7 +204,7 @@ VIEWS = (
             ("topic", "topic", "Its topic."),
             ("number", '"index"', "Its number in the topic."),
             ("cleanup", "cleanup", "cleanup.policy."),
-            ("log_start", "known(log_start)", "Highest log start that an answer told."),
+            ("log_start", "known(log_start)", "Highest log start of any answer."),
             ("highest_read", "known(seen)", "Highest offset that a reader saw."),
         ),
     ),

@@ -84,7 +84,7 @@ class FailedSeed(Struct, kw_only=True):
     seed: int
     verdict: Annotated[str, Meta(description="valid, invalid or unknown.")]
     failure: Annotated[str | None, Meta(description="Signature of the failure; null: there is none.")]
-    told: Annotated[tuple[str, ...], Meta(description="The failure, or why the verdict is unknown, in sentences.")]
+    reasons: Annotated[tuple[str, ...], Meta(description="The failure, or why the verdict is unknown, in sentences.")]
     harness: Annotated[str | None, Meta(description="A failure of the harness, a traceback; null: there is none.")]
     run: Annotated[str | None, Meta(description="The run directory; null: it was not kept.")]
     repeat: Annotated[str, Meta(description="The command that repeats the seed.")]

@@ -365,13 +365,13 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
 def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput:
     from chaos.commands.outputs import Batch, FailedSeed, SimOutput
 
-    def told(found: list[Seeded]) -> tuple[FailedSeed, ...]:
+    def listed(found: list[Seeded]) -> tuple[FailedSeed, ...]:
         return tuple(
             FailedSeed(
                 seed=each.seed,
                 verdict=each.verdict,
                 failure=None if each.failure is None else str(each.failure),
-                told=each.told,
+                reasons=each.told,
                 harness=each.trouble,
                 run=None if each.saved is None else str(each.saved),
                 repeat=here(order.command(each.seed)),
@@ -384,8 +384,8 @@ def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput
         last=seeds[-1],
         done=tally.done,
         verdicts=dict(tally.verdicts),
-        failed=told(tally.failed),
-        unknown=told(tally.unknown),
+        failed=listed(tally.failed),
+        unknown=listed(tally.unknown),
         lost=sum(each.lost for each in tally.lossy),
         faults_planned=tally.faults,
         faults_landed=tally.landed,

@@ -52,10 +52,10 @@ consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
 function work(partition, messages) {
   const mine = bug === "keep-revoked" ? messages : messages.filter(() => held.has(partition));
   if (!mine.length) return false;
-  const told = ({ offset, key, value }) => ({
+  const reported = ({ offset, key, value }) => ({
     partition, offset, key: key?.toString() ?? null, value: value?.toString("base64") ?? null,
   });
-  say("processed", { records: mine.map(told) });
+  say("processed", { records: mine.map(reported) });
   return true;
 }
 

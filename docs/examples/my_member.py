@@ -75,12 +75,12 @@ class Member:
         """The service's work would be here. What it writes is there before it counts as processed: at least once."""
         if self.has_outputs:
             self.write(records)
-        say(type="processed", records=[told(each) for each in records])
+        say(type="processed", records=[reported(each) for each in records])
 
     def write(self, records: list[Message]) -> None:
         """An output for each. Squall says what is in it."""
         for each in records:
-            say(type="output", id=next(numbers), partition=each.partition(), source=told(each))
+            say(type="output", id=next(numbers), partition=each.partition(), source=reported(each))
         for _ in records:
             asked = to_write.get()
             value, delivered = base64.b64decode(asked["value"]), partial(written, asked["id"])
@@ -124,7 +124,7 @@ def listen() -> None:
     finish.set()
 
 
-def told(record: Message) -> dict:
+def reported(record: Message) -> dict:
     """A record as JSON has it."""
     key, value = record.key().decode(), base64.b64encode(record.value()).decode()
     return {"partition": record.partition(), "offset": record.offset(), "key": key, "value": value}
