@@ -263,7 +263,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return best
 
 
-LEAST_SHARED = 0.15
+LEAST_SHARED = 0.18
 """Of the pairs of both names. Two that are alike have 0.5."""
 LONGEST_COMPARED = 60
 """Characters of an unknown name that are looked at: as many as the longest known names have."""

@@ -45,6 +45,10 @@ def test_unknown_setting_is_refused_with_the_nearest_name(unknown: str, meant: s
     assert error.setting == unknown
 
 
+def test_a_name_that_is_like_none_is_compared_with_none() -> None:
+    assert str(refused({"not.a.name": "1"})) == "unknown setting not.a.name"
+
+
 @pytest.mark.parametrize(
     "name", ["group.share.max.size", "group.streams.max.size", "group.coordinator.threads", "socket.send.buffer.bytes"]
 )
