@@ -13,7 +13,7 @@ ANOMALIES = (
     Anomaly(
         "dirty-read",
         Family.TRANSACTIONS,
-        "a read_committed poll returned a value before the commit of its transaction was asked for",
+        "a read_committed poll returned a value before, or just when, the commit of its transaction was asked for",
         source=f"{JEPSEN}; KIP-98, read_committed ends at the last stable offset",
         jepsen="precommitted-read",
         other="the first operation that returned it",
@@ -25,10 +25,12 @@ ANOMALIES = (
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """One clock times both, and the request for the commit leaves the client after it was recorded."""
+    """One clock times both, and the request for the commit leaves the client after it was recorded: a poll that
+    returned at that very instant cannot have seen its markers.
+    """
     late = seen.view(ended_late)
     for got in seen.view(committed_reads):
-        if not got.txn.never_commits and got.first < got.txn.te:
+        if not got.txn.never_commits and got.first <= got.txn.te:
             evidence = LATE_END if COMMIT in late[got.txn.op] else ""
             yield Witness("dirty-read", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 

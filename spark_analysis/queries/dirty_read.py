@@ -16,7 +16,7 @@ def query(history: Conversion) -> Sequence[Rule | Select]:
     return [
         Rule(
             "committed_reads",
-            "not never_commits and first < te",
+            "not never_commits and first <= te",
             "'dirty-read'",
             evidence=f"if(late_commit, '{LATE_END}', '')",
             off="off",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 from tests.support.histories.late_ends import Second, in_a_row
 
@@ -10,7 +10,8 @@ CASES = Cases()
 test_the_reference = CASES.test()
 
 
-def _read(*, before: bool) -> HistoryBuilder:
+def _read(*, before: bool, apart: int = MS) -> HistoryBuilder:
+    """apart: ns from the return of a poll before it to the request for the commit."""
     h = HistoryBuilder()
     p, reader = h.producer(), h.reader(isolation=1)
     h.initialised(p)
@@ -18,6 +19,7 @@ def _read(*, before: bool) -> HistoryBuilder:
     send = h.ok(h.send(p, txn=txn), 0)
     if before:
         h.poll(reader, [(0, send.val)])
+        h.tick(apart - MS)
     h.end(txn, "commit")
     if not before:
         h.poll(reader, [(0, send.val)])
@@ -29,6 +31,16 @@ def _read(*, before: bool) -> HistoryBuilder:
 @CASES.case("a read_committed poll returned a record before its commit was asked for", ("dirty-read", ""))
 def _() -> HistoryBuilder:
     return _read(before=True)
+
+
+@CASES.case("a poll returned a record at the instant at which its commit was asked for", ("dirty-read", ""))
+def _() -> HistoryBuilder:
+    return _read(before=True, apart=0)
+
+
+@CASES.case("a poll returned a record a nanosecond after its commit was asked for")
+def _() -> HistoryBuilder:
+    return _read(before=True, apart=-1)
 
 
 @CASES.case("a read_committed poll returned a record just after its commit")
