@@ -19,7 +19,7 @@ from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
-LAYOUT = 3
+LAYOUT = 4
 """Goes up with each column that a table of a history gets."""
 
 

@@ -94,6 +94,7 @@ _PARTITIONS = _schema(
     removable_to=_LONG,
     added=_FLAG,
     deleted=_FLAG,
+    deleted_t=_LONG,
     log_start=_LONG,
     seen=_LONG,
     cover_from=_LONG,

@@ -331,6 +331,14 @@ def test_who_owned_what_comes_back_without_the_large_tables(tmp_path: Path) -> N
     assert conversion.load(tmp_path)[0].holds.data == kept.holds.data
 
 
+def test_when_a_topic_was_deleted_comes_back(tmp_path: Path) -> None:
+    h = HistoryBuilder(2)
+    asked = h.operation(h.process("admin"), "admin", what="delete_topic", part=0).t0
+    conversion.convert(write(tmp_path, h.lines()))
+    kept, _ = conversion.load(tmp_path, large=False)
+    assert [(each.deleted, each.deleted_t) for each in kept.partitions] == [(True, asked), (False, -1)]
+
+
 def test_a_long_history_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = generate(2).lines()
     monkeypatch.setattr("checkers.history.parser.DRAIN_ROWS", 50)
