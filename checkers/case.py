@@ -168,6 +168,7 @@ def read_case(
         findings = [*findings, *replicas, *lacking, *after.findings]
     notes += [UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []
     notes += after.notes
+    troubles += after.behind
     passed_over = {**after.passed_over, **workload.left_out()}
     if not compared:
         passed_over[replica_divergence.NAME] = replica_divergence.NOT_COMPARED

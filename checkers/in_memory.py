@@ -98,7 +98,7 @@ def judge_bytes(
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
         told=RUN not in changed,
-        troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong],
+        troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong, *after.behind],
         notes=[*said, *after.notes, looked_for(unlooked)],
         not_run=unlooked,
         little=little,

@@ -66,4 +66,4 @@ def _why_uncommitted(txn: Txn, read_ns: int) -> int | None:
     """None: it was committed by then, or may have been."""
     if txn.never_commits:
         return ABORTED_DATA if txn.how == ABORT or txn.st == FAIL else NEVER_ENDED_DATA
-    return EARLY_DATA if read_ns < txn.te else None
+    return EARLY_DATA if read_ns <= txn.te else None

@@ -18,6 +18,7 @@ from checkers.metrics import (
     CALM,
     FAULT_GAP,
     FAULTY,
+    FINAL_READ,
     FRESH_GAP,
     GAP,
     HEALED_GAP,
@@ -25,6 +26,7 @@ from checkers.metrics import (
     LATENCY,
     LATENCY_UNIT_NS,
     LOAD,
+    OUTCOMES,
     OVERALL,
     READER_GAP,
     READS,
@@ -79,11 +81,15 @@ def _latency(send: Row) -> int:
 def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
     faulty = windows(context.faults)
     by_flag: dict[int, list[int]] = {}
+    outcomes: Counter[tuple[int, int]] = Counter()
     for send in sends:
+        hit = any(send.t0 <= ended and send.t1 >= began for began, ended in faulty)
+        flag = FAULTY if hit else CALM
+        outcomes[flag, send.st] += 1
         if send.st == OK:
-            hit = any(send.t0 <= ended and send.t1 >= began for began, ended in faulty)
-            by_flag.setdefault(FAULTY if hit else CALM, []).append(_latency(send))
+            by_flag.setdefault(flag, []).append(_latency(send))
             by_flag.setdefault(ALL, []).append(_latency(send))
+    yield from (Measure(OUTCOMES, *key, (count,)) for key, count in outcomes.items())
     for flag, times in by_flag.items():
         times.sort()
         yield Measure(LATENCY, flag, 0, spread(times))
@@ -228,14 +234,18 @@ def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Meas
     ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
     yield from (Measure(SENDS, second, st, (count,)) for (second, st), count in ended.items())
     reads: Counter[int] = Counter()
+    shown: Counter[tuple[int, int]] = Counter()
     latencies: dict[int, list[int]] = {}
     for each in told:
         if each.records:
             reads[(each.t1 - origin) // 10**9] += each.records
+            if each.final:
+                shown[each.part, each.iso] += each.records
     for send in sends:
         if send.st == OK:
             latencies.setdefault((send.t1 - origin) // 10**9, []).append(_latency(send))
     yield from (Measure(READS, second, 0, (count,)) for second, count in reads.items())
+    yield from (Measure(FINAL_READ, *place, (count,)) for place, count in shown.items())
     for second, times in latencies.items():
         times.sort()
         numbers = (len(times), percentile(times, 0.5), percentile(times, 0.99), times[-1])

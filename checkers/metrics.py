@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from checkers.history.group_tables import Hold
-from checkers.history.tables import FinalRead, History, Partition, PlayedFault
+from checkers.history.tables import ISOLATIONS, FinalRead, History, Partition, PlayedFault
 from checkers.history.values import AFTER_HEALING
 from checkers.nemesis_log import FOREVER
 
@@ -25,6 +25,7 @@ OVERALL = -1
 
 LATENCY, GAP, HEALED_GAP, FRESH_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fresh gap", "fault gap"
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
+OUTCOMES, FINAL_READ = "outcomes", "final read"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
 TRANSACTIONS, COMMIT_LATENCY = "transactions", "commit latency"
@@ -36,7 +37,7 @@ ABORTED_DATA, NEVER_ENDED_DATA, EARLY_DATA = 0, 1, 2
 """Measure.a of what was read uncommitted: of a transaction that was aborted or failed; of one whose client never asked
 for its end; of one whose commit was asked for later."""
 ALL, CALM, FAULTY = -1, 0, 1
-"""Measure.a of a latency: any, of sends outside and inside the faults' times."""
+"""Measure.a of a latency or of outcomes: any, of sends outside and inside the faults' times."""
 
 
 class TxnEnd(IntEnum):
@@ -64,6 +65,8 @@ class Measure(NamedTuple):
     |---|---|---|---|
     | acked | partition | LOAD, AFTERWARDS | how many sends were acknowledged, under load and after healing |
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
+    | outcomes | CALM, FAULTY | status | how many of the load's sends ended so |
+    | final read | partition | isolation | how many records final reads returned |
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
     | fresh gap | partition | 0 | the same, from the first time in it that a fresh client's write was acknowledged |
@@ -159,10 +162,14 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
     names = {partition.part: partition.name for partition in context.partitions}
     gaps = {measure.a: measure for measure in by_name.get(GAP, ())}
     overall = gaps.pop(OVERALL, None)
-    acked = {(measure.a, measure.b): int(measure.numbers[0]) for measure in by_name.get(ACKED, ())}
+    acked, ended, shown = (
+        {(measure.a, measure.b): int(measure.numbers[0]) for measure in by_name.get(name, ())}
+        for name in (ACKED, OUTCOMES, FINAL_READ)
+    )
     return {
         "schema": SCHEMA,
         "outcomes": {f: dict(counts) for f, counts in context.outcomes.items()},
+        "sends_without_faults": {name: ended.get((CALM, st), 0) for st, name in enumerate(("ok", "fail", "info"))},
         "latency_ms": {name: _latency(by_name.get(LATENCY, ()), flag) for name, flag in _LATENCIES.items()},
         "unavailable": {
             "overall": _gap(overall, context) if overall else None,
@@ -187,6 +194,9 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
                 "acked": acked.get((partition.part, LOAD), 0),
                 "acked_after_healing": acked.get((partition.part, AFTERWARDS), 0),
                 "complete_final_reads": sum(final.complete for final in context.finals if final.part == partition.part),
+                "final_read_records": {
+                    name: shown.get((partition.part, iso), 0) for iso, name in enumerate(ISOLATIONS)
+                },
                 "final_read_from": partition.cover_from,
                 "final_read_to": partition.cover_to,
             }

@@ -23,10 +23,11 @@ from typing import Any
 
 from checkers import blame, fault_classes, guarantees, simulated
 from checkers.analysis import FINDINGS, METRICS
-from checkers.anomalies import dual_ownership, hanging_txn, stuck
+from checkers.anomalies import dual_ownership, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
+from checkers.coverage import too_little
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import CellName, FaultClass, Guarantee
@@ -37,8 +38,6 @@ from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
 FILE = "verdict.json"
-HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
-"""What keeps a read at read_committed from its end."""
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -115,7 +114,7 @@ def decide(case: Case) -> Verdict:
     if expect == "safe":
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None and each.why not in lacking]
-    lacking += _too_little(case)
+    lacking += too_little(case)
     forbidden = [each for each in anomalies if each.permitted is False]
     blames = {"" if case.seen else each.blames for each in forbidden}
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
@@ -260,53 +259,6 @@ def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Ju
 def _say(judged: Judged) -> str:
     evidence = f" ({judged.evidence})" if judged.evidence else ""
     return f"{judged.name}{evidence}: {judged.count}, {judged.why}"
-
-
-def _too_little(case: Case) -> list[str]:
-    """What is missing for `valid`."""
-    lacking = []
-    if case.findings is None:
-        lacking.append("the checks did not run to their end")
-    if not case.partitions:
-        lacking.append("the history names no partition")
-    told = case.metrics.get("partitions", {})
-    for partition in case.partitions:
-        if partition.deleted:
-            continue
-        if not partition.added and not told.get(partition.name, {}).get("acked", 0):
-            lacking.append(f"no write to {partition.name} was acknowledged")
-        if partition.cover_t0 < 0:
-            reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
-            lacking.append(f"no final read of {partition.name} reached its end: {reached}")
-    lacking += _uncommitted_only(case)
-    lacking += _not_shown(case)
-    lacking += filter(None, map(fault_classes.not_landed, case.faults))
-    if case.plan and len(case.faults) < case.plan.faults:
-        lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
-    return lacking
-
-
-def _uncommitted_only(case: Case) -> list[str]:
-    """Partitions of transactions whose final reads at read_committed all ended early: what these reads do not show may
-    be torn. Where something held them back, that is the finding.
-    """
-    if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
-        return []  # `Case.not_run` says what this leaves out
-    held = {part for each in case.findings or () if each.anomaly in HOLDS_BACK for part, _ in each.parts}
-    return [
-        f"no final read of {each.name} at read_committed reached its end"
-        for each in case.partitions
-        if each.transactional and each.committed_t0 < 0 and each.part not in held
-    ]
-
-
-def _not_shown(case: Case) -> list[str]:
-    """A sentence for each thing that every history of this workload has, and this one has not."""
-    names: dict[str, list[str]] = {}
-    for name in case.workload.meant_for:
-        if why := case.not_run.get(name) or case.little.get(name):
-            names.setdefault(why, []).append(name)
-    return [f"this workload is there to show {', '.join(each)}, and {why}" for why, each in names.items()]
 
 
 # ------------------------------------------------------------------------------------------------------- run directory

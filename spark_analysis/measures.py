@@ -46,13 +46,17 @@ counted as (
       {_count("latency", str(metrics.ALL), took="took")},
       {_count("latency", "{flag}", took="took")},
       {_count("latency by second", "second", took="took")}), array()),
-    array(if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
+    array({_count("outcomes", "{flag}", "st")},
+      if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
   from (select *, (t1 - t0) div {LATENCY_UNIT_NS} took from sends)
   union all
   select inline(array({_count("acked", "part", str(metrics.AFTERWARDS))})) from standing
   where sent = 1 and st = 0 and {{after}}
   union all
-  select 'reads', int((t1 - {{origin}}) div 1000000000), 0, bigint(records), null from told where records > 0
+  select inline(array_compact(array(
+    {_count("reads", "(t1 - {origin}) div 1000000000", x="records")},
+    if(final > 0, {_count("final read", "part", "iso", x="records")}, null))))
+  from told where records > 0
   union all
   select inline(array({_count("stale", ANY, ANY, took="age")}, {_count("stale", "proc", "part", took="age")}))
   from (
@@ -102,7 +106,7 @@ TRANSACTIONS = f"""
     from (
       select t.txn, r.part, r.off, if(r.final > 0, 1, 0) final, count(*) reads,
              case when t.never_commits then if(t.aborted, {metrics.ABORTED_DATA}, {metrics.NEVER_ENDED_DATA})
-                  when r.t1 < t.te then {metrics.EARLY_DATA} end which
+                  when r.t1 <= t.te then {metrics.EARLY_DATA} end which
       from records r join txn_values t on t.val = r.val
       where r.kind = 1 and r.iso = 0 and r.val >= 0
       group by 1, 2, 3, 4, 6)
@@ -251,6 +255,8 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.SECOND: lambda row: (row[0], row[3], row[4], row[-1]),
     metrics.SENDS: lambda row: row[:1],
     metrics.READS: lambda row: row[1:2],
+    metrics.OUTCOMES: lambda row: row[:1],
+    metrics.FINAL_READ: lambda row: row[1:2],
     metrics.RECOVERY: lambda row: (-1.0 if row[2] is None else row[2],),
 }
 """What each measure takes of a row of COUNTS: count, sum, least, percentiles, greatest."""

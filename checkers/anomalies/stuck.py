@@ -89,6 +89,9 @@ class Afterwards:
     """Who was stuck, in words: who led, and what the ISR was."""
     passed_over: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys((PRODUCER, CONSUMER), NOT_SO_FAR))
     """Anomalies that could not have shown, and why: the run did not come so far, or the harness had trouble."""
+    behind: Sequence[str] = ()
+    """The workload's own readers that still got records when the time was over, in words: nobody knows what would have
+    come."""
 
 
 def read(run_dir: Path, partitions: Iterable[Partition], limits: Limits) -> Afterwards:
@@ -105,6 +108,7 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
     written, reads, live = (info.get(name) for name in ("writes_after_healing", "final_reads", "reads_after_healing"))
     witnesses: list[Witness] = []
     notes: list[str] = []
+    behind: list[str] = []
     if written is not None:
         for name, why in written["lacking"].items():
             took_ns = int(written["took_s"] * 1e9)
@@ -113,7 +117,7 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
     # Where the cluster has not converged, that is the finding, and a read that waits for it is none of its own.
     converged = written is not None and (info.get("converged") or {"ok": False})["ok"]
     if reading := converged and limits.stuck_consumer_s is not None:
-        _of_live_readers(live or {"behind": ()}, parts, witnesses, notes)
+        _of_live_readers(live or {"behind": ()}, parts, witnesses, notes, behind)
         _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
     shaken = bool(info.get("harness"))
     passed_over = {}
@@ -121,7 +125,7 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
         passed_over[PRODUCER] = _why(shaken, limits.stuck_producer_s)
     if shaken or not reading or None in (written, reads, live):
         passed_over[CONSUMER] = _why(shaken, limits.stuck_consumer_s)
-    return Afterwards(findings_of(witnesses), notes, passed_over)
+    return Afterwards(findings_of(witnesses), notes, passed_over, tuple(behind))
 
 
 def _why(shaken: bool, limit_s: float | None) -> str:
@@ -131,13 +135,17 @@ def _why(shaken: bool, limit_s: float | None) -> str:
 
 
 def _of_live_readers(
-    live: Mapping[str, Any], parts: Mapping[str, int], witnesses: list[Witness], notes: list[str]
+    live: Mapping[str, Any],
+    parts: Mapping[str, int],
+    witnesses: list[Witness],
+    notes: list[str],
+    behind: list[str],
 ) -> None:
     for each in live["behind"]:
         who = f"reader {each['process']} ({each['client']})"
         at = f"{each['place']} at {each['position']}, wanted {each['goal']}; {each['why']}"
         if each["idle_s"] < live["limit_s"]:
-            notes.append(f"{who} was slow: {live['took_s']:g} s after the writes after healing it read {at}")
+            behind.append(f"{who} was slow: {live['took_s']:g} s after the writes after healing it read {at}")
             continue
         part, idle_ns = parts.get(each["place"], -1), int(each["idle_s"] * 1e9)
         evidence = CLIENT if each.get("outlasted") else LIVE

@@ -13,7 +13,6 @@ from reports.story_facts import UNKNOWN, Sent
 
 COMMIT, ABORT, NOT_ENDED = "commit", "abort", "none"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-ISOLATIONS = ("read_uncommitted", "read_committed")
 PREPARE_COMMIT = "PrepareCommit"
 TRACES, LOGS = "traces", "logs"
 """Where decisions and markers are known from."""

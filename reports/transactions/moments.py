@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.protocol.errors import ErrorCode
+from checkers.history.tables import ISOLATIONS
 from reports.story_facts import ACKNOWLEDGED, FAILED
 from reports.transactions.facts import (
     ABORT,
     COMMIT,
-    ISOLATIONS,
     PREPARE_COMMIT,
     READ_COMMITTED,
     READ_UNCOMMITTED,

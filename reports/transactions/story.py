@@ -8,11 +8,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from checkers.history.tables import ISOLATIONS
 from reports.fault_words import FaultRow, fault_rows
 from reports.problems import Problem
 from reports.run_files import RunFiles
 from reports.story_facts import ACKNOWLEDGED
-from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
+from reports.transactions.facts import READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
 from reports.transactions.faults import moments_of_fault, short_of
 from reports.transactions.messages import asked_for, messages_of, moments_of_messages
 from reports.transactions.moments import (

@@ -22,10 +22,17 @@ class Second:
 
 
 def in_a_row(
-    first: str, second: Second, *, waits_ms: int = REQUEST_TIMEOUT_MS, epoch: int = 0, unanswered: int | None = None
+    first: str,
+    second: Second,
+    *,
+    waits_ms: int = REQUEST_TIMEOUT_MS,
+    epoch: int = 0,
+    unanswered: int | None = None,
+    plain: bool = False,
 ) -> HistoryBuilder:
     """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction.
-    `unanswered`: as our own client tells it; None: as a library, which does not tell.
+    `unanswered`: as our own client tells it; None: as a library, which does not tell. `plain`: each partition also has a record
+    of no transaction at its end.
     """
     h = HistoryBuilder(2)
     p = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -48,4 +55,8 @@ def in_a_row(
     committed = [*([(0, before)] if first == "commit" else []), *([(2, one)] if second.visible[0] else [])]
     h.final(committed, end=5, position=5, isolation=1)
     h.final([(0, two)] if second.visible[1] else [], part=1, end=2, position=2, isolation=1)
+    for part, off in ((0, 5), (1, 2)) if plain else ():
+        val = h.sent(h.producer(), off, part)
+        for isolation in (0, 1):
+            h.final([(off, val)], part=part, at=off, isolation=isolation)
     return h

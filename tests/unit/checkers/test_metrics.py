@@ -331,6 +331,7 @@ def test_partitions_tell_what_was_acknowledged_and_read_finally() -> None:
         "acked": 1,
         "acked_after_healing": 0,
         "complete_final_reads": 2,
+        "final_read_records": {"read_uncommitted": 2, "read_committed": 0},
         "final_read_from": 0,
         "final_read_to": 1,
     }

@@ -1,0 +1,87 @@
+"""Tells whether a run looked at enough for `valid`: writes, final reads to the end, faults that landed."""
+
+from __future__ import annotations
+
+from checkers import fault_classes
+from checkers.anomalies import hanging_txn, stuck
+from checkers.case import Case
+from checkers.history.tables import ISOLATIONS
+
+HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
+"""What keeps a read at read_committed from its end."""
+
+
+def too_little(case: Case) -> list[str]:
+    """A sentence for each thing that is missing for `valid`."""
+    lacking = []
+    if case.findings is None:
+        lacking.append("the checks did not run to their end")
+    if not case.partitions:
+        lacking.append("the history names no partition")
+    told = case.metrics.get("partitions", {})
+    for partition in case.partitions:
+        if partition.deleted:
+            continue
+        if not partition.added and not told.get(partition.name, {}).get("acked", 0):
+            lacking.append(f"no write to {partition.name} was acknowledged")
+        if partition.cover_t0 < 0:
+            reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
+            lacking.append(f"no final read of {partition.name} reached its end: {reached}")
+    lacking += _uncommitted_only(case)
+    lacking += _nothing_read(case)
+    lacking += _mostly_refused(case)
+    lacking += _not_shown(case)
+    lacking += filter(None, map(fault_classes.not_landed, case.faults))
+    if case.plan and len(case.faults) < case.plan.faults:
+        lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
+    return lacking
+
+
+def _uncommitted_only(case: Case) -> list[str]:
+    """Partitions whose final reads at read_committed all ended early: what these readers would have got, nobody knows.
+    Where something held them back, that is the finding.
+    """
+    if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
+        return []  # `Case.not_run` says what this leaves out
+    held = {part for each in case.findings or () if each.anomaly in HOLDS_BACK for part, _ in each.parts}
+    return [
+        f"no final read of {each.name} at read_committed reached its end"
+        for each in case.partitions
+        if not each.deleted and each.committed_t0 < 0 and each.part not in held
+    ]
+
+
+def _nothing_read(case: Case) -> list[str]:
+    """Partitions that took writes, and whose final reads to the end returned no record: nothing in them was looked at,
+    as where retention removed all of it. A topic of the nemesis may keep its records for a moment only.
+    """
+    told, lacking = case.metrics.get("partitions", {}), []
+    isolations = {each.isolation for each in case.processes if each.role == "final"}
+    for partition in case.partitions:
+        figures = told.get(partition.name, {})
+        acked = figures.get("acked", 0) + figures.get("acked_after_healing", 0)
+        for isolation in sorted(isolations) if acked and not (partition.deleted or partition.added) else ():
+            ended = partition.committed_t0 if isolation else partition.cover_t0
+            name = ISOLATIONS[isolation]
+            if ended >= 0 and figures.get("final_read_records", {}).get(name) == 0:
+                took = f"{acked} writes to {partition.name} were acknowledged"
+                lacking.append(f"{took}, and no final read at {name} got a record")
+    return lacking
+
+
+def _mostly_refused(case: Case) -> list[str]:
+    """A cluster that refuses writes without a fault shows little of what it does with those that it takes."""
+    ended = case.metrics.get("sends_without_faults", {})
+    refused, sends = ended.get("fail", 0), sum(ended.values())
+    if 2 * refused <= sends:
+        return []
+    return [f"{refused} of {sends} sends outside of faults were refused: all checks ran on little"]
+
+
+def _not_shown(case: Case) -> list[str]:
+    """A sentence for each thing that every history of this workload has, and this one has not."""
+    names: dict[str, list[str]] = {}
+    for name in case.workload.meant_for:
+        if why := case.not_run.get(name) or case.little.get(name):
+            names.setdefault(why, []).append(name)
+    return [f"this workload is there to show {', '.join(each)}, and {why}" for why, each in names.items()]

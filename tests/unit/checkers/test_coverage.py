@@ -1,0 +1,85 @@
+"""A run that looked at little is `unknown`, and says what it did not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.in_memory import judge_bytes
+from checkers.verdict import VALID, Verdict
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import fault_line
+
+PLAN: dict[str, Any] = {
+    "workload": {"acks": -1, "min_isr": 2, "replication_factor": 3},
+    "limits": {"stuck_s": 15},
+    "faults": [],
+}
+
+
+def judged(h: HistoryBuilder, *faults: dict[str, Any]) -> Verdict:
+    lines = b"".join(fault_line(**each) for each in faults)
+    plan = {**PLAN, "faults": [{"action": "kill", "at_s": 1.0, "duration_s": 1.0} for _ in faults]}
+    return judge_bytes("r", b"".join(h.lines()), lines, plan).verdict
+
+
+def retained(*, left: int, isolation: int = 0) -> HistoryBuilder:
+    """Five records were acknowledged, and retention took all but the last `left` of them before anybody read them, so
+    far as readers of that isolation level see.
+    """
+    h = HistoryBuilder(retention_ms=1)
+    p = h.producer()
+    vals = [h.sent(p, off) for off in range(5)]
+    for each in (0, 1):
+        kept = left if each == isolation else 5
+        pairs = [*enumerate(vals)][5 - kept :]
+        h.final(pairs, at=5 - kept, log_start=5 - kept, end=5, position=5, isolation=each)
+    return h
+
+
+@pytest.mark.parametrize(("isolation", "name"), [(0, "read_uncommitted"), (1, "read_committed")])
+def test_where_no_final_read_got_a_record_of_a_partition_it_is_unknown(isolation: int, name: str) -> None:
+    why = f"5 writes to t-0 were acknowledged, and no final read at {name} got a record"
+    assert why in judged(retained(left=0, isolation=isolation)).reasons
+    assert judged(retained(left=1, isolation=isolation)).verdict == VALID
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_final_read_at_read_committed_that_starves_leaves_a_partition_without_transactions_unknown(
+    ends: bool,
+) -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(5)]
+    h.final(pairs)
+    if ends:
+        h.final(pairs, isolation=1)
+    else:
+        h.poll(h.final_reader(isolation=1), pairs[:1], f="final_read", hw=5, lso=1)
+    reasons = judged(h).reasons
+    assert reasons == (() if ends else ("no final read of t-0 at read_committed reached its end",))
+
+
+@pytest.mark.parametrize(("refused", "unknown"), [(5, False), (6, True)])
+def test_where_most_sends_are_refused_without_a_fault_it_is_unknown(refused: int, unknown: bool) -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(5)]
+    for _ in range(refused):
+        h.fail(h.send(p))
+    h.final(pairs)
+    h.final(pairs, isolation=1)
+    why = f"{refused} of {refused + 5} sends outside of faults were refused: all checks ran on little"
+    assert judged(h).reasons == ((why,) if unknown else ())
+
+
+def test_sends_that_were_refused_during_a_fault_do_not_count() -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    pairs = [(0, h.sent(p, 0))]
+    began = h.tick()
+    for _ in range(6):
+        h.fail(h.send(p))
+    h.final(pairs)
+    assert judged(h, {"asked": began, "began": began, "ended": h.now}).verdict == VALID
