@@ -115,7 +115,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     """As `_kept`, of a history that was parsed and never left memory."""
-    unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
+    unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
     whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)

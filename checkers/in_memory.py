@@ -66,7 +66,7 @@ def judge_bytes(
     parsed = parse(history.splitlines(keepends=True), nemesis_log.apart(faults))
     told = run_facts.facts_of(info or {})
     disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
-    unsealed = broken_seal(parsed.ends, parsed.lines, told.info)
+    unsealed = broken_seal(parsed, told.info)
     changed = unlike(parsed.seals, parsed.run, facts.seal, nemesis, info or {})
     wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
@@ -95,7 +95,7 @@ def judge_bytes(
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,
-        whole=not (parsed.problem and parsed.problem.untrusted),
+        whole=not any(each.untrusted for each in (parsed.problem, unsealed) if each is not None),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
         told=RUN not in changed,
         troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong, *after.behind],

@@ -38,6 +38,7 @@ from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
 FILE = "verdict.json"
+STOPPED = "the simulation stopped at what it saw: of its plan, later faults and final reads are missing"
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -114,7 +115,8 @@ def decide(case: Case) -> Verdict:
     if expect == "safe":
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None and each.why not in lacking]
-    lacking += too_little(case)
+    missing = too_little(case)
+    lacking += [STOPPED] if case.seen and missing else missing
     forbidden = [each for each in anomalies if each.permitted is False]
     blames = {"" if case.seen else each.blames for each in forbidden}
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
@@ -290,12 +292,12 @@ def judge(
     return verdict
 
 
-def give_up(run_dir: Path, trouble: str) -> Verdict:
-    """Write the verdict of a run that could not be judged: `unknown`, or `invalid` by what a simulator saw. `trouble`:
+def give_up(run_dir: Path, *troubles: str) -> Verdict:
+    """Write the verdict of a run that could not be judged: `unknown`, or `invalid` by what a simulator saw. `troubles`:
     why, in words.
     """
     seen = simulated.read(run_dir, seal.read_info(run_dir), {})
-    troubles = (trouble, *seen.troubles)
+    troubles = (*troubles, *seen.troubles)
     verdict = decide(Case(run=run_dir.name, troubles=troubles, seen=seen.wrong))
     if verdict.verdict == UNKNOWN:
         verdict = replace(verdict, reasons=troubles)  # that nothing was looked at then, says nothing new

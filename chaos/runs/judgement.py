@@ -100,11 +100,16 @@ def _judge(
         _withdraw(directory)
         give_up(directory.path, refused)
         return
+    shaken = of_the_harness(info)
     troubles: list[str] = []
     history = None
     if not directory.history.exists() or not directory.history.stat().st_size:
-        troubles.append("there is no history: the run ended before anything was recorded")
-    elif how.spark is None:
+        directory.release()
+        _withdraw(directory)
+        analysis.remove(directory.path)
+        give_up(directory.path, _no_history(info), *_of_the_run(info), *shaken)
+        return
+    if how.spark is None:
         with how.phase(f"{JUDGE}: {FIND}"):
             history = analysis.find_in_run(directory.path)
         with how.phase(COMPARE):
@@ -118,13 +123,18 @@ def _judge(
         with how.phase(COMPARE):
             meanwhile.finish()
         troubles += of_replicas
-    shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
     with how.phase(JUDGE):
         workload = of_directory(directory, troubles, history)
         _withdraw(directory)
         judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload, history=history)
+
+
+def _no_history(info: Mapping[str, Any]) -> str:
+    """Why nothing can be judged. Findings of an earlier judging were about a history that may be another one."""
+    when = "it was removed after the run" if "ended_ns" in info else "the run ended before anything was recorded"
+    return f"there is no history: {when}"
 
 
 def _withdraw(directory: RunDirectory) -> None:

@@ -83,7 +83,7 @@ def convert(run_dir: Path) -> Conversion:
     apart = nemesis_log.apart(faults)
     history, written = _convert_history(run_dir / parser.FILE, folder, apart)
     write_small(folder, history, faults)
-    unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
+    unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     conversion = Conversion(
         run=history.run,
         wall_ms=history.wall_ms,

@@ -113,7 +113,7 @@ class Parser:
         # Asked before each line: the lengths of the arrays themselves cost a fifth of the tables' lengths.
         arrays = [getattr(history, name).data for name in LARGE]
         enough = DRAIN_ROWS * history.records.width
-        for raw in lines:
+        for raw in (lines := iter(lines)):
             marks = [*map(len, arrays)]
             try:
                 line = decode(raw)
@@ -128,7 +128,7 @@ class Parser:
             except _UNREADABLE as error:
                 for values, mark in zip(arrays, marks, strict=True):
                     del values[mark:]
-                self._stop(raw, error)
+                self._stop(raw, error, sum(1 for _ in lines))
                 return
             history.lines += 1
             self._crc = crc32(raw, self._crc)
@@ -160,13 +160,15 @@ class Parser:
             history.problem = Problem(FILE, history.lines, why)
         return history
 
-    def _stop(self, raw: bytes, error: Exception) -> None:
+    def _stop(self, raw: bytes, error: Exception, left: int) -> None:
+        """At a line that is not understood. left: how many lines come after it."""
         if not raw.endswith(b"\n") and isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             self.history.torn_bytes = len(raw)
             return
-        why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, Malformed | msgspec.DecodeError) else f"{type(error).__name__}: {error}"
         if raw.lstrip(b"[ ").startswith(b"{:"):
             why = "this is EDN, as Jepsen writes histories, and no JSON"
+        why += f"; the {left} lines after it were not read" if left > 1 else ""
         # Bytes that are no JSON are where the damage is. A line that contradicts an earlier one may be right itself.
         damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
         self.history.problem = Problem(FILE, self.history.lines + 1, why, not damaged_here)
@@ -471,7 +473,7 @@ class Parser:
         if crc is None and self._sealed:
             raise Malformed(f"the header promises the {SEAL} of the lines before this one, and it is not here")
         if crc is not None and crc != self._crc:
-            raise Malformed(f"the lines before this one are not as they were written: their {SEAL} is another")
+            raise Malformed(f"the lines before this one were changed after they were written: their {SEAL} differs")
 
     def _active(self, proc: int, t: int) -> None:
         if self._processes[proc].first_t < 0:

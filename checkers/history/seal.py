@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from checkers.history.tables import Problem, whole
+from checkers.history.tables import History, Problem, whole
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
@@ -81,16 +81,22 @@ def unlike(
     return found
 
 
-def broken_seal(ends: bool, lines: int, info: Mapping[str, Any]) -> Problem | None:
-    """A header that does not promise a last line (`ends`), of a run whose recorder does: it was changed.
+def broken_seal(history: History, info: Mapping[str, Any]) -> Problem | None:
+    """A history without the last line with which its recorder closed it: it was changed afterwards, and what its other
+    lines were is not known.
 
-    `info`: run.json, as far as it could be read.
+    Its header does not promise the line, and its run is of a version whose header does; or the line is not reached,
+    and the run ended in order. `info`: run.json, as far as it could be read.
     """
     later = [key for key in LATER if key in info]
-    if ends or not lines or not later:
+    in_order = "ended_ns" in info and not info.get("trouble") and not info.get("stopped")
+    if history.ends and history.problem is not None and in_order:
+        why = f"{RUN} says that the run ended, and the last line, which checks those before it, is not reached: the "
+        return Problem(FILE, history.lines + 1, f"{why}history was changed or cut afterwards", untrusted=True)
+    if history.ends or not history.lines or not later:
         return None
     why = f"the header does not promise a last line, and {RUN} with its {later[0]!r} is of a version whose header does"
-    return Problem(FILE, 1, why)
+    return Problem(FILE, 1, why, untrusted=True)
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:

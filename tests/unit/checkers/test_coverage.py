@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from checkers.case import Case
+from checkers.history.tables import Partition
 from checkers.in_memory import judge_bytes
-from checkers.verdict import VALID, Verdict
+from checkers.verdict import INVALID, STOPPED, VALID, Verdict, decide
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 
@@ -83,3 +85,10 @@ def test_sends_that_were_refused_during_a_fault_do_not_count() -> None:
         h.fail(h.send(p))
     h.final(pairs)
     assert judged(h, {"asked": began, "began": began, "ended": h.now}).verdict == VALID
+
+
+def test_a_simulation_that_stopped_at_a_broken_invariant_lacks_the_rest_in_one_note() -> None:
+    unread = Partition(0, "t", 0, "delete", -1, False)
+    verdict = decide(Case(run="r", findings=(), partitions=[unread], seen=["I1 broke"]))
+    assert (verdict.verdict, verdict.reasons) == (INVALID, ("I1 broke",))
+    assert verdict.notes == (STOPPED,)

@@ -13,6 +13,8 @@ from chaos import cli
 from chaos.plans.plan import make_plan, write_plan
 from chaos.runs import judgement, real
 from chaos.runs.directory import RunDirectory
+from chaos.runs.spark import HERE, Spark
+from checkers import analysis
 from checkers.history import conversion
 from reports import page
 from tests.support.histories.builder import HistoryBuilder
@@ -57,6 +59,22 @@ def test_a_run_json_that_is_damaged_is_unknown(run: RunDirectory, text: str, why
     assert written["verdict"] == "unknown"
     assert any(reason.startswith(why) for reason in written["reasons"]), written["reasons"]
     assert not (run.path / "harness-traceback.txt").exists()
+
+
+@pytest.mark.parametrize("engine", [None, HERE], ids=["reference", "spark"])
+def test_a_run_without_its_history_is_unknown_whatever_was_found_in_it_before(
+    run: RunDirectory, engine: Spark | None
+) -> None:
+    run.info.write_text(json.dumps({"run": "r", "ended_ns": 1}))
+    analysis.find_in_run(run.path)
+    assert (run.path / analysis.FINDINGS).exists()
+    run.history.unlink()
+    written = judgement.judge(run, Console(quiet=True), spark=engine)
+    assert (written["verdict"], written["anomalies"], written["engine"]) == ("unknown", [], None)
+    assert not (run.path / analysis.FINDINGS).exists()
+    assert written["reasons"] == ["there is no history: it was removed after the run"]
+    run.info.unlink()
+    assert "there is no history: the run ended before anything was recorded" in judged(run)["reasons"]
 
 
 def test_a_run_whose_program_was_refused_is_judged_at_once_and_as_before(

@@ -14,7 +14,7 @@ import pytest
 
 from checkers.history.seal import NOTE
 from checkers.in_memory import Judgement, judge_bytes
-from checkers.verdict import UNKNOWN, VALID
+from checkers.verdict import INVALID, UNKNOWN, VALID
 from tests.support.effort import stride
 from tests.support.histories.builder import MS, HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -70,6 +70,29 @@ def test_with_two_neighbours_exchanged_nothing_is_invented() -> None:
     for number in range(0, len(lines) - 1, stride(7)):
         swapped = [*lines[:number], lines[number + 1], lines[number], *lines[number + 2 :]]
         assert judged(swapped).verdict.verdict in (VALID, UNKNOWN), f"lines {number + 1} and {number + 2}"
+
+
+def lossy() -> list[bytes]:
+    """The lines of a history whose acknowledged record no final read returns."""
+    h = HistoryBuilder()
+    p = h.producer()
+    h.sent(p, 0)
+    after = 1, h.sent(p, 1)
+    h.final([after])
+    return h.sealed()
+
+
+@pytest.mark.parametrize("cut", [lambda lines: lines[:-1], lambda lines: [*lines[:-1], b"garbage\n", lines[-1]]])
+def test_a_history_without_its_last_line_proves_nothing_of_a_run_that_ended(
+    cut: Callable[[list[bytes]], list[bytes]],
+) -> None:
+    """Of a killed harness, what was written proves what it shows; a run that ended had its last line."""
+    ended = {"ended_ns": 1, "phases": [], "heal": {}, "final_reads": []}
+    assert judged(lossy(), ended).verdict.verdict == INVALID
+    assert judged(cut(lossy())).verdict.verdict == INVALID
+    verdict = judged(cut(lossy()), ended).verdict
+    assert verdict.verdict == UNKNOWN
+    assert any("the history was changed or cut afterwards" in each for each in verdict.reasons), verdict.reasons
 
 
 def test_a_history_of_before_there_was_a_last_line_is_still_judged_and_the_verdict_says_so() -> None:
@@ -181,7 +204,8 @@ def test_an_operation_of_an_unknown_name_is_unknown_and_no_phantom(name: str) ->
         changed = lines[number].replace(b'"f":"send"', b'"f":"%s"' % name.encode())
         verdict = judged([*lines[:number], changed, *lines[number + 1 :]]).verdict
         assert verdict.verdict == UNKNOWN
-        assert f"history.jsonl: line {number + 1}: an operation of the unknown name {name!r}" in verdict.reasons
+        said = f"history.jsonl: line {number + 1}: an operation of the unknown name {name!r}; the "
+        assert f"{said}{len(lines) - number - 1} lines after it were not read" in verdict.reasons
 
 
 OFFSETS: tuple[Any, ...] = (None, "4", 0.5, True, -1, 1 << 63, [])
