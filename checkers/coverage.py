@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkers import fault_classes
 from checkers.anomalies import hanging_txn, stuck
 from checkers.case import Case
-from checkers.history.tables import ISOLATIONS
+from checkers.metrics import ISOLATIONS
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from checkers.history.group_tables import Hold
-from checkers.history.tables import ISOLATIONS, FinalRead, History, Partition, PlayedFault
+from checkers.history.tables import FinalRead, History, Partition, PlayedFault
 from checkers.history.values import AFTER_HEALING
 from checkers.nemesis_log import FOREVER
 
@@ -28,6 +28,8 @@ RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 OUTCOMES, FINAL_READ = "outcomes", "final read"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
+ISOLATIONS = ("read_uncommitted", "read_committed")
+"""By Row.iso."""
 TRANSACTIONS, COMMIT_LATENCY = "transactions", "commit latency"
 UNCOMMITTED, UNCOMMITTED_OFFSETS = "uncommitted", "uncommitted offsets"
 

@@ -27,10 +27,8 @@ TRUNCATED, OUT_OF_RANGE = 0, 1
 log does not reach to that position (OFFSET_OUT_OF_RANGE)."""
 OK, FAIL, INFO = 0, 1, 2
 """Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
-ISOLATIONS = ("read_uncommitted", "read_committed")
-"""By Row.iso."""
 NOT_A_READER = 2
-"""Row.iso of a send."""
+"""Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
 NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 """Txn.how: what the client asked for at the end of a transaction, if it came to that."""
 PRODUCER = "producer"

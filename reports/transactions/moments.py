@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.protocol.errors import ErrorCode
-from checkers.history.tables import ISOLATIONS
+from checkers.metrics import ISOLATIONS
 from reports.story_facts import ACKNOWLEDGED, FAILED
 from reports.transactions.facts import (
     ABORT,

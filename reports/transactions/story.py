@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.history.tables import ISOLATIONS
+from checkers.metrics import ISOLATIONS
 from reports.fault_words import FaultRow, fault_rows
 from reports.problems import Problem
 from reports.run_files import RunFiles
