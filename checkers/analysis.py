@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from checkers import leaderships, metrics, run_facts, signs
-from checkers.anomalies import stuck
+from checkers.anomalies import stuck, wrong_offset
 from checkers.anomalies.registry import find_all
 from checkers.engines import REFERENCE
 from checkers.findings import SCHEMA, Finding, findings_of, to_json
 from checkers.history.conversion import FOLDER, read_lines
-from checkers.history.tables import History, PlayedFault
+from checkers.history.tables import History, PlayedFault, Process
 from checkers.measures import measure
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
@@ -79,7 +79,13 @@ def find(history: History, context: Context, ground: signs.Ground, limits: Limit
     """Find the anomalies of a history and take its measures by the reference engine."""
     measures = measure(history, context)
     findings = findings_of(signs.signed(history, ground, find_all(history)))
-    return Analysis(REFERENCE, history.run, findings + stuck.liveness(measures, limits), measures, context)
+    findings += of_measures(measures, history.processes, limits)
+    return Analysis(REFERENCE, history.run, findings, measures, context)
+
+
+def of_measures(measures: Sequence[Measure], processes: Sequence[Process], limits: Limits) -> list[Finding]:
+    """Find what the measures alone show."""
+    return [*stuck.liveness(measures, limits), *wrong_offset.unplaced(measures, processes)]
 
 
 def find_in_run(run_dir: Path) -> History:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from checkers.anomalies import stuck
-from checkers.anomalies.registry import OWN
+from checkers.anomalies.anomaly import OWN
 from checkers.case import Case
 from checkers.findings import Finding
 from checkers.history.tables import PRODUCER, Process

@@ -174,7 +174,8 @@ def read_case(
         passed_over[replica_divergence.NAME] = replica_divergence.NOT_COMPARED
     if not looked:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
-    unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, kept.counted)
+    counted = kept.counted._replace(placed=placed_of(metrics or {}))
+    unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, counted)
     notes.append(looked_for(unlooked))
     return Case(
         run=run,
@@ -192,7 +193,7 @@ def read_case(
         notes=notes,
         expect=expect,
         not_run=unlooked,
-        little=ran_on_little(partitions, unlooked, kept.counted, acked_of(metrics or {})),
+        little=ran_on_little(partitions, unlooked, counted, acked_of(metrics or {})),
         seen=seen.wrong,
         ground=ground,
     )
@@ -201,6 +202,12 @@ def read_case(
 def acked_of(metrics: Mapping[str, Any]) -> dict[str, int]:
     """Records that were acknowledged, by name of their partition, as `metrics.shape` has them."""
     return {name: figures.get("acked", 0) for name, figures in metrics.get("partitions", {}).items()}
+
+
+def placed_of(metrics: Mapping[str, Any]) -> int:
+    """How many of them have an offset; -1: not counted."""
+    each = [figures for figures in metrics.get("partitions", {}).values() if "acked_without_offset" in figures]
+    return sum(figures["acked"] - figures["acked_without_offset"] for figures in each) if each else -1
 
 
 def _nemesis(run_dir: Path) -> bytes:

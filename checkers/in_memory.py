@@ -16,7 +16,7 @@ from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.anomalies.replica_divergence import NOT_COMPARED
-from checkers.case import Case, Workload, acked_of
+from checkers.case import Case, Workload, acked_of, placed_of
 from checkers.findings import Finding
 from checkers.history.parser import parse
 from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
@@ -126,7 +126,7 @@ def _unlooked(
     history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Checks that did not run, and those that saw a part only; each with why."""
-    counted = Counted.of(history)
+    counted = Counted.of(history)._replace(placed=placed_of(shaped))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
     return unlooked, ran_on_little(history.partitions, unlooked, counted, acked_of(shaped))
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from checkers import measured_transactions
 from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
-from checkers.history.values import producer_of
+from checkers.history.values import producer_of, sequence_of
 from checkers.metrics import (
     ACKED,
     AFTERWARDS,
@@ -34,6 +34,7 @@ from checkers.metrics import (
     SECOND,
     SENDS,
     STALE,
+    UNPLACED,
     Context,
     Measure,
     Place,
@@ -64,6 +65,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_spread(LAG, _lags(told)),
         *_acked(sends, LOAD),
         *_acked(after, AFTERWARDS),
+        *_unplaced(sends),
         *measured_transactions.measure(history),
     ]
     return sorted(measures)
@@ -72,6 +74,14 @@ def measure(history: History, context: Context) -> list[Measure]:
 def _acked(sends: list[Row], when: int) -> Iterator[Measure]:
     acked = Counter(send.part for send in sends if send.st == OK)
     return (Measure(ACKED, part, when, (count,)) for part, count in acked.items())
+
+
+def _unplaced(sends: list[Row]) -> Iterator[Measure]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for send in sends:
+        if send.st == OK and send.off < 0:
+            found.setdefault((send.part, producer_of(send.val)), []).append(sequence_of(send.val))
+    return (Measure(UNPLACED, *place, (len(which), min(which))) for place, which in found.items())
 
 
 def _latency(send: Row) -> int:

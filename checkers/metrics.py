@@ -6,6 +6,7 @@ the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,7 +26,7 @@ OVERALL = -1
 
 LATENCY, GAP, HEALED_GAP, FRESH_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fresh gap", "fault gap"
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
-OUTCOMES, FINAL_READ = "outcomes", "final read"
+OUTCOMES, FINAL_READ, UNPLACED = "outcomes", "final read", "unplaced"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
 ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -66,6 +67,7 @@ class Measure(NamedTuple):
     | name | a | b | numbers |
     |---|---|---|---|
     | acked | partition | LOAD, AFTERWARDS | how many sends were acknowledged, under load and after healing |
+    | unplaced | partition | process | how many of its sends were acknowledged without an offset; the first sequence |
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
     | outcomes | CALM, FAULTY | status | how many of the load's sends ended so |
     | final read | partition | isolation | how many records final reads returned |
@@ -168,6 +170,9 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
         {(measure.a, measure.b): int(measure.numbers[0]) for measure in by_name.get(name, ())}
         for name in (ACKED, OUTCOMES, FINAL_READ)
     )
+    unplaced = Counter[int]()
+    for measure in by_name.get(UNPLACED, ()):
+        unplaced[measure.a] += int(measure.numbers[0])
     return {
         "schema": SCHEMA,
         "outcomes": {f: dict(counts) for f, counts in context.outcomes.items()},
@@ -195,6 +200,7 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
                 "part": partition.part,
                 "acked": acked.get((partition.part, LOAD), 0),
                 "acked_after_healing": acked.get((partition.part, AFTERWARDS), 0),
+                "acked_without_offset": unplaced[partition.part],
                 "complete_final_reads": sum(final.complete for final in context.finals if final.part == partition.part),
                 "final_read_records": {
                     name: shown.get((partition.part, iso), 0) for iso, name in enumerate(ISOLATIONS)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from checkers import analysis, metrics
 from checkers.analysis import ANOMALIES, Analysis
-from checkers.anomalies import stuck
 from checkers.anomalies.registry import IN_HISTORY
 from checkers.engines import SPARK
 from checkers.findings import Finding
@@ -236,6 +235,7 @@ def analyse_converted(
     ground, of_plan = analysis.facts_of_run(run_dir, kept, faults, outputs=converted.outputs > 0)
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
-    found = Analysis(SPARK, converted.run, shown + stuck.liveness(taken, limits or of_plan), taken, context)
+    shown += analysis.of_measures(taken, kept.processes, limits or of_plan)
+    found = Analysis(SPARK, converted.run, shown, taken, context)
     found.write(out)
     return found

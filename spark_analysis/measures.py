@@ -15,6 +15,7 @@ from itertools import pairwise
 from checkers import metrics
 from checkers.history.group_tables import Hold
 from checkers.history.tables import PRODUCER, PlayedFault, Process
+from checkers.history.values import SEQUENCE_BITS
 from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure, TxnEnd, waiting_for
 from checkers.nemesis_log import FOREVER, windows
 
@@ -36,13 +37,17 @@ def _gap(name: str, a: str, b: str, since: str) -> str:
 
 ANY = str(metrics.ALL)
 
+SEQUENCE = f"val & {(1 << SEQUENCE_BITS) - 1}L"
+
 COUNTS = f"""
-with sends as (select part, st, t0, t1, int((t1 - {{origin}}) div 1000000000) second from standing
+with sends as (
+  select part, st, t0, t1, producer, acked_at, val, int((t1 - {{origin}}) div 1000000000) second from standing
   where sent = 1{{load}}),
 counted as (
   select inline(filter(flatten(array(
     if(st = 0, array(
       {_count("acked", "part")},
+      if(acked_at < 0, {_count("unplaced", "part", "producer", x=SEQUENCE)}, null),
       {_count("latency", str(metrics.ALL), took="took")},
       {_count("latency", "{flag}", took="took")},
       {_count("latency by second", "second", took="took")}), array()),
@@ -245,6 +250,7 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
 
 _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.ACKED: lambda row: row[:1],
+    metrics.UNPLACED: lambda row: (row[0], row[2]),
     metrics.LATENCY: lambda row: (row[0], *row[3:]),
     metrics.STALE: lambda row: (row[0], *row[3:]),
     metrics.LAG: lambda row: (row[0], *row[3:]),

@@ -23,6 +23,8 @@ from checkers.history.tables import History
 
 FINAL = "final"
 READS = "reads"
+OWN = "squall"
+"""Our own client, as a history names it."""
 ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"

@@ -39,7 +39,7 @@ from checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from checkers.anomalies.anomaly import Anomaly, Check, Need, Seen
+from checkers.anomalies.anomaly import OWN, Anomaly, Check, Need, Seen
 from checkers.findings import Witness
 from checkers.history.group_activity import Activity
 from checkers.history.tables import History, Partition, Process
@@ -99,8 +99,6 @@ LITTLE_GOT = 0.5
 FEW_CHANGES = 0.5
 """For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
 comes of these could hardly show."""
-OWN = "squall"
-"""Our own client, as a history names it."""
 LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
@@ -124,6 +122,8 @@ class Counted(NamedTuple):
     """How much each group did, by its name; empty, too, where nobody counted that."""
     grants: int = -1
     """The number of times that a member got the assignment of a generation; -1: not counted."""
+    placed: int = -1
+    """The load's sends that were acknowledged with an offset; -1: not counted."""
 
     @classmethod
     def of(cls, history: History) -> Counted:
@@ -164,7 +164,8 @@ def not_run(
         return any(outcomes.get(f, {}).get("ok", 0) for f in operations)
 
     # Without acks an acknowledgement has no offset that could be wrong.
-    acks = done("send") and any(each.role == "producer" and each.settings.get("acks") != 0 for each in load)
+    asked = any(each.role == "producer" and each.settings.get("acks") != 0 for each in load)
+    acks = done("send") and asked and counted.placed != 0
     reads = done("poll", "final_read") and any(each.seen >= 0 for each in partitions)
     there = {
         Need.SENDS: bool(outcomes.get("send")),

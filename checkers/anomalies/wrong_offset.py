@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from checkers.anomalies.anomaly import FINAL, READS, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.anomaly import FINAL, OWN, READS, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import Log, logs_of, witness
-from checkers.findings import Witness
+from checkers.findings import Finding, Witness
+from checkers.history.tables import Process
+from checkers.history.values import value_of
+from checkers.metrics import UNPLACED, Measure
 
+NO_OFFSET = "no offset"
+"""Evidence: the broker acknowledged the record, and did not say where it is."""
 ANOMALIES = (
     Anomaly(
         "wrong-offset",
         Family.DATA,
-        "the acknowledged offset is not where the value is found",
+        "the acknowledged offset is not where the value is found, or was not given although acks asked for it",
         source="Kafka protocol, ProduceResponse.base_offset",
         other="where it was found",
         needs=(Need.ACKS, Need.READS),
@@ -20,6 +25,20 @@ ANOMALIES = (
         meaning_of_one="record stands at another offset than was acknowledged",
     ),
 )
+
+
+def unplaced(measures: Iterable[Measure], processes: Iterable[Process]) -> list[Finding]:
+    """Acknowledgements of our own client without an offset, though it asked for them (acks=all, acks=1). Client
+    libraries may leave it out, and an idempotent producer's duplicates have none there (DUPLICATE_SEQUENCE_NUMBER).
+    """
+    asked = {each.proc for each in processes if each.client == OWN and each.settings.get("acks") != 0}
+    found = []
+    for measure in measures:
+        if measure.name == UNPLACED and measure.b in asked:
+            part, proc, (count, first) = measure.a, measure.b, map(int, measure.numbers)
+            witness = Witness("wrong-offset", NO_OFFSET, part, -1, value_of(proc, first), -1, proc, -1)
+            found.append(Finding("wrong-offset", NO_OFFSET, proc, count, (witness,), ((part, count),)))
+    return found
 
 
 def find(seen: Seen) -> Iterator[Witness]:

@@ -10,6 +10,11 @@ AFTER_HEALING = "after_healing"
 """A setting of a producer that is none of the workload's: the harness wrote with it after healing."""
 
 
+def value_of(process: int, sequence: int) -> int:
+    """The value of a record, by its number among those of its process, from 0."""
+    return process << SEQUENCE_BITS | sequence
+
+
 def producer_of(value: int) -> int:
     """The process that a value belongs to."""
     return value >> SEQUENCE_BITS

@@ -104,9 +104,9 @@ class HistoryBuilder:
 
     # ---------------------------------------------------------------------------------------------- processes
 
-    def process(self, role: str, **settings: Any) -> int:
+    def process(self, role: str, client: str = "squall", **settings: Any) -> int:
         proc = len(self._processes)
-        line = {"e": "p", "p": proc, "role": role, "client": "squall", "version": "1", "zone": "", "settings": settings}
+        line = {"e": "p", "p": proc, "role": role, "client": client, "version": "1", "zone": "", "settings": settings}
         self._processes.append(line)
         return proc
 

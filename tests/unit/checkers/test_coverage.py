@@ -92,3 +92,29 @@ def test_a_simulation_that_stopped_at_a_broken_invariant_lacks_the_rest_in_one_n
     verdict = decide(Case(run="r", findings=(), partitions=[unread], seen=["I1 broke"]))
     assert (verdict.verdict, verdict.reasons) == (INVALID, ("I1 broke",))
     assert verdict.notes == (STOPPED,)
+
+
+@pytest.mark.parametrize(
+    ("acks", "client", "found"),
+    [(-1, "squall", True), (1, "squall", True), (0, "squall", False), (-1, "confluent", False)],
+)
+def test_an_acknowledgement_without_an_offset_is_a_finding_where_our_client_asked_for_one(
+    acks: int, client: str, found: bool
+) -> None:
+    h = HistoryBuilder()
+    p = h.producer(acks=acks, client=client)
+    vals = [h.sent(p, off) for off in (-1, -1)]
+    h.final([*enumerate(vals)])
+    verdict = judged(h)
+    [*findings] = [(each.name, each.evidence, each.count, each.permitted) for each in verdict.anomalies]
+    assert findings == ([("wrong-offset", "no offset", 2, False)] if found else [])
+    assert {"wrong-offset", "stale-ack"} <= verdict.not_run.keys(), "no acknowledgement has an offset to look at"
+
+
+def test_one_acknowledgement_with_an_offset_is_enough_to_look_at() -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    h.final([*enumerate(h.sent(p, off) for off in (-1, 1))])
+    verdict = judged(h)
+    assert [(each.name, each.witnesses[0].val) for each in verdict.anomalies] == [("wrong-offset", p << 40)]
+    assert "stale-ack" not in verdict.not_run

@@ -330,6 +330,7 @@ def test_partitions_tell_what_was_acknowledged_and_read_finally() -> None:
         "part": 0,
         "acked": 1,
         "acked_after_healing": 0,
+        "acked_without_offset": 0,
         "complete_final_reads": 2,
         "final_read_records": {"read_uncommitted": 2, "read_committed": 0},
         "final_read_from": 0,
