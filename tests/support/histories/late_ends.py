@@ -31,8 +31,8 @@ def in_a_row(
     plain: bool = False,
 ) -> HistoryBuilder:
     """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction.
-    `unanswered`: as our own client tells it; None: as a library, which does not tell. `plain`: each partition also has a
-    record of no transaction at its end.
+    `unanswered`: as our own client tells it; None: as a library, which does not tell. `plain`: each partition also has
+    a record of no transaction at its end.
     """
     h = HistoryBuilder(2)
     p = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS)
