@@ -1,4 +1,4 @@
-"""lso-violation: an answer whose last stable offset contradicts the rest of it."""
+"""lso-violation: an answer whose last stable offset or high watermark contradicts the rest of it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ ANOMALIES = (
     Anomaly(
         "lso-violation",
         Family.READERS,
-        "last stable offset above the high watermark, or a read_committed read at or above the one it came with",
-        source="KIP-98: Exactly Once Delivery (read_committed ends at the last stable offset)",
+        "in one answer: a last stable offset above the high watermark, a read_committed read at or above it, or any "
+        "read at or above the high watermark",
+        source="KIP-98: Exactly Once Delivery (read_committed ends at the last stable offset); Kafka documentation, "
+        "design, Replication (consumers get committed records only)",
         other="the high watermark, or the offset that was read",
         needs=(Need.MARKS,),
-        meaning="last stable offsets were beyond what may be read",
-        meaning_of_one="last stable offset was beyond what may be read",
+        meaning="answers had last stable offsets or records beyond what may be read",
+        meaning_of_one="answer had a last stable offset or a record beyond what may be read",
     ),
 )
 
 ABOVE_HIGH_WATERMARK, READ_ABOVE = "above the high watermark", "read at or above it"
+UNCOMMITTED = "read at or above the high watermark"
 """Evidence."""
 
 
 def find(seen: Seen) -> Iterator[Witness]:
     """What one answer says against itself."""
     for each in seen.view(answers):
+        if each.last_off >= each.hw >= 0:
+            yield Witness("lso-violation", UNCOMMITTED, each.part, each.hw, -1, each.op, each.proc, each.last_off)
         if each.lso < 0:
             continue
         where = (each.part, each.lso, -1, each.op, each.proc)

@@ -29,4 +29,13 @@ def query(_: Conversion) -> Sequence[Rule | Select]:
             proc="proc",
             other="last_off",
         ),
+        Rule(
+            "told",
+            "hw >= 0 and last_off >= hw",
+            "'lso-violation'",
+            evidence="'read at or above the high watermark'",
+            off="hw",
+            proc="proc",
+            other="last_off",
+        ),
     ]

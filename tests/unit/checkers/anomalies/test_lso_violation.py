@@ -39,6 +39,24 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case(
+    "what stands at the high watermark is not to be read", ("lso-violation", "read at or above the high watermark")
+)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.poll(h.reader(isolation=0), [(3, h.info(h.send(h.producer())).val)], hw=3, lso=3)
+    return h
+
+
+@CASES.case("what stands just below the high watermark may be read, and so it may where none is known")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    h.poll(h.reader(isolation=0), [(3, h.info(h.send(p)).val)], hw=4, lso=3)
+    h.poll(h.reader(isolation=0), [(4, h.info(h.send(p)).val)], hw=-1, lso=-1)
+    return h
+
+
 @CASES.plant("lso-violation")
 def _(history: GeneratedHistory) -> None:
     entries = [entry for poll in history.polls for entry in poll.entries]
