@@ -90,6 +90,7 @@ FORMS: Mapping[str, Form] = {
     "final_reads": _list(_final_read),
     "refused": _text,
     "harness": _list(_any),
+    "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),
     "node_exits": _list(_entry({"node": _any, "code": _any, "last_words": _text})),
 }
 """Key -> whether it has the form that every version gives it."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from checkers import blame, fault_classes, guarantees, simulated
 from checkers.analysis import FINDINGS, METRICS
-from checkers.anomalies import dual_ownership, stuck
+from checkers.anomalies import dual_ownership, hanging_txn, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
@@ -122,7 +122,7 @@ def decide(case: Case) -> Verdict:
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
         lacking.append("a loss was expected, and none was found")
     wrong = [*case.seen, *map(_say, forbidden)]
-    notes = [*case.notes, *(lacking if wrong else ())]
+    notes = [*case.notes, *(each for each in case.shaken if each not in case.troubles), *(lacking if wrong else ())]
     everything = promised[None] if promised else None
     return Verdict(
         run=case.run,
@@ -207,7 +207,7 @@ def _judged(
         permitted, why, cell = _judgement(finding, promised, at_worst, grounds)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
-        if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
+        if permitted is False and shaken and _by_time(finding.anomaly):
             permitted, why = None, f"it may be the harness's doing: {shaken[0]}"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why, cell), []).append(finding)
     judged = [
@@ -226,6 +226,11 @@ def _judged(
     ]
     order = list(CATALOG)
     return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
+
+
+def _by_time(name: str) -> bool:
+    """Whether an anomaly is that something took too long."""
+    return name == hanging_txn.NAME or CATALOG[name].family is Family.LIVENESS
 
 
 def _judgement(

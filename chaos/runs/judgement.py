@@ -128,6 +128,7 @@ def _judge(
     with how.phase(JUDGE):
         workload = of_directory(directory, troubles, history)
         _withdraw(directory)
+        shaken += of_standstills(info)
         judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload, history=history)
 
 
@@ -207,6 +208,17 @@ def of_the_harness(info: Mapping[str, Any]) -> list[str]:
     """
     found = [f"the harness had trouble: {info['trouble']}"] if info.get("trouble") else []
     return [*found, *map(str, info.get("harness", ()))]
+
+
+def of_standstills(info: Mapping[str, Any]) -> list[str]:
+    """When the harness noticed that nothing ran here. `info`: of `RunFacts`."""
+    found = []
+    for each in info.get("standstills", ()):
+        at_s = (each["began"] - info["began_ns"]) / 1e9 if "began_ns" in info else 0.0
+        asleep = f", of which it was suspended for {each['suspended_s']:g} s" if each["suspended_s"] >= 1 else ""
+        where = f"{at_s:.0f} s after the run began{asleep}"
+        found.append(f"the harness or the machine stood still for {each['s']:g} s, {where}")
+    return found
 
 
 def _of_the_run(info: Mapping[str, Any]) -> list[str]:

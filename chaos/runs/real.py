@@ -26,6 +26,7 @@ from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
 from chaos.runs.run import MakeDriver, Run
 from chaos.runs.spark import HERE
+from chaos.runs.standstills import watching
 from chaos.runs.target_facts import Stranger
 from chaos.runtimes.broker_settings import notes
 from chaos.runtimes.contract import Runtime
@@ -108,7 +109,8 @@ def run_and_judge(
         ahead = start_ahead(directory, say.print) if engine == SPARK else None
         with progress.shown():
             try:
-                trio.run(stoppable, run.go, progress.say)
+                still = run.info.setdefault("standstills", [])
+                trio.run(stoppable, partial(watching, run.go, still), progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and ahead is not None:

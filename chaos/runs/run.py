@@ -37,7 +37,7 @@ from chaos.runs.sight import counts_of
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
-from checkers.anomalies.registry import OWN
+from checkers.anomalies.anomaly import OWN
 from checkers.history import seal
 from checkers.leaderships import EPOCHS
 from workloads.afterwards import Written, write_afterwards

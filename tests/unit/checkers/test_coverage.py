@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from checkers.in_memory import judge_bytes
 from checkers.verdict import INVALID, STOPPED, VALID, Verdict, decide
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
+from tests.unit.checkers.test_verdict import finding, good
 
 PLAN: dict[str, Any] = {
     "workload": {"acks": -1, "min_isr": 2, "replication_factor": 3},
@@ -118,3 +120,13 @@ def test_one_acknowledgement_with_an_offset_is_enough_to_look_at() -> None:
     verdict = judged(h)
     assert [(each.name, each.witnesses[0].val) for each in verdict.anomalies] == [("wrong-offset", p << 40)]
     assert "stale-ack" not in verdict.not_run
+
+
+@pytest.mark.parametrize("name", ["stuck-producer", "hanging-txn", "stuck-group"])
+def test_what_took_too_long_while_the_harness_stood_still_is_unknown_and_else_it_is_a_note(name: str) -> None:
+    still = ("the harness or the machine stood still for 14 s",)
+    told = decide(replace(good(finding(name)), shaken=still))
+    assert told.verdict == "unknown"
+    assert any(f"may be the harness's doing: {still[0]}" in each for each in told.reasons)
+    calm = decide(replace(good(), shaken=still))
+    assert (calm.verdict, calm.notes) == (VALID, still)

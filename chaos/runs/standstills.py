@@ -1,0 +1,61 @@
+"""Notices that the harness, or the whole machine, stood still: Ctrl-Z, a debugger, a suspended virtual machine.
+
+Clients and brokers may have stood still with it, and what took too long then is nobody's fault for sure. A task that
+wakes often sees it, by two clocks: one that stops while the machine is suspended (CLOCK_MONOTONIC, by which histories
+are timed), and one that does not (CLOCK_BOOTTIME).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+
+AWAKE_S = 0.5
+"""Between two looks at the clocks."""
+STILL_S = 3.0
+"""A shorter pause is the machine's load: what is judged by time is given several times as long."""
+
+
+class Clocks(NamedTuple):
+    """A moment, ns."""
+
+    monotonic: int
+    boot: int
+
+
+def clocks() -> Clocks:
+    """What the machine's clocks show now."""
+    return Clocks(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+
+def still(before: Clocks, now: Clocks) -> dict[str, float] | None:
+    """What run.json says of the time between two looks; None where both came in time. `began`: ns, as in a history.
+
+    `s`: how long by the clock that counts suspensions. `suspended_s`: how much of it the machine was suspended.
+    """
+    took_s = (now.boot - before.boot) / 1e9 - AWAKE_S
+    suspended_s = max(0.0, took_s + AWAKE_S - (now.monotonic - before.monotonic) / 1e9)
+    if took_s < STILL_S:
+        return None
+    return {"began": before.monotonic, "s": round(took_s, 1), "suspended_s": round(suspended_s, 1)}
+
+
+async def watching(go: Callable[[], Awaitable[None]], seen: list[dict[str, float]]) -> None:
+    """Run `go`, and add to `seen` each time in which nothing ran here."""
+
+    async def look() -> None:
+        before = clocks()
+        while True:
+            await trio.sleep(AWAKE_S)
+            now = clocks()
+            if found := still(before, now):
+                seen.append(found)
+            before = now
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await go()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,33 @@
+"""A harness that is stopped for longer than the plan allows after healing (Ctrl-Z) does not blame the cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live.shell.conftest import Squall
+
+pytestmark = pytest.mark.night("a whole run that is stopped for 18 seconds; the gate has one")
+STOPPED_S = 18.0
+"""Longer than `stuck_s`, 15 seconds: what must be noticed is a time."""
+
+
+def test_a_run_that_stood_still_after_its_faults_says_so_and_blames_nobody(
+    tmp_path: Path, started: list[Squall]
+) -> None:
+    words = "run --time 8 --rate 200 --faults kill --seed 7 --engine reference".split()
+    running = Squall(tmp_path, words)
+    started.append(running)
+    running.until("heal")
+    os.killpg(running.process.pid, signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    os.killpg(running.process.pid, signal.SIGCONT)
+    running.code()
+    told = json.loads((tmp_path / "runs/latest/verdict.json").read_text())
+    assert told["verdict"] in ("valid", "unknown"), told["reasons"]
+    assert any("stood still for 1" in each for each in (*told["notes"], *told["reasons"])), told
