@@ -299,10 +299,12 @@ def _conclude(
 ) -> int:
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))
-    if flags["summary"] is not None:
-        flags["summary"].write_text(outcomes.markdown(outcome, page))
-    if flags["mail"] is not None:
-        flags["mail"].write_text(text)
+    for flag, told in (("summary", outcomes.markdown(outcome, page)), ("mail", text)):
+        if (file := flags[flag]) is not None:
+            try:
+                file.write_text(told)
+            except OSError as error:  # the night is over: its exit code stays
+                click.echo(f"squall: --{flag} {file} cannot be written: {error.strerror}", err=True)
     click.echo(text, nl=False)
     click.echo(f"night: {place(directory.path)}")
     if interrupted:

@@ -17,7 +17,7 @@ from chaos.commands.json_output import answer, json_flag
 from chaos.errors import Refused
 from chaos.nights.accepted import FILE as ACCEPTED
 from chaos.nights.accepted import Accepted, AcceptedError, read_accepted
-from chaos.nights.announcement import runnable
+from chaos.nights.announcement import runnable, unwritable
 from chaos.nights.axes import AXES
 from chaos.nights.directory import NIGHTS, NightDirectory
 from chaos.nights.findings import ANY, FAIL_ON
@@ -77,10 +77,17 @@ def _notify(_: click.Context, __: click.Parameter, given: str | None) -> str | N
     return given
 
 
-def _metrics(_: click.Context, __: click.Parameter, given: str | None) -> Path | None:
+def _file(_: click.Context, __: click.Parameter, given: str | None) -> Path | None:
+    """A file that the night writes at its end: one that could not be written is refused before the night begins."""
+    if given is not None and (why := unwritable(given)):
+        raise click.BadParameter(f"{given!r}: {why}")
+    return None if given is None else Path(given)
+
+
+def _metrics(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
     if given is not None and not given.endswith(".prom"):
         raise click.BadParameter(f"{given!r}: node_exporter reads only files whose names end with .prom")
-    return None if given is None else Path(given)
+    return _file(ctx, parameter, given)
 
 
 @click.command(
@@ -178,10 +185,8 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
     metavar="ANOMALY",
     help="Fail if any run shows this anomaly, even if its configuration permits it; may be repeated.",
 )
-@click.option(
-    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, as Markdown."
-)
-@click.option("--mail", type=click.Path(path_type=Path), metavar="FILE", help="Also write the summary there, as text.")
+@click.option("--summary", callback=_file, metavar="FILE", help="Also write the summary there, as Markdown.")
+@click.option("--mail", callback=_file, metavar="FILE", help="Also write the summary there, as text.")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),

@@ -6,6 +6,7 @@ The schema of summary.json is that of `nightly --json`: `docs/json.md`.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -63,6 +64,18 @@ def runnable(command: str) -> str:
     if not words:
         return "a command is needed"
     return "" if shutil.which(words[0]) else f"there is no program {words[0]!r}"
+
+
+def unwritable(file: str) -> str:
+    """Why a file cannot be written, in a sentence; empty if it can."""
+    if not file:
+        return "a file is needed"
+    path = Path(file)
+    if path.is_dir():
+        return "this is a folder, and a file is needed"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return "" if os.access(path if path.exists() else path.parent, os.W_OK) else "it cannot be written"
 
 
 def _write_metrics(path: Path, facts: Facts) -> None:

@@ -124,10 +124,14 @@ class NightDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """This session alone works on it, and has some room kept back. Refused where another one does, or there is no
-        room."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
+        """This session alone works on it, and has some room kept back. Refused if another session works on it, if there
+        is no room, or if the folder cannot be made."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise Refused(f"{self.path}: the night's folder cannot be made: {error.strerror}") from None
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

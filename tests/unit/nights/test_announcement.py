@@ -105,6 +105,10 @@ def test_the_metrics_are_those_of_the_night(tmp_path: Path) -> None:
         (("--notify", "'"), "No closing quotation"),
         (("--notify", ""), "a command is needed"),
         (("--metrics", "night.txt"), "node_exporter reads only files whose names end with .prom"),
+        (("--metrics", "/none/night.prom"), "'/none/night.prom': there is no folder /none"),
+        (("--summary", "/none/s.md"), "'/none/s.md': there is no folder /none"),
+        (("--summary", ""), "'': a file is needed"),
+        (("--mail", "/"), "'/': this is a folder, and a file is needed"),
         (("--fail-on", "new", "--no-report"), "--fail-on new needs the report"),
     ],
 )

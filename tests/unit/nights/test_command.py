@@ -154,6 +154,28 @@ def test_a_folder_that_has_a_night_is_not_begun_again(tmp_path: Path, capsys: py
     assert "there is a night already: --resume goes on with it" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file/night"):
+        assert cli.run([*SMALL, "--out", str(place)]) == 3
+        assert f"{place}: the night's folder cannot be made: " in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_summary_that_cannot_be_written_any_more_changes_no_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    player = night(tmp_path, {1: ["valid"]})
+    played(player)
+    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    given = flags(report=False, summary=tmp_path / "gone/s.md", mail=tmp_path / "gone/m.txt")
+    assert night_end.end(player.directory, opened, player, given, interrupted=False) == 0
+    told = capsys.readouterr()
+    for flag, file in (("summary", "s.md"), ("mail", "m.txt")):
+        assert f"--{flag} {tmp_path}/gone/{file} cannot be written: No such file or directory" in told.err
+    assert "1 of 1 run played: 1 valid" in told.out
+    assert json.loads((tmp_path / "summary.json").read_text())["exit"] == 0
+
+
 def test_a_night_of_another_schema_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "night.json").write_text('{"schema": 2, "night": "n", "items": []}')
     assert cli.run(["nightly", "--resume", str(tmp_path)]) == 3
