@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,22 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
         raise click.BadParameter(str(wrong)) from None
 
 
-def _accepted(_: click.Context, __: click.Parameter, given: str | None) -> dict[str, Accepted]:
+def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path | None:
+    """A night that goes on has the flags with which it began as defaults."""
+    if given is not None:
+        with suppress(Refused):  # it is said later that no night is there
+            ctx.default_map = {**(ctx.default_map or {}), **NightDirectory(given).planned()[0].get("flags", {})}
+    return given
+
+
+def _kept(flags: Mapping[str, Any]) -> dict[str, str]:
+    """The flags that hold for the whole night and are not part of its matrix; files by their absolute paths."""
+    files = {name: flags[name] for name in ("accepted", "metrics", "summary", "mail") if flags[name] is not None}
+    words = {name: flags[name] for name in ("fail_on", "notify") if flags[name] is not None}
+    return {**words, **{name: str(Path(each).absolute()) for name, each in files.items()}}
+
+
+def _accepted(given: str | None) -> dict[str, Accepted]:
     if given is None and not Path(ACCEPTED).exists():
         return {}
     try:
@@ -146,7 +162,14 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help=f"Folder of the night. [default: {NIGHTS}/TIME]"
 )
-@click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Continue a night that was interrupted.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    callback=_resumed,
+    metavar="DIR",
+    help="Continue a night that was interrupted.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
@@ -196,7 +219,6 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
 )
 @click.option(
     "--accepted",
-    callback=_accepted,
     metavar="FILE",
     help=f"File of findings that fail no night until a given day. [default: {ACCEPTED}, if it exists]",
 )
@@ -238,6 +260,7 @@ def command(
         raise click.UsageError(f"--resume continues the planned night: leave out {beside}")
     if flags["fail_on"] != ANY and not flags["report"]:
         raise click.UsageError("--fail-on new needs the report, which says what is known: not with --no-report")
+    kept, flags["accepted"] = _kept(flags), _accepted(flags["accepted"])
     if not only_list or flags["select"]:
         session.require()
     say = console(stderr=True)
@@ -266,6 +289,7 @@ def command(
         else:
             for told in opening.note_resumption(directory, planned if gone else None):
                 say.print(told, markup=False, soft_wrap=True)
+        directory.write(directory.night, {**directory.planned()[0], "flags": kept})
         return _play(directory, opened, chosen, flags, say)
 
 

@@ -147,7 +147,7 @@ class NightPlugin:
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFile | None:
         """night.json is the one file of the session."""
-        if file_path != self._directory.night.absolute():
+        if not file_path.samefile(self._directory.night):
             return None
         node = NightFile.from_parent(parent, path=file_path)
         node.player, node.show = self._player, self._show

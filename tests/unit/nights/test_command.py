@@ -281,6 +281,31 @@ def planned(path: Path) -> NightDirectory:
     return directory
 
 
+def test_a_night_that_goes_on_has_the_flags_with_which_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ours.toml").touch()
+    began = ["--no-report", "--budget", "1s", "--accepted", "ours.toml", "--notify", "false"]
+    began += ["--metrics", "night.prom", "--summary", "s.md", "--mail", "m.txt"]
+    assert cli.run([*SMALL, "--out", "n", *began]) == 2, capsys.readouterr().err
+    written = [Path(name) for name in ("night.prom", "s.md", "m.txt")]
+    for each in written:
+        each.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert cli.run(["nightly", "--resume", "../n", "--no-report", "--mail", "other.txt"]) == 2
+    assert "--notify false: exit code 1" in capsys.readouterr().err
+    assert [(tmp_path / each).exists() for each in written] == [True, True, False]
+    assert Path("other.txt").exists()
+    flags = json.loads((tmp_path / "n/night.json").read_text())["flags"]
+    assert (flags["accepted"], flags["mail"]) == (str(tmp_path / "ours.toml"), str(tmp_path / "elsewhere/other.txt"))
+    assert cli.run(["nightly", "--resume", "../n", "--no-report", "--fail-on", "new"]) == 3
+    (tmp_path / "ours.toml").unlink()
+    assert cli.run(["nightly", "--resume", "../n", "--no-report"]) == 3
+    assert "ours.toml: cannot be read" in capsys.readouterr().err
+
+
 def test_a_night_whose_matrix_was_changed_does_not_go_on_and_says_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
