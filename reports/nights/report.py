@@ -63,7 +63,7 @@ class Report:
     @property
     def cards(self) -> list[Card]:
         """The findings of the night by what caused them, those with new ones first."""
-        return cards(self.found)
+        return cards(self.found, (row["night"] for row in self.nights))
 
     @property
     def new(self) -> list[Card]:

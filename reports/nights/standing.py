@@ -61,6 +61,8 @@ class Card:
 
     findings: tuple[Standing, ...]
     """The gravest first."""
+    nights: tuple[str, ...]
+    """Nights that had one of them, in order."""
 
     @property
     def first(self) -> Row:
@@ -94,14 +96,13 @@ class Card:
         rows = (row for each in self.findings for row in each.rows)
         return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
 
-    @property
-    def nights(self) -> tuple[str, ...]:
-        """Nights that had one of them, in order."""
-        return tuple(sorted({night for each in self.findings for night in each.nights}))
 
+def cards(found: Iterable[Standing], nights: Iterable[str]) -> list[Card]:
+    """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
 
-def cards(found: Iterable[Standing]) -> list[Card]:
-    """The findings by what caused them: new ones first, then losses, then those whose cause is known."""
+    nights: all nights that are compared, in order. Their names need not sort in that order.
+    """
+    order = tuple(nights)
     groups: dict[tuple[object, ...], list[Standing]] = {}
     for each in sorted(found, key=_gravity):
         row = each.first
@@ -109,7 +110,8 @@ def cards(found: Iterable[Standing]) -> list[Card]:
         place = row["place"] if row["cause"] == NO_CAUSE else ""
         key = row["cause"], place, _promise(row), bool(row["unexpected"])
         groups.setdefault(key, []).append(each)
-    return [Card(tuple(group)) for group in groups.values()]
+    had = {key: {night for each in group for night in each.nights} for key, group in groups.items()}
+    return [Card(tuple(group), tuple(filter(had[key].__contains__, order))) for key, group in groups.items()]
 
 
 def _gravity(each: Standing) -> tuple[bool, bool, bool, bool, int]:
@@ -150,7 +152,7 @@ def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Stan
         state = NEW if had == (nights[-1],) else KNOWN
         (now if had[-1] == nights[-1] else gone).append(Standing(rows, state, had))
     now.sort(key=lambda each: (each.state != NEW, -each.most))
-    gone.sort(key=lambda each: (each.nights[-1], each.most), reverse=True)
+    gone.sort(key=lambda each: (nights.index(each.nights[-1]), each.most), reverse=True)
     return now, gone
 
 

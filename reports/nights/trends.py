@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -88,12 +88,14 @@ class Trends:
     def changed(self) -> list[tuple[Series, Change]]:
         """Every change, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
-        return sorted(found, key=lambda pair: (pair[0].nights[pair[1].at], pair[0].name), reverse=True)
+        order = [each.night for each in self.nights]
+        return sorted(found, key=lambda pair: (order.index(pair[0].nights[pair[1].at]), pair[0].name), reverse=True)
 
 
 def trends_of(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Trends:
     """The trends over `nights`, which are in order."""
-    return Trends(tuple(_counts(nights, runs, findings)), tuple(_flaky(runs)), tuple(_series(nights, runs)))
+    order = {night["night"]: number for number, night in enumerate(nights)}
+    return Trends(tuple(_counts(nights, runs, findings)), tuple(_flaky(runs, order)), tuple(_series(nights, runs)))
 
 
 def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Iterable[NightCount]:
@@ -117,7 +119,7 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
         )
 
 
-def _flaky(runs: Iterable[Row]) -> list[Flaky]:
+def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[Flaky]:
     """Items that are sometimes without a verdict, the flakiest first; the seed is no part of an item's name."""
     by_item: dict[str, list[Row]] = {}
     for run in runs:
@@ -126,7 +128,7 @@ def _flaky(runs: Iterable[Row]) -> list[Flaky]:
     for item, tried in by_item.items():
         unproven = [run for run in tried if run["verdict"] in UNPROVEN]
         if unproven:
-            last = max(unproven, key=lambda run: (run["night"], run["attempt"]))
+            last = max(unproven, key=lambda run: (order[run["night"]], run["attempt"]))
             nights = len({run["night"] for run in tried})
             found.append(Flaky(item, len(unproven), len(tried), nights, last["why"]))
     return sorted(found, key=lambda each: (-each.unknown / each.attempts, -each.unknown, each.item))

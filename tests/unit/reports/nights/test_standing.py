@@ -55,19 +55,30 @@ def test_findings_of_one_cause_stand_on_one_card_the_lost_records_first() -> Non
     shadow = finding(anomaly="stale-ack", evidence="acks", fingerprint="f2", count=99)
     other = finding(anomaly="phantom", fingerprint="f3", cause="nothing that the brokers' traces tell", place="")
     found, _ = standings([shadow, other, finding()], ["n1"])
-    first, second = cards(found)
+    first, second = cards(found, ["n1"])
     assert first.anomalies == ("lost-write", "stale-ack (acks)")
     assert second.anomalies == ("phantom",)
     assert first.state == NEW
 
 
+def test_a_card_has_its_nights_in_their_order_and_not_in_that_of_their_names() -> None:
+    order = ["red", "red2", "acc", "acc2"]
+    rows = [finding(name=name) for name in ("red", "acc2")]
+    rows += [finding(name=name, anomaly="duplicate", fingerprint="f2") for name in ("acc", "acc2")]
+    gone = [finding(name=name, fingerprint=name) for name in ("red", "acc")]
+    found, left = standings([*rows, *gone], order)
+    (card,) = cards(found, order)
+    assert card.nights == ("red", "acc", "acc2")
+    assert [each.nights for each in left] == [("acc",), ("red",)], "the latest first"
+
+
 def test_findings_of_one_cause_stand_on_one_card_whichever_fault_came_last() -> None:
     rows = [finding(), finding("two", anomaly="duplicate", fingerprint="f2", place="healing, after partition")]
     found, _ = standings(rows, ["n1"])
-    assert len(cards(found)) == 1
+    assert len(cards(found, ["n1"])) == 1
     unknown = [{**row, "cause": "nothing that the brokers' traces tell"} for row in rows]
     found, _ = standings(unknown, ["n1"])
-    assert len(cards(found)) == 2, "nothing says that they are of one thing"
+    assert len(cards(found, ["n1"])) == 2, "nothing says that they are of one thing"
 
 
 def test_what_a_broken_invariant_brings_with_it_stands_on_its_card_and_is_one_finding_under_every_promise() -> None:
@@ -77,7 +88,7 @@ def test_what_a_broken_invariant_brings_with_it_stands_on_its_card_and_is_one_fi
             finding("two", anomaly="lso-violation", fingerprint="f2", cause=cause, promise="acks=1")]  # fmt: skip
     found, _ = standings(rows, ["n1"])
     assert sorted(each.runs for each in found) == [1, 2]
-    (card,) = cards(found)
+    (card,) = cards(found, ["n1"])
     assert card.anomalies == ("invariant weak-isr", "lso-violation")
     tonight = {**rows[2], "item": "one", "promise": rows[0]["promise"], "night": "n2"}
     again, _ = standings([*rows, tonight], ["n1", "n2"])

@@ -51,3 +51,13 @@ def test_items_that_are_sometimes_unknown_are_told_with_the_last_reason() -> Non
     (flaky,) = trends_of(NIGHTS[:2], runs, []).flaky
     assert (flaky.item, flaky.unknown, flaky.attempts, flaky.nights) == ("a", 2, 3, 2)
     assert flaky.why == "the harness was killed"
+
+
+def test_the_last_night_is_the_last_in_time_and_not_by_its_name() -> None:
+    names = [f"n{number}" for number in (7, 6, 5, 4, 3, 2, 1)]
+    runs = [run("a", name, unavailable_ms=2000.0 if name > "n4" else 9000.0) for name in names]
+    runs += [run("b", name, unavailable_ms=2000.0 if name > "n3" else 9000.0, configuration="b") for name in names]
+    runs += [run("c", name, verdict="unknown", why=name) for name in ("n2", "n1")]
+    told = trends_of([night(name, began=f"2026-07-{8 - int(name[1]):02}") for name in names], runs, [])
+    assert [series.nights[change.at] for series, change in told.changed] == ["n3", "n4"]
+    assert [each.why for each in told.flaky] == ["n1"]
