@@ -67,7 +67,7 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
     tables = {name: store.rows(upto, name) for name in ("nights", "runs", "findings")}
     if wanted.where and not cells:
         raise Refused(_nothing_there([row for row in tables["runs"] if row["night"] in chosen], wanted.where))
-    report = report_of(tables, night.name, cells, _scope(chosen, wanted), unread)
+    report = report_of(tables, night.name, cells, _scope(chosen, wanted), unread, night.accepted)
     return render(path, report, wanted.page), report
 
 

@@ -289,7 +289,8 @@ def command(
         else:
             for told in opening.note_resumption(directory, planned if gone else None):
                 say.print(told, markup=False, soft_wrap=True)
-        directory.write(directory.night, {**directory.planned()[0], "flags": kept})
+        entries = [each.model_dump(mode="json") for each in flags["accepted"].values()]
+        directory.write(directory.night, {**directory.planned()[0], "flags": kept, "accepted": entries})
         return _play(directory, opened, chosen, flags, say)
 
 

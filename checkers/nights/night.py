@@ -45,6 +45,8 @@ class Night:
     """Items, each with the reason why it did not run."""
     expect: tuple[Expectation, ...] | None = ()
     """What it must not find; None: nobody knows, because no file says."""
+    accepted: tuple[Mapping[str, str], ...] = ()
+    """The accepted findings when it was played: fingerprint, owner, until and why of each, expired ones included."""
     problems: tuple[str, ...] = field(default=())
     """What could not be read, a sentence each."""
 
@@ -86,6 +88,7 @@ def read_night(path: Path) -> Night:
         interrupted=bool(end.get("interrupted", False)),
         left_out=tuple(map(_left_out, end.get("left_out") or ())),
         expect=_expected(path, told, problems),
+        accepted=tuple(each for each in told.get("accepted") or () if isinstance(each, dict)),
         problems=tuple(problems),
     )
 

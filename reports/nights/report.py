@@ -12,7 +12,7 @@ from checkers.history.seal import NOT_JUDGED
 from checkers.losses import Loss
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
 from reports.nights.configurations import ConfigurationHistory, configurations_of
-from reports.nights.standing import NEW, Card, Standing, cards, ran_again, standings, wrong
+from reports.nights.standing import ACCEPTED, NEW, Card, Standing, cards, ran_again, standings, with_accepted, wrong
 from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
 
@@ -72,8 +72,21 @@ class Report:
 
     @property
     def known(self) -> list[Card]:
-        """Cards whose findings an earlier night had already."""
-        return [card for card in self.cards if card.state != NEW]
+        """Cards whose findings an earlier night had already, or whose acceptance has expired."""
+        return [card for card in self.cards if card.state not in (NEW, ACCEPTED)]
+
+    @property
+    def accepted(self) -> list[Card]:
+        """Cards whose findings are all accepted: they fail no night."""
+        return [card for card in self.cards if card.state == ACCEPTED]
+
+    @property
+    def invalid(self) -> int:
+        """Invalid runs that no accepted finding explains."""
+        rows = (row for each in self.found if each.state == ACCEPTED for row in each.rows)
+        explained = {(row["item"], row["attempt"]) for row in rows}
+        invalid = [run for run in self.counting if run["verdict"] == INVALID]
+        return sum((run["item"], run["attempt"]) not in explained for run in invalid)
 
     @property
     def beside(self) -> list[tuple[str, str, dict[str, Cell]]]:
@@ -160,9 +173,10 @@ class Report:
     @property
     def word(self) -> str:
         """valid, invalid or unknown, of the whole night."""
-        if self.found or self.verdicts[INVALID] or self.forgotten:
+        if self.new or self.known or self.invalid or self.forgotten:
             return INVALID
-        return UNKNOWN if not self.verdicts[VALID] or self.too_little or self.contradicted else VALID
+        proven = self.verdicts[VALID] + self.verdicts[INVALID]
+        return UNKNOWN if not proven or self.too_little or self.contradicted else VALID
 
     @property
     def forgotten(self) -> bool:
@@ -180,13 +194,13 @@ class Report:
     @property
     def headline(self) -> str:
         """Is something wrong, in a few words."""
-        if self.found:
-            causes, new = len(self.cards), len(self.new)
+        if self.new or self.known:
+            causes, new = len(self.new) + len(self.known), len(self.new)
             if causes == 1:
                 return f"One thing went wrong, {'and it is new' if new else 'known already'}"
             return f"{causes} things went wrong, {'all' if new == causes else new or 'none'} of them new"
-        if self.verdicts[INVALID]:
-            return _many(self.verdicts[INVALID], "invalid run")
+        if self.invalid:
+            return _many(self.invalid, "invalid run")
         if self.forgotten:
             return "Something went wrong, and what it was is gone"
         if not self.runs:
@@ -195,6 +209,8 @@ class Report:
             return "A verdict is in doubt"
         if self.word == UNKNOWN:
             return "Too little is proven"
+        if self.found:
+            return f"Nothing is wrong except {_many(len(self.found), 'accepted finding')}"
         return "Nothing is wrong, and records were lost as permitted" if self.losing else "Nothing is wrong"
 
     @property
@@ -207,11 +223,11 @@ class Report:
             )
         elif not self.runs:
             told.append("No run of this night has ended. " + _of_night(self.night))
-        elif self.found:
-            told.append("Begin with the first finding below: its story, and the command that tells more, stand there.")
-        elif self.verdicts[INVALID]:
+        elif self.new or self.known:
+            told.append("Start with the first finding below; it has the story and the command for more.")
+        elif self.invalid:
             told.append("What they found cannot be read any more: begin with the red runs below.")
-        elif not self.verdicts[VALID]:
+        elif not self.verdicts[VALID] + self.verdicts[INVALID]:
             told.append(
                 "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
             )
@@ -225,6 +241,8 @@ class Report:
             )
         elif self.too_little:
             told.append("No run found anything that is not permitted, but too little of the plan was played.")
+        elif self.found:
+            told.append("Accepted findings fail no night. Each below has its owner, the last day, and the reason.")
         else:
             told.append("No run found anything that its configuration does not permit.")
         if self.found and self.unread:
@@ -255,9 +273,10 @@ def report_of(
     cells: Sequence[Row],
     scope: str,
     problems: Sequence[str] = (),
+    accepted: Sequence[Mapping[str, str]] = (),
 ) -> Report:
     """The report of the night of that name. tables: rows of the store, of it and of the nights to compare it with, by
-    name; cells: as `spark_analysis.nights.cells` gives them."""
+    name; cells: as `spark_analysis.nights.cells` gives them; accepted: entries of `accepted.toml`."""
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)
     before = nights[: nights.index(here) + 1]
@@ -274,7 +293,7 @@ def report_of(
         scope=scope,
         runs=tuple(sorted(runs, key=lambda run: (order[run["verdict"]], run["item"], run["attempt"]))),
         cells=tuple(cells_of([_with_verdicts(cell, tables["runs"]) for cell in cells])),
-        found=tuple(found),
+        found=tuple(with_accepted(found, accepted, (here["ended"] or "")[:10])),
         gone=tuple(gone),
         permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),
         nights=tuple(before),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkers.anomalies.registry import LOSS
@@ -11,7 +11,9 @@ from checkers.nights.results import INVALID, VALID
 from reports.checks import INVARIANT
 
 Row = dict[str, Any]
-NEW, KNOWN = "new", "known"
+NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
+GRAVITY = (NEW, EXPIRED, KNOWN, ACCEPTED)
+"""States, the gravest first."""
 NO_CAUSE = "nothing that the brokers' traces tell"
 """Of a finding of which nobody knows what caused it."""
 BROKEN = "This must always hold, and did not: "
@@ -27,6 +29,8 @@ class Standing:
     state: str
     nights: tuple[str, ...]
     """Nights that had it, in order, this one included."""
+    accepted: Mapping[str, str] | None = None
+    """Its entry of `accepted.toml`, if it has one."""
 
     @property
     def first(self) -> Row:
@@ -71,8 +75,14 @@ class Card:
 
     @property
     def state(self) -> str:
-        """New if any of them is."""
-        return NEW if any(each.state == NEW for each in self.findings) else KNOWN
+        """The gravest state of its findings."""
+        return min((each.state for each in self.findings), key=GRAVITY.index)
+
+    @property
+    def accepted(self) -> tuple[Mapping[str, str], ...]:
+        """Entries of `accepted.toml`, one for each finding that has one."""
+        entries = {each.accepted["fingerprint"]: each.accepted for each in self.findings if each.accepted}
+        return tuple(entries.values())
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -154,6 +164,17 @@ def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Stan
     now.sort(key=lambda each: (each.state != NEW, -each.most))
     gone.sort(key=lambda each: (nights.index(each.nights[-1]), each.most), reverse=True)
     return now, gone
+
+
+def with_accepted(found: Iterable[Standing], accepted: Iterable[Mapping[str, str]], today: str) -> list[Standing]:
+    """Give findings their entries of `accepted.toml`, and the states that follow. today: an ISO date."""
+    entries = {each["fingerprint"]: each for each in accepted}
+    told = []
+    for each in found:
+        entry = entries.get(each.first["fingerprint"])
+        state = each.state if entry is None else EXPIRED if entry["until"] < today else ACCEPTED
+        told.append(replace(each, state=state, accepted=entry))
+    return told
 
 
 def ran_again(gone: Standing, runs: Iterable[Row]) -> bool:

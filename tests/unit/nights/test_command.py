@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tomli_w
 
 from chaos import cli
 from chaos.commands import night_end
@@ -20,6 +21,7 @@ from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
 from chaos.screen import console
 from chaos.toolchain import allure
+from checkers.nights.night import read_night
 from checkers.nights.results import Attempt
 from reports.nights.standing import standings
 from tests.support.nights.rows import finding
@@ -285,7 +287,8 @@ def test_a_night_that_goes_on_has_the_flags_with_which_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("ours.toml").touch()
+    entry = {"fingerprint": "0123456789ab", "owner": "al", "until": "2026-12-31", "why": "w"}
+    Path("ours.toml").write_text("[[accepted]]\n" + tomli_w.dumps({**entry, "until": date(2026, 12, 31)}))
     began = ["--no-report", "--budget", "1s", "--accepted", "ours.toml", "--notify", "false"]
     began += ["--metrics", "night.prom", "--summary", "s.md", "--mail", "m.txt"]
     assert cli.run([*SMALL, "--out", "n", *began]) == 2, capsys.readouterr().err
@@ -301,6 +304,7 @@ def test_a_night_that_goes_on_has_the_flags_with_which_it_began(
     flags = json.loads((tmp_path / "n/night.json").read_text())["flags"]
     assert (flags["accepted"], flags["mail"]) == (str(tmp_path / "ours.toml"), str(tmp_path / "elsewhere/other.txt"))
     assert cli.run(["nightly", "--resume", "../n", "--no-report", "--fail-on", "new"]) == 3
+    assert read_night(tmp_path / "n").accepted == (entry,), "for the page"
     (tmp_path / "ours.toml").unlink()
     assert cli.run(["nightly", "--resume", "../n", "--no-report"]) == 3
     assert "ours.toml: cannot be read" in capsys.readouterr().err

@@ -98,6 +98,17 @@ def test_a_night_of_unknown_runs_says_so_everywhere(tmp_path: Path) -> None:
     assert "Sometimes without a verdict" in told
 
 
+def test_an_accepted_finding_is_shown_with_its_owner_its_last_day_and_the_reason(tmp_path: Path) -> None:
+    entry = {"fingerprint": "f1", "owner": "alice", "until": "2026-12-31", "why": "fixed by KAFKA-17754"}
+    (tmp_path / "n1").mkdir()
+    given = tables([night("n1", ended="2026-07-01T02:00:00+00:00")], [run(verdict="invalid")], [finding()])
+    html = page.render(tmp_path / "n1", report_of(given, "n1", [cell()], "", accepted=[entry])).read_text()
+    assert 'class="banner valid lossy"' in html
+    told = plain(html)
+    assert "What is accepted accepted lost-write" in told
+    assert "Accepted by alice until 2026-12-31: fixed by KAFKA-17754" in told
+
+
 def test_what_is_gone_is_told_and_whether_it_could_have_shown(tmp_path: Path) -> None:
     told = plain(text_of(tmp_path, [run(name="n2")], [finding(name="n1")], [cell()], before=[run(name="n1")]))
     assert "What is gone" in told

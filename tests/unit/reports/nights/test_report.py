@@ -101,6 +101,39 @@ def test_beside_findings_it_says_how_many_invalid_runs_cannot_be_read() -> None:
     assert told.sentences[1] == "Of 1 more invalid run nobody can read any more what was found."
 
 
+ENTRY = {"fingerprint": "f1", "owner": "alice", "until": "2026-07-20", "why": "KAFKA-17754"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "word", "headline", "state"),
+    [
+        ("2026-07-20T23:59:59+00:00", "valid", "Nothing is wrong except 1 accepted finding", "accepted"),
+        ("2026-07-21T00:00:01+00:00", "invalid", "One thing went wrong, known already", "expired"),
+    ],
+)
+def test_an_accepted_finding_does_not_make_the_night_red_until_its_last_day_is_over(
+    ended: str, word: str, headline: str, state: str
+) -> None:
+    rows = [night("n1"), night("n2", ended=ended)]
+    given = tables(rows, [run(name="n2", verdict="invalid")], [finding(name="n1"), finding(name="n2")])
+    told = report_of(given, "n2", [cell()], "", accepted=[ENTRY])
+    assert (told.word, told.headline) == (word, headline)
+    (card,) = told.cards
+    assert (card.state, card.accepted) == (state, (ENTRY,))
+    assert (told.new, told.known + told.accepted) == ([], [card])
+
+
+def test_beside_an_accepted_finding_another_one_or_another_invalid_run_makes_the_night_red() -> None:
+    runs = [run(verdict="invalid"), run("two", verdict="invalid")]
+    given = tables([night()], runs, [finding()])
+    told = report_of(given, "n1", [cell()], "", accepted=[ENTRY])
+    assert (told.word, told.headline) == ("invalid", "1 invalid run")
+    other = finding("two", fingerprint="f2", cause="another")
+    told = report_of(tables([night()], runs, [finding(), other]), "n1", [cell()], "", accepted=[ENTRY])
+    assert (told.word, told.headline) == ("invalid", "One thing went wrong, and it is new")
+    assert [card.state for card in told.cards] == ["new", "accepted"]
+
+
 def test_a_retried_run_counts_by_its_last_attempt() -> None:
     told = report([run(verdict="unknown", counts=False), run(attempt=2)])
     assert (told.word, told.retried, told.verdicts["valid"]) == ("valid", 1, 1)
