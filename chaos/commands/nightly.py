@@ -276,6 +276,7 @@ def command(
         raise click.UsageError(_in_flags(str(wrong))) from None
     opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
     opened.costs.report = flags["report"]
+    flags["select"] = session.expression(opened.items, flags["select"])
     chosen = session.chosen(opened.items, flags["select"])
     for each in flags["accepted"].values():
         if each.expired(datetime.now(UTC).date()):

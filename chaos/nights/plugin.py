@@ -71,6 +71,7 @@ class Configuration(pytest.Collector):
         for item in self.items:
             node = RunItem.from_parent(self, name=case_of(item)[1])
             node.planned, node.player, node.show = item, self.player, self.show
+            node.extra_keyword_matches.add(item.item)
             node.user_properties += [("seed", item.seed), ("faults", item.faults), *item.cell.items()]
             allure_results.mark(node, item)
             yield node

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.errors import Refused
+from chaos.nights.axes import slug
 from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory, write_whole
 from chaos.nights.evidence import Evidence
@@ -53,6 +54,12 @@ def play(directory: NightDirectory, player: Player, show: Show, select: str, *, 
         player.stop_for(error)
         return INTERRUPTED
     return INTERRUPTED if player.full else code
+
+
+def expression(items: Sequence[Item], select: str) -> str:
+    """The expression for pytest: a configuration may be named as `--list` shows it, with spaces and equals signs."""
+    names = {item.configuration: slug(item.cell) for item in items}
+    return names.get(select, select.replace("=", "-"))
 
 
 def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:

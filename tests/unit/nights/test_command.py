@@ -102,6 +102,9 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
     assert "2 runs over 2 configurations" in capsys.readouterr().out
     assert cli.run([*words, "-k", "docker"]) == 3
     assert "no run of this night has such a name" in capsys.readouterr().err
+    for name in ("acks=1", "squall/sim appends acks=1", "squall-sim.appends.acks-1.kill.seed5"):
+        assert cli.run([*words, "--seed", "5", "-k", name]) == 0
+        assert "1 run over 1 configuration, seeds from 5" in capsys.readouterr().out
     assert cli.run([*words, "-k", "acks and ("]) == 3
     assert not (tmp_path / "night").exists()
 
