@@ -30,10 +30,13 @@ class MatrixError(ValueError):
 
 
 def seconds(given: Any) -> float:
-    """A time as people write it: 90, "90s", "20m", "1h". ValueError."""
+    """A time as people write it: "90s", "20m", "1h"; a number, as matrix.toml of a night has it, is in seconds.
+    ValueError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(given).strip())
-    if found is None or not float(found[1]):
+    if found is None or (isinstance(given, str) and not found[2]):
         raise ValueError(f"{given!r} is no time: write it as 90s, 20m or 1h")
+    if not float(found[1]):
+        raise ValueError(f"{given!r} must be more than 0")
     return float(found[1]) * UNITS[found[2] or "s"]
 
 

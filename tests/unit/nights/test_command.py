@@ -130,6 +130,8 @@ def test_a_list_shows_what_a_selection_leaves(tmp_path: Path, capsys: pytest.Cap
             "'lost-writes': did you mean 'lost-write'? --never: there is no anomaly 'unsen': did you mean 'unseen'?",
         ),
         (("--budget", "soon"), "is no time"),
+        (("--budget", "5"), "'5' is no time: write it as 90s, 20m or 1h"),
+        (("--run-limit", "0m"), "'0m' must be more than 0"),
         (("--matrix", "nowhere.toml"), "there is no such file"),
         (("--faults", "kill"), "need --vary, and no --matrix"),
     ],
