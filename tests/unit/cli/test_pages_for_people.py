@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 import yaml
 
 from chaos import cli
+from chaos.nights.directory import NIGHTS
+from chaos.nights.matrix import seconds
 from checkers.nights import store
 from checkers.verdict import UNKNOWN
 from tests.night.__main__ import name_of as night_name
@@ -58,8 +62,8 @@ def test_a_plan_on_a_page_is_that_of_the_example(page: str, example: str) -> Non
     assert {name: kept[name] for name in shown} == shown
 
 
-def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
-    text = (ROOT / "docs/examples/nightly.yml").read_text()
+def test_the_workflow_of_tests_calls_what_there_is_and_names_no_registry() -> None:
+    text = (ROOT / "docs/examples/tests-nightly.yml").read_text()
     steps = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
     ran = " ".join(each["run"] for each in steps if "run" in each)
     assert re.findall(r"\./squall (\w+)", ran) == ["setup", "doctor", "test"]
@@ -72,8 +76,8 @@ def test_the_workflow_calls_what_there_is_and_names_no_registry() -> None:
         assert f"nights/*/{name}" in kept
 
 
-def test_the_workflow_keeps_all_that_a_night_goes_on_with_until_it_has_ended() -> None:
-    steps = yaml.safe_load((ROOT / "docs/examples/nightly.yml").read_text())["jobs"]["nightly"]["steps"]
+def test_the_workflow_of_tests_keeps_all_that_a_night_goes_on_with_until_it_has_ended() -> None:
+    steps = yaml.safe_load((ROOT / "docs/examples/tests-nightly.yml").read_text())["jobs"]["nightly"]["steps"]
     restored, saved = (
         each["with"]["path"].split() for each in steps if re.match("actions/cache/(restore|save)", each.get("uses", ""))
     )
@@ -87,10 +91,48 @@ def test_the_workflow_keeps_all_that_a_night_goes_on_with_until_it_has_ended() -
     assert removed.split("rm -rf ")[1].split() == [each for each in saved if not each.endswith(store.FOLDER)]
 
 
+def test_the_workflow_of_a_matrix_plays_a_night_within_its_job_and_keeps_what_it_knows() -> None:
+    text = (ROOT / "docs/examples/nightly.yml").read_text()
+    job = yaml.safe_load(text)["jobs"]["nightly"]
+    assert "://" not in text
+    ran = "\n".join(each["run"] for each in job["steps"] if "run" in each)
+    assert re.findall(r"squall/squall (\w+)", ran) == ["setup", "doctor", "nightly"]
+    (words,) = re.findall(r"squall (nightly .*)", ran)
+    assert unknown_options(shlex.split(words)) == []
+    assert seconds(words.split("--budget ")[1].split()[0]) < job["timeout-minutes"] * 60
+    restored, saved = (
+        each["with"] for each in job["steps"] if re.match("actions/cache/(restore|save)", each.get("uses", ""))
+    )
+    assert (restored["path"], restored["key"]) == (saved["path"], saved["key"])
+    assert restored["path"] == str(NIGHTS / store.FOLDER)
+
+
 @pytest.mark.parametrize("name", ["squall-nightly.service", "crontab"])
 def test_schedules_call_a_night_with_options_that_it_has(name: str) -> None:
-    (words,) = NIGHT.findall((ROOT / "docs/examples/schedule" / name).read_text())
-    assert night_parser(PARTS).parse_args(shlex.split(words))
+    (words,) = re.findall(r"/squall/squall (nightly [^>\n]*)", (ROOT / "docs/examples/schedule" / name).read_text())
+    assert unknown_options(shlex.split(words)) == []
+    assert "--fail-on new" in words and "--metrics" in words
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(0, ""), (1, "red\n"), ("locked", "The last night still runs: no new one was begun.\n")]
+)
+def test_the_line_of_the_crontab_prints_only_what_somebody_must_know(
+    code: int | str, said: str, tmp_path: Path
+) -> None:
+    *_, line = (ROOT / "docs/examples/schedule/crontab").read_text().splitlines()
+    squall = tmp_path / "squall"
+    squall.write_text(f"#!/bin/sh\necho red\nexit {code}\n")
+    squall.chmod(0o755)
+    command = line.split("  ", 1)[1].replace("/srv/squall/squall", str(squall)).replace("/srv/nights", str(tmp_path))
+    (tmp_path / "nights").mkdir()
+    (tmp_path / "nights/last.log").write_text("of the night that runs\n")
+    with (tmp_path / "nights/lock").open("w") as lock:
+        if code == "locked":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (said, "")
+    assert (tmp_path / "nights/last.log").read_text() == ("of the night that runs\n" if code == "locked" else "red\n")
 
 
 def test_the_page_of_unknown_quotes_what_verdicts_say() -> None:
