@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shlex
 import subprocess
@@ -133,6 +134,19 @@ def test_the_line_of_the_crontab_prints_only_what_somebody_must_know(
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == (said, "")
     assert (tmp_path / "nights/last.log").read_text() == ("of the night that runs\n" if code == "locked" else "red\n")
+
+
+def test_the_crontab_removes_old_nights_and_keeps_the_store(tmp_path: Path) -> None:
+    (line,) = [each for each in (ROOT / "docs/examples/schedule/crontab").read_text().splitlines() if " find " in each]
+    command = line.split("  ", 1)[1].replace("/srv/nights", str(tmp_path))
+    assert command.split("&& ")[1] in (ROOT / "docs/ci.md").read_text()
+    old, young, kept = (tmp_path / "nights" / name for name in ("20260704T010000", "20260904T010000", "store"))
+    for each in (old, young, kept):
+        (each / "runs").mkdir(parents=True)
+    for each in (old, kept):
+        os.utime(each, (0, 0))
+    subprocess.run(["sh", "-c", command], check=True)
+    assert [each.exists() for each in (old, young, kept)] == [False, True, True]
 
 
 def test_the_page_of_unknown_quotes_what_verdicts_say() -> None:
