@@ -12,7 +12,18 @@ from checkers.history.seal import NOT_JUDGED
 from checkers.losses import Loss
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
 from reports.nights.configurations import ConfigurationHistory, configurations_of
-from reports.nights.standing import ACCEPTED, NEW, Card, Standing, cards, ran_again, standings, with_accepted, wrong
+from reports.nights.standing import (
+    ACCEPTED,
+    NEW,
+    Card,
+    Standing,
+    cards,
+    places_tested,
+    ran_again,
+    standings,
+    with_accepted,
+    wrong,
+)
 from reports.nights.table import Cell, cells_of
 from reports.nights.trends import Trends, trends_of
 
@@ -104,16 +115,19 @@ class Report:
 
     @property
     def vanished(self) -> list[tuple[Standing, str]]:
-        """Findings that the night does not have, and what that means."""
-        return [(each, self._why_gone(each)) for each in self.gone]
+        """Findings that the night does not have although it tried, and what that means."""
+        return [(each, why) for each in self.gone if (why := self._why_gone(each))]
+
+    @property
+    def not_tested(self) -> list[Standing]:
+        """Findings of earlier nights whose configuration has no run with a verdict in this one."""
+        return [each for each in self.gone if not self._why_gone(each)]
 
     def _why_gone(self, each: Standing) -> str:
         same = {(row["anomaly"], row["configuration"], row["target"]) for row in each.rows}
         if any((row["anomaly"], row["configuration"], row["target"]) in same for row in self.permitted):
             return "It was found tonight as well: the configuration permits it, and this night does not forbid it."
-        if ran_again(each, self.runs):
-            return "The configuration ran tonight without it."
-        return "Not tested: the configuration has no run with a verdict tonight."
+        return "The configuration ran tonight without it." if ran_again(each, places_tested(self.runs)) else ""
 
     @property
     def acknowledged(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,10 +177,16 @@ def with_accepted(found: Iterable[Standing], accepted: Iterable[Mapping[str, str
     return told
 
 
-def ran_again(gone: Standing, runs: Iterable[Row]) -> bool:
-    """Whether a run with a verdict of the night had the configuration of a finding that it no longer shows."""
-    wanted = {(row["configuration"], row["target"], row["runtime"]) for row in gone.rows}
-    return any(
-        (run["configuration"], run["target"], run["runtime"]) in wanted and run["verdict"] in (VALID, INVALID)
-        for run in runs
-    )
+Place = tuple[str, str, str]
+"""Configuration, target and runtime."""
+
+
+def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
+    """Where runs have a verdict."""
+    proven = (run for run in runs if run["verdict"] in (VALID, INVALID))
+    return frozenset((run["configuration"], run["target"], run["runtime"]) for run in proven)
+
+
+def ran_again(gone: Standing, where: Collection[Place]) -> bool:
+    """Whether a night tested a configuration of a finding that it no longer shows. where: of its `places_tested`."""
+    return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from checkers.nights.changes import Change, changes
 from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID
-from reports.nights.standing import standings
+from reports.nights.standing import Place, Standing, places_tested, ran_again, standings
 
 Row = dict[str, Any]
 MEASURES = (
@@ -36,7 +36,7 @@ class NightCount:
     new: int
     known: int
     gone: int
-    """Findings of the night before that this one does not have."""
+    """Findings that are not there any more, in the first night that tried their configuration again."""
     lost: int
     """Of runs with a verdict, permitted or not."""
 
@@ -100,11 +100,12 @@ def trends_of(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row
 
 def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Iterable[NightCount]:
     names = [night["night"] for night in nights]
+    by_night = {name: [run for run in runs if run["night"] == name and run["counts"]] for name in names}
+    places = {name: places_tested(those) for name, those in by_night.items()}
     for number, night in enumerate(nights):
         upto = names[: number + 1]
         found, gone = standings([row for row in findings if row["night"] in upto], upto)
-        mine = [run for run in runs if run["night"] == night["night"] and run["counts"]]
-        before = names[number - 1] if number else ""
+        mine = by_night[night["night"]]
         yield NightCount(
             night=night["night"],
             began=night["began"],
@@ -114,9 +115,15 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
             unknown=sum(run["verdict"] in UNPROVEN for run in mine),
             new=sum(each.state == "new" for each in found),
             known=sum(each.state != "new" for each in found),
-            gone=sum(each.nights[-1] == before for each in gone),
+            gone=sum(_tested_first(each, upto, places) == night["night"] for each in gone),
             lost=sum(run["lost"] or 0 for run in mine if run["verdict"] in PROVEN),
         )
+
+
+def _tested_first(gone: Standing, nights: Sequence[str], places: Mapping[str, Collection[Place]]) -> str:
+    """The first night after the last one with this finding that tested its configuration; empty if none did."""
+    since = nights[nights.index(gone.nights[-1]) + 1 :]
+    return next((night for night in since if ran_again(gone, places[night])), "")
 
 
 def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[Flaky]:

@@ -113,6 +113,15 @@ def test_what_is_gone_is_told_and_whether_it_could_have_shown(tmp_path: Path) ->
     told = plain(text_of(tmp_path, [run(name="n2")], [finding(name="n1")], [cell()], before=[run(name="n1")]))
     assert "What is gone" in told
     assert "The configuration ran tonight without it." in told
+    assert "Not tested tonight" not in told
+
+
+def test_what_had_no_run_with_a_verdict_is_not_tested_and_not_gone(tmp_path: Path) -> None:
+    rows = [run(name="n2", verdict="unknown")]
+    told = plain(text_of(tmp_path, rows, [finding(name="n1")], [cell()], before=[run(name="n1")]))
+    assert "What is gone" not in told
+    assert "Not tested tonight Findings of earlier nights" in told
+    assert "last in night n1: A broker truncates the partition." in told
 
 
 def test_a_page_of_a_selection_stands_beside_the_nights_own(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.nights.standing import BROKEN, KNOWN, NEW, cards, ran_again, standings
+from reports.nights.standing import BROKEN, KNOWN, NEW, cards, places_tested, ran_again, standings
 from tests.support.nights.rows import finding, run
 
 
@@ -18,9 +18,9 @@ def test_a_finding_that_is_not_there_any_more_is_gone() -> None:
     found, (gone,) = standings([finding(name="n1")], ["n1", "n2"])
     assert found == []
     assert gone.nights == ("n1",)
-    assert ran_again(gone, [run(name="n2")])
-    assert not ran_again(gone, [run(name="n2", verdict="unknown")])
-    assert not ran_again(gone, [run(name="n2", configuration="acks=1")])
+    assert ran_again(gone, places_tested([run(name="n2")]))
+    assert not ran_again(gone, places_tested([run(name="n2", verdict="unknown")]))
+    assert not ran_again(gone, places_tested([run(name="n2", configuration="acks=1")]))
 
 
 def test_a_finding_of_a_later_night_is_nobodys_before() -> None:

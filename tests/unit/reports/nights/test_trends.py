@@ -40,9 +40,17 @@ def test_a_night_counts_what_is_new_known_and_gone_in_it() -> None:
         finding(name="n2", fingerprint="f2"),
         finding(name="n3", fingerprint="f2"),
     ]
-    counts = trends_of(NIGHTS[:4], [run(name="n2", lost=4)], rows).nights
+    runs = [run(name="n2", lost=4), run(name="n3"), run(name="n4")]
+    counts = trends_of(NIGHTS[:4], runs, rows).nights
     assert [(each.new, each.known, each.gone) for each in counts] == [(1, 0, 0), (1, 1, 0), (0, 1, 1), (0, 0, 1)]
     assert (counts[1].lost, counts[1].valid, counts[0].runs) == (4, 1, 0)
+
+
+def test_a_finding_is_gone_in_the_first_night_that_tries_its_configuration_again() -> None:
+    runs = [run(name="n1"), run(name="n2", verdict="unknown"), run(name="n3", configuration="acks=1")]
+    runs += [run(name="n4"), run(name="n5")]
+    counts = trends_of(NIGHTS[:5], runs, [finding(name="n1")]).nights
+    assert [each.gone for each in counts] == [0, 0, 0, 1, 0]
 
 
 def test_items_that_are_sometimes_unknown_are_told_with_the_last_reason() -> None:
