@@ -28,6 +28,7 @@ from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
 from reports.sent_words import section_of_sent
+from reports.shelf import forbidden_by_night
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of
@@ -77,6 +78,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
             lossy=checks.is_lossy(files),
             sentence=checks.sentence(files),
             reasons=checks.reasons_of(files),
+            forbidden=forbidden_by_night(run_dir, files.verdict),
             notes=checks.notes_of(files),
             figures=checks.figures_of(files),
             engine=checks.judged_by(files),

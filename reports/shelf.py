@@ -95,6 +95,11 @@ def one(path: Path) -> ShelvedRun:
     return _row(path, _Night(path.parent))
 
 
+def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
+    """The anomalies of a run that its configuration permits and its night forbids; empty for a run of no night."""
+    return _Night(run.parent).forbids(run.name, verdict)
+
+
 class _Night:
     """The night whose runs are in a folder, if they are one's."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chaos.commands.night_evidence import evidence_of
 from reports import figure
 from reports.page import render
 from tests.support.effort import stride
@@ -74,6 +75,20 @@ def test_a_valid_run_says_so_and_has_every_section(run_dir: Path) -> None:
     balanced = _Balanced()
     balanced.feed(text)
     assert balanced.opened == []
+
+
+def test_the_page_of_a_run_says_what_its_night_forbids(run_dir: Path, tmp_path: Path) -> None:
+    run = tmp_path / "n1/runs/r1"
+    run.parent.mkdir(parents=True)
+    run_dir.rename(run)
+    assert banner(render(run)) == "valid"
+    line = {"item": "a", "attempt": 1, "verdict": "valid", "exit": 0, "began": "2026-07-04T01:00:00+00:00",
+            "seconds": 1.0, "why": "", "run": "runs/r1", "unexpected": ["lost-write", "unseen"]}  # fmt: skip
+    (tmp_path / "n1/results.jsonl").write_text(json.dumps(line) + "\n")
+    evidence_of(run, ["lost-write", "unseen"])
+    text = (run / "report.html").read_text()
+    assert "This run's night forbids lost-write, unseen.</strong> By its configuration alone, the run is VALID." in text
+    assert 'class="banner invalid"' in text and "<h1>INVALID in its night</h1>" in text
 
 
 @pytest.mark.usefixtures("drawn")
