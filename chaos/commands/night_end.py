@@ -71,7 +71,11 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
     if flags["report"] and not interrupted:
         room = opened.matrix.keep_mib * MIB - bytes_of(directory.path) + bytes_of(directory.path / ALLURE)
         before_s = player.elapsed_s()
-        page, report = pages(directory, console(stderr=True), room)
+        try:
+            page, report = pages(directory, console(stderr=True), room)
+        except KeyboardInterrupt:  # the runs are over, and their results are said; --resume makes the report
+            interrupted, report = True, None
+            _write_end(directory, outcome, not_selected, interrupted=True)
         if report is not None:
             report_s = round(player.elapsed_s() - before_s)
             by_cause = night_findings(report.found, player, flags["accepted"])

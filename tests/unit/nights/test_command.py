@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 
 from chaos import cli
-from chaos.commands import night_end
+from chaos.commands import durability, night_end
 from chaos.nights import opening
 from chaos.nights.accepted import Accepted
 from chaos.nights.budget import Costs
@@ -204,6 +204,26 @@ def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
         assert (told["exit"], told["contradicted"]) == (code, list(contradicted))
     assert doubt in capsys.readouterr().out
     assert f"**{doubt}**" in player.directory.summary.read_text()
+
+
+def test_a_report_that_is_interrupted_leaves_the_results_and_the_command_that_makes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    player = night(tmp_path, {1: ["valid"]})
+    played(player)
+    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    monkeypatch.setattr(durability, "make_report", interrupted)
+    monkeypatch.setattr(allure, "make_page", lambda results, folder, name, say: folder)
+    given = flags(metrics=tmp_path / "night.prom")
+    assert night_end.end(player.directory, opened, player, given, interrupted=False) == 130
+    out = capsys.readouterr().out
+    assert "1 of 1 run played: 1 valid" in out
+    assert f"nightly --resume {tmp_path}" in out
+    assert json.loads(player.directory.end.read_text())["interrupted"]
+    assert "squall_nightly_exit_code 130.0" in (tmp_path / "night.prom").read_text()
 
 
 @pytest.mark.parametrize(
