@@ -19,9 +19,11 @@ from chaos.nights.budget import MIB, PAGE_SHARE
 from chaos.nights.directory import NightDirectory, bytes_of, write_whole
 from chaos.nights.findings import NightFinding
 from chaos.nights.full_disk import is_full
+from chaos.nights.player import read_verdict
 from chaos.screen import console
 from chaos.typed import lasting, place, typed
 from checkers.nights.night import SCHEMA
+from reports.run_files import objects
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,8 +114,18 @@ def night_findings(
             key = item.item, each.attempt
             if each.fails and key not in explained:
                 why, names = outcomes.found(each), (item.configuration,)
-                told.append(NightFinding("", (), why, names, frozenset({key}), (), None, today))
+                anomalies = _anomalies(player.directory, each)
+                told.append(NightFinding("", anomalies, why, names, frozenset({key}), (), None, today))
     return tuple(told)
+
+
+def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
+    """What an attempt shows that its configuration or its night does not permit, as its verdict.json names it."""
+    verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
+    shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]
+    kinds = ((each.get("name"), each.get("evidence")) for each in shown)
+    names = (f"{name} ({evidence})" if evidence else str(name) for name, evidence in kinds)
+    return tuple(dict.fromkeys((*names, *attempt.unexpected)))
 
 
 def _announce(

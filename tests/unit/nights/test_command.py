@@ -297,6 +297,19 @@ def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monke
     assert [(each["state"], each["cause"]) for each in told][1] == ("new", "for a reason")
 
 
+def test_a_finding_of_a_night_without_a_report_names_its_anomalies(tmp_path: Path) -> None:
+    player = night(tmp_path, {1: ["invalid"]})
+    played(player)
+    (attempt,) = player.attempts[player.items[0].item]
+    shown = [{"name": "lost-write", "permitted": False}, {"name": "duplicate", "permitted": True},
+             {"name": "stale-ack", "evidence": "acks", "permitted": False}]  # fmt: skip
+    (tmp_path / attempt.run / "verdict.json").write_text(json.dumps({"verdict": "invalid", "anomalies": shown}))
+    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    night_end.end(player.directory, opened, player, flags(), interrupted=True)
+    (found,) = json.loads((tmp_path / "summary.json").read_text())["findings"]
+    assert (found["anomalies"], found["state"]) == (["lost-write", "stale-ack (acks)"], "new")
+
+
 def planned(path: Path) -> NightDirectory:
     """A night that was planned and not played."""
     words = {"runtime": ["sim"], "acks": [1]}
