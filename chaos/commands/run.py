@@ -136,9 +136,14 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     return found
 
 
-def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The flags that make a plan; `plan_of` takes what they and `workload_flags` give."""
-    kinds = ", ".join(name for name, kind in KINDS.items() if runtime in kind.worlds)
+def plan_flags(*runtimes: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The flags that make a plan; `plan_of` takes what they and `workload_flags` give. runtimes: the default first."""
+    worlds = {name: [each for each in runtimes if each in kind.worlds] for name, kind in KINDS.items()}
+    kinds = ", ".join(
+        name if runtimes[0] in those else f"{name} (only {' and '.join(those)})"
+        for name, those in worlds.items()
+        if those
+    )
     drawn = ",".join(DEFAULT_KINDS)
     pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
     expect = (
@@ -232,7 +237,7 @@ Examples:
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 2 unknown (neither is proven, the last lines say why), 3 wrong usage, 130 interrupted.""",
 )
-@plan_flags("process")
+@plan_flags("process", "docker")
 @click.option(
     "--runs",
     "--out",
