@@ -73,6 +73,7 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
 
 def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
     """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
+    from chaos.nights.outcome import many
     from checkers.nights import store
     from spark_analysis.nights.cells import from_json
 
@@ -86,7 +87,7 @@ def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple
         arguments = [str(place), "--cells", out.name, *(f"--night={each}" for each in chosen)]
         arguments += [f"--where={axis}={value}" for axis, value in wanted.where.items()]
         if known != [store.digest_of(night)]:
-            say(f"Spark reads the histories of {len(night.attempts)} runs")
+            say(f"Spark reads the histories of {many(len(night.attempts), 'run')}")
             with _with_findings(night, place) as folder:
                 _run([*arguments, "--collect", str(night.path), "--into", str(folder)], say)
         else:
@@ -162,7 +163,7 @@ def _nothing_there(runs: Sequence[Mapping[str, Any]], where: Mapping[str, str]) 
 
 def _scope(chosen: Sequence[str], wanted: Wanted) -> str:
     of = (
-        "this night"
+        "this night only"
         if len(chosen) == 1
         else f"{len(chosen)} nights, {chosen[0]} to {chosen[-1]}"
         if chosen
@@ -173,4 +174,4 @@ def _scope(chosen: Sequence[str], wanted: Wanted) -> str:
         if wanted.where
         else ""
     )
-    return f"Over {of}{only}."
+    return f"{of[0].upper()}{of[1:]}{only}."

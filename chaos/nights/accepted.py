@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from datetime import date
@@ -10,10 +11,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from chaos.plans.lines import with_line
+from chaos.plans.lines import in_order, with_line
 from chaos.plans.words import in_plain_words
 
 FILE = "accepted.toml"
+_PLACE = re.compile(r"\baccepted\.\d+\.")
+"""Of a setting. The line says the same."""
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -51,8 +54,8 @@ def read_accepted(path: Path) -> dict[str, Accepted]:
         text = path.read_text()
         entries = _File.model_validate(tomllib.loads(text)).accepted
     except ValidationError as error:
-        wrong = [with_line(text, _told(each)) for each in error.errors()]
-        raise AcceptedError("\n".join(f"{path}: {line}" for line in wrong)) from None
+        wrong = in_order(with_line(text, _told(each)) for each in error.errors())
+        raise AcceptedError("\n".join(f"{path}: {_PLACE.sub('', line)}" for line in wrong)) from None
     except tomllib.TOMLDecodeError as error:
         raise AcceptedError(f"{path}: not TOML: {error}") from None
     except OSError as error:
@@ -63,7 +66,7 @@ def read_accepted(path: Path) -> dict[str, Accepted]:
     for number, each in enumerate(entries):
         if each.fingerprint in found:
             line = with_line(text, f"accepted.{number}.fingerprint: {each.fingerprint} is accepted twice")
-            raise AcceptedError(f"{path}: {line}")
+            raise AcceptedError(f"{path}: {_PLACE.sub('', line)}")
         found[each.fingerprint] = each
     return found
 

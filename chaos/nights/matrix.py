@@ -15,7 +15,7 @@ from chaos.drivers.library import DISTRIBUTIONS
 from chaos.faults.kind import FaultError
 from chaos.nearest import did_you_mean
 from chaos.nights.axes import AXES, word, workloads_of
-from chaos.plans.lines import with_line
+from chaos.plans.lines import in_order, with_line
 from chaos.plans.schedule import parse_kinds
 from chaos.plans.words import in_plain_words
 from workloads.registry import DEFAULT, SCENARIOS
@@ -303,7 +303,8 @@ def read_matrix(path: Path) -> Matrix:
     try:
         return make_matrix(values)
     except MatrixError as error:
-        raise MatrixError("\n".join(f"{path}: {with_line(text, line)}" for line in str(error).splitlines())) from None
+        wrong = in_order(with_line(text, line) for line in str(error).splitlines())
+        raise MatrixError("\n".join(f"{path}: {line}" for line in wrong)) from None
 
 
 def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix:

@@ -254,7 +254,7 @@ def text(outcome: Outcome, page: str = "") -> str:
     for item, each in outcome.losing:
         lines += [f"LOST AS PERMITTED  {_run(item)}", f"  {each.permitted_loss}"]
     for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():
-        told = [f"{valid} of {runs} valid"]
+        told = [f"{valid} of {runs} valid" if runs else "not played"]
         told += [f"{bad} with findings"] if bad else []
         told += [f"{unproven} unknown"] if unproven else []
         told += [f"{out} left out"] if out else []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 
 _TABLE = re.compile(r"\s*(\[{1,2})\s*([\w.\- \"]+?)\s*\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*([\w\-\"]+)\s*=")
 _FAULT = re.compile(r"fault (\d+)\b")
 _SETTING = re.compile(r"([a-z_]+(?:\.[\w\-]+)*): ")
+_LINE = re.compile(r"line (\d+): ")
 
 Where = tuple[str, ...]
 """Names of tables and of a key. Behind the name of an array of tables (`faults`) stands the number of its table."""
@@ -18,6 +20,11 @@ def with_line(text: str, wrong: str) -> str:
     """What is wrong with the plan `text`, after the line where it stands; as it is where that is not found."""
     line = _line_of(text, wrong)
     return f"line {line}: {wrong}" if line else wrong
+
+
+def in_order(told: Iterable[str]) -> list[str]:
+    """Sentences of `with_line` by their lines; those without a line come last."""
+    return sorted(told, key=lambda each: int(found[1]) if (found := _LINE.match(each)) else sys.maxsize)
 
 
 def _line_of(text: str, wrong: str) -> int:

@@ -46,14 +46,14 @@ def test_an_expired_entry_is_told_whenever_a_night_begins(
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
-        ('"0123456789ab"', '"0123"', "line 3: accepted.0.fingerprint: 12 hexadecimal digits are needed"),
-        ('"alice"', '" "', "line 4: accepted.0.owner: it must not be empty"),
-        ("2026-12-31", '"2026-12-31"', "line 5: accepted.0.until: a date is needed, without quotes: 2026-12-31"),
+        ('"0123456789ab"', '"0123"', "line 3: fingerprint: 12 hexadecimal digits are needed"),
+        ('"alice"', '" "', "line 4: owner: it must not be empty"),
+        ("2026-12-31", '"2026-12-31"', "line 5: until: a date is needed, without quotes: 2026-12-31"),
         ("2026-12-31", "2026-13-31", "not TOML"),
-        ("until = 2026-12-31", "", "line 2: accepted.0.until: is missing"),
-        ("why", "reason", "line 6: accepted.0.reason: there are: fingerprint, owner, until, why"),
+        ("until = 2026-12-31", "", "line 2: until: is missing"),
+        ("why", "reason", "line 6: reason: there are: fingerprint, owner, until, why"),
         ("[[accepted]]", "[[accept]]", "accept: there is only [[accepted]]"),
-        ("[[accepted]]", f"{ENTRY}\n[[accepted]]", "line 10: accepted.1.fingerprint: 0123456789ab is accepted twice"),
+        ("[[accepted]]", f"{ENTRY}\n[[accepted]]", "line 10: fingerprint: 0123456789ab is accepted twice"),
     ],
 )
 def test_a_mistake_is_said_with_its_line(was: str, now: str, said: str, tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_a_night_with_a_mistake_in_the_file_does_not_begin(
     assert "none.toml: cannot be read: No such file or directory" in capsys.readouterr().err
     Path(FILE).write_text("[[accepted]]\n")
     assert cli.run(["nightly", "--list", "--vary", "runtime=sim"]) == 3
-    assert f"{FILE}: line 1: accepted.0.owner: is missing" in capsys.readouterr().err
+    assert f"{FILE}: line 1: owner: is missing" in capsys.readouterr().err

@@ -106,6 +106,15 @@ def test_what_is_wrong_is_said_with_its_line(wrong: str, right: str, said: str, 
     assert any(line.startswith(f"{file}: {said}: ") and right in line for line in lines), lines
 
 
+def test_mistakes_are_said_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.toml"
+    file.write_text('budget = "5"\n[[runs]]\naxes = { ack = 1 }\ntime_s = "x"\n[[expect]]\nnever = ["unsen"]\n')
+    with pytest.raises(MatrixError) as refused:
+        read_matrix(file)
+    lines = [line.removeprefix(f"{file}: line ")[0] for line in str(refused.value).splitlines()]
+    assert lines == ["1", "3", "4", "6"]
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
