@@ -77,7 +77,8 @@ def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
 def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
     """The default of a workload. light: of a simulation, whose load is lighter unless somebody asks for a rate."""
     said = {"acks": "all", "idempotence": "on", "directory": "the current folder"}
-    word = said.get(name, str(about.default) or "none")
+    usual = ("off", "on")[about.default] if isinstance(about.default, bool) else about.default
+    word = said.get(name, str(usual) or "none")
     lighter = SCENARIOS[workload].LIGHT if light else {}
     if name not in lighter:
         return word

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import Refused
+from chaos.typed import place, typed
 
 RUNS = Path("runs")
 LATEST = "latest"
@@ -146,6 +147,11 @@ def _no_run(path: Path) -> str:
         )
     if path.is_file():
         return f"{path}: this is a file; name the directory of a run: `squall runs` shows those of {RUNS}/"
+    if (path / "night.json").exists():
+        return (
+            f"{path}: this is a night, with a page of its own ({typed('report', '--nightly', path)}); "
+            f"its runs are in {place(path / 'runs')}"
+        )
     if within := next(path.glob("*/plan.toml"), None):
         return f"{path}: this is a folder of runs; name one of them, such as {within.parent}"
     return f"{path}: not a run directory: it has no plan.toml"

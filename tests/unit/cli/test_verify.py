@@ -123,3 +123,6 @@ def test_a_folder_of_runs_and_a_file_are_no_run(tmp_path: Path) -> None:
         RunDirectory.open(tmp_path / "runs")
     with pytest.raises(Refused, match="this is a file; name the directory of a run"):
         RunDirectory.open(tmp_path / "runs/one/plan.toml")
+    (tmp_path / "night.json").touch()
+    with pytest.raises(Refused, match="this is a night, .*squall report --nightly .*; its runs are in .*/runs$"):
+        RunDirectory.open(tmp_path)
