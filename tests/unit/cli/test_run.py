@@ -275,8 +275,9 @@ def test_the_help_of_a_command_shows_the_defaults_that_hold_for_it(
         word = by_workload[name] if by_workload else told
         without, _, with_rate = word.partition(", or ")
         word = with_rate.split()[0] if extra and with_rate else without
-        said = {"acks": {-1: "all"}, "idempotence": {True: "on"}, "directory": {os.getcwd(): "the current folder"}}
+        said = {"acks": {-1: "all"}, "directory": {os.getcwd(): "the current folder"}}
         value = said.get(setting, {}).get(table[setting], table[setting])
+        value = {"True": "on", "False": "off"}.get(str(value), value)
         assert word == (str(value) or "none"), option
         seen += 1
     assert seen >= 6
