@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -391,6 +392,8 @@ def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: S
         say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
     if told.left_out:
         say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
+        if opened.matrix.budget is not None and told.enough_s > opened.matrix.budget:
+            say.print(f"time for all of them: --budget {ceil(told.enough_s / 60)}m", soft_wrap=True)
     if (free := shutil.disk_usage(directory.there()).free) < told.bytes:
         say.print(f"only {free // MIB} MiB are free there: the disk may be full before the night is over")
     for each in opened.excluded:

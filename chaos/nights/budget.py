@@ -156,6 +156,8 @@ class Forecast:
     bytes: float
     plays: tuple[Item, ...]
     left_out: tuple[tuple[Item, str], ...]
+    enough_s: float
+    """A budget with time for all of them and for the report."""
 
 
 def forecast(
@@ -164,12 +166,14 @@ def forecast(
     """What fits into a night of `budget_s` seconds, in this order, with its report, which is also of the runs that are
     `done`. slots: process runs side by side.
     """
-    spent = used = 0.0
+    spent = used = planned = enough = 0.0
     plays: list[Item] = []
     left_out: list[tuple[Item, str]] = []
-    for item in items:
+    for number, item in enumerate(items, 1):
         cost = costs.of(item)
         share = cost.seconds * cores(item) / (2 * slots)
+        enough = max(enough, planned + cost.seconds + costs.report_s(done + number))
+        planned += share
         report_s = costs.report_s(done + len(plays) + 1)
         if why := no_room(cost, spent, used, budget_s, keep_bytes, report_s):
             left_out.append((item, why))
@@ -177,7 +181,7 @@ def forecast(
         spent, used = spent + share, used + cost.bytes + PAGES_BYTES
         plays.append(item)
     spent += costs.report_s(done + len(plays))
-    return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out))
+    return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out), enough)
 
 
 def _beside(plays: Sequence[Item], costs: Costs) -> float:

@@ -62,6 +62,16 @@ def test_a_budget_leaves_out_what_does_not_fit(budget_s: float | None, plays: in
     assert [why.split(":")[0] for _, why in told.left_out] == ["no time"] * (4 - plays)
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_the_budget_that_is_enough_leaves_out_nothing_and_a_shorter_one_does(slots: int) -> None:
+    runs = items()
+    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    costs.report = True
+    enough_s = forecast(runs, costs, 1, 1 << 40, slots).enough_s
+    assert forecast(runs, costs, enough_s, 1 << 40, slots).left_out == ()
+    assert len(forecast(runs, costs, enough_s - 1, 1 << 40, slots).left_out) == 1
+
+
 @pytest.mark.parametrize(("done", "plays"), [(0, 2), (2, 1), (8, 0)])
 def test_the_report_is_within_the_budget_and_takes_as_long_as_earlier_ones(done: int, plays: int) -> None:
     runs = items()

@@ -92,7 +92,7 @@ def test_a_list_says_what_the_budget_leaves_out(
     assert cli.run([*words, "--no-report"]) == 0
     out = capsys.readouterr().out
     assert out.split()[0] == out.split("\n")[0].split()[0] == "configuration", "the first line says something"
-    assert "likely to be left out at the end: 1, for want of time or room" in out
+    assert "likely to be left out at the end: 1, for want of time or room\ntime for all of them: --budget 1m\n" in out
     assert "no time: such a run takes about" in out
 
 
