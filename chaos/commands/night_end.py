@@ -83,6 +83,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
             by_cause = night_findings(report.found, player, flags["accepted"])
             before, contradicted = outcome.exit, tuple(report.contradicted)
             outcome = replace(outcome, by_cause=by_cause, contradicted=contradicted)
+            _tolerate(directory, outcome)
             if contradicted or outcome.exit != before:
                 _write_end(directory, outcome, not_selected, interrupted=False)
     code = _conclude(directory, outcome, flags, page, interrupted=interrupted)
@@ -308,6 +309,21 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
             cases.append(NightCase(*case_of(item), seconds=last.seconds, run=run))
     if directory.junit.exists():
         add_checks(directory.junit, cases)
+
+
+def _tolerate(directory: NightDirectory, outcome: Outcome) -> None:
+    """In the night's junit.xml, the runs whose findings do not fail the night are skipped, and say why."""
+    from chaos.nights.plugin import case_of
+    from reports.junit import tolerate
+
+    failing = {item.item for item, _ in outcome.failing}
+    cases: dict[tuple[str, str], str] = {}
+    for item, attempt in outcome.findings:
+        if item.item not in failing:
+            shown = [each.line() for each in outcome.by_cause if (item.item, attempt.attempt) in each.attempts]
+            cases[case_of(item)] = "; ".join(shown)
+    if cases and directory.junit.exists():
+        tolerate(directory.junit, cases)
 
 
 def _conclude(

@@ -7,6 +7,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 import tomli_w
@@ -19,6 +20,7 @@ from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory
 from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
+from chaos.nights.plugin import case_of
 from chaos.screen import console
 from chaos.toolchain import allure
 from checkers.nights.night import read_night
@@ -256,7 +258,13 @@ def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
     monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
     opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
     given = flags(accepted=accepted, fail_on=fail_on)
+    case = 'classname="{}" name="{}"'.format(*case_of(player.items[0]))
+    player.directory.junit.write_text(
+        f"<testsuites><testsuite><testcase {case}><failure/></testcase></testsuite></testsuites>"
+    )
     assert night_end.end(player.directory, opened, player, given, interrupted=False) == code
+    (shown,) = ElementTree.parse(player.directory.junit).findall(".//testcase/*")
+    assert shown.tag == ("failure" if code else "skipped")
     assert f"{word}  squall/process appends, faults kill, seed 1" in capsys.readouterr().out
     told = json.loads((tmp_path / "summary.json").read_text())
     assert (told["exit"], told["fail_on"]) == (code, fail_on)

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from reports.figure import standalone
-from reports.junit import NightCase, add_checks
+from reports.junit import NightCase, add_checks, tolerate
 
 NIGHT = """<testsuites><testsuite name="squall nightly">
 <testcase classname="squall.sim appends" name="kill-seed1" time="0.1"/>
@@ -39,6 +39,25 @@ def test_each_run_is_a_suite_whose_class_is_the_run(tmp_path: Path) -> None:
         (f"{name}.kill-seed1", "lost-write"),
         (f"{name}.kill-seed1", "verdict"),
     ]
+
+
+def test_what_does_not_fail_the_night_is_skipped_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "junit.xml").write_text(RUN)
+    path, name = tmp_path / "night.xml", "squall.sim appends"
+    failed = '-seed{0}" time="0.1"><failure message="lost"/></testcase>'
+    path.write_text(
+        NIGHT.replace('-seed1" time="0.1"/>', failed.format(1)).replace('-seed2" time="0.1"/>', failed.format(2))
+    )
+    add_checks(path, [NightCase(name, f"kill-seed{seed}", 7.25, tmp_path) for seed in (1, 2)])
+    tolerate(path, {(name, "kill-seed1"): "accepted by alice"})
+    night, accepted, found = ElementTree.parse(path).getroot().findall("testsuite")
+    assert [(each.get("failures"), each.get("skipped")) for each in (night, accepted, found)] == [
+        ("1", "1"), ("0", "1"), ("1", "0")
+    ]  # fmt: skip
+    assert [
+        each.get("message")
+        for each in (each for suite in (night, accepted) for each in suite.findall("testcase/skipped"))
+    ] == ["accepted by alice"] * 2
 
 
 def test_the_figure_of_a_page_stands_alone_in_colours_of_its_own() -> None:
