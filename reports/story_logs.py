@@ -91,6 +91,8 @@ class Logs:
     """Every replica of the partition."""
 
     replicas: dict[int, ReplicaView] = field(default_factory=dict)
+    led_until: dict[int, float] = field(default_factory=dict)
+    """Broker -> when it was last known to lead."""
 
     def of(self, node: int) -> ReplicaView:
         """A broker's replica."""
@@ -109,3 +111,28 @@ class Logs:
         """Who leads in the highest epoch that anybody knows of; None where nobody does."""
         leaders = [each for each in self.replicas.values() if each.leads]
         return max(leaders, key=lambda each: each.epoch, default=None)
+
+    def note_leaders(self, t: float) -> None:
+        """Remember that the brokers that lead now have led until `t`: call it before anything changes."""
+        self.led_until |= {each.node: t for each in self.replicas.values() if each.leads}
+
+    def acknowledged(self, offset: int, epoch: int | None, sent: float, *, committed: bool) -> ReplicaView | None:
+        """A record, sent at `sent` to the leader of `epoch` (None: not known), was acknowledged at `offset`: that
+        leader's log reaches beyond it, and if it is committed the logs in its ISR do. Returns that leader, where only
+        one can be meant: with the epoch not known, no other broker may have led since the record was sent.
+        """
+        leaders = [each for each in self.replicas.values() if each.leads and epoch in (None, each.epoch)]
+        if len(leaders) != 1:
+            return None
+        leader = leaders[0]
+        if epoch is None and any(t >= sent for node, t in self.led_until.items() if node != leader.node):
+            return None
+        if leader.leo <= offset:
+            leader.write(leader.leo, offset + 1, leader.epoch)
+        if committed:
+            leader.hw = max(leader.hw, offset + 1)
+            for node in leader.isr:
+                follower = self.of(node)
+                if not follower.leads and follower.leader == leader.node and follower.leo <= offset:
+                    follower.copy(follower.leo, offset + 1, leader, leader.epoch)
+        return leader

@@ -189,19 +189,8 @@ class _Teller:
         """
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
-        leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
-        if len(leaders) != 1:  # with two of them, who can tell
-            return None
-        leader = leaders[0]
-        if leader.leo <= offset:
-            leader.write(leader.leo, offset + 1, leader.epoch)
-        if self._facts.acks_of(sent.process) == -1:
-            leader.hw = max(leader.hw, offset + 1)
-            for node in leader.isr:
-                follower = self._logs.of(node)
-                if not follower.leads and follower.leader == leader.node and follower.leo <= offset:
-                    follower.copy(follower.leo, offset + 1, leader, leader.epoch)
-        return leader
+        committed = self._facts.acks_of(sent.process) == -1
+        return self._logs.acknowledged(offset, epoch, sent.sent, committed=committed)
 
     def _seen(self, seen: Seen) -> None:
         record = next((each for each in self._records if each.sent.value == seen.value and each.is_subject), None)
@@ -256,6 +245,7 @@ class _Teller:
     def _event(self, event: Event) -> None:
         handler = self._on_event.get(event.name)
         if handler is not None:
+            self._logs.note_leaders(event.t)
             handler(event, self._logs.of(event.node))
 
     def _take_role(self, event: Event, replica: ReplicaView, leader: int) -> None:
