@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 SCHEMA = 2
@@ -42,7 +43,7 @@ class Finding:
     proc: int
     count: int
     witnesses: tuple[Witness, ...]
-    """The first ones, by partition and offset; at most WITNESSES."""
+    """At most WITNESSES, by partition and offset: those that `kept` keeps."""
     parts: tuple[tuple[int, int], ...] = ()
     """(dense partition id, count), ascending; partition -1 stands for what belongs to none."""
     signs: int = 0
@@ -52,11 +53,35 @@ class Finding:
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
     """Group and count. The order of the input does not matter."""
     groups: dict[tuple[str, str, int, int], list[Witness]] = {}
-    for witness in sorted(witnesses):
+    for witness in witnesses:
         groups.setdefault(_key(witness), []).append(witness)
     return [
-        Finding(*key[:3], len(group), tuple(group[:WITNESSES]), _by_part(group), key[3])
-        for key, group in sorted(groups.items())
+        Finding(*key[:3], len(group), kept(group), _by_part(group), key[3]) for key, group in sorted(groups.items())
+    ]
+
+
+def kept(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
+    """Choose at most WITNESSES that show each partition, and in it the first, the last and what lies between: in order
+    of operations, because incidents that overlap in offsets follow each other in time.
+    """
+    by_part: dict[int, list[Witness]] = {}
+    for witness in sorted(witnesses, key=lambda each: (each.op, each)):
+        by_part.setdefault(witness.part, []).append(witness)
+    places = places_kept({part: len(own) for part, own in by_part.items()})
+    return tuple(sorted(by_part[part][place] for part, place in places))
+
+
+def places_kept(counts: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return (partition, place) of each witness that is kept, ascending. `counts`: partition -> how many it has, whose
+    places count from 0. The partitions take turns, those with most first, and in each the places are evenly spread.
+    """
+    most_first = sorted(counts, key=lambda part: (-counts[part], part))
+    turns = (part for turn in range(WITNESSES) for part in most_first if turn < counts[part])
+    shares = Counter(islice(turns, WITNESSES))
+    return [
+        (part, place * (counts[part] - 1) // max(share - 1, 1))
+        for part, share in sorted(shares.items())
+        for place in range(share)
     ]
 
 
@@ -68,18 +93,18 @@ def _key(of: Witness) -> tuple[str, str, int, int]:
     return of.anomaly, of.evidence, of.proc, of.signs
 
 
-def counted(counts: Iterable[tuple[str, str, int, int, int, int]], first: Iterable[Witness]) -> list[Finding]:
+def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Iterable[Witness]) -> list[Finding]:
     """As `findings_of`, where somebody else has counted: (anomaly, evidence, proc, signs, part, how many) once for
-    each, and the first WITNESSES of each group.
+    each, and of each group the witnesses at `places_kept`.
     """
     parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
     for anomaly, evidence, proc, signs, part, count in counts:
         parts.setdefault((anomaly, evidence, proc, signs), []).append((part, count))
-    kept: dict[tuple[str, str, int, int], list[Witness]] = {}
-    for witness in sorted(first):
-        kept.setdefault(_key(witness), []).append(witness)
+    witnesses: dict[tuple[str, str, int, int], list[Witness]] = {}
+    for witness in sorted(chosen):
+        witnesses.setdefault(_key(witness), []).append(witness)
     return [
-        Finding(*key[:3], sum(count for _, count in by_part), tuple(kept[key]), tuple(sorted(by_part)), key[3])
+        Finding(*key[:3], sum(count for _, count in by_part), tuple(witnesses[key]), tuple(sorted(by_part)), key[3])
         for key, by_part in sorted(parts.items())
     ]
 

@@ -29,7 +29,7 @@ from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_B
 from checkers.case import Case, Workload, read_case
 from checkers.coverage import too_little
 from checkers.findings import SCHEMA as findings_schema
-from checkers.findings import WITNESSES, Finding, Witness, from_json
+from checkers.findings import Finding, Witness, from_json, kept
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
 from checkers.history.tables import History, Process
@@ -218,7 +218,7 @@ def _judged(
             why=why,
             count=sum(finding.count for finding in group),
             processes=tuple(sorted({finding.proc for finding in group})),
-            witnesses=tuple(sorted(witness for finding in group for witness in finding.witnesses)[:WITNESSES]),
+            witnesses=kept(witness for finding in group for witness in finding.witnesses),
             parts=tuple(sorted(sum((Counter(dict(finding.parts)) for finding in group), Counter()).items())),
             cell=cell,
         )

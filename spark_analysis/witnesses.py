@@ -1,7 +1,7 @@
-"""Witnesses, from Spark to findings: exact counts, the first ones of each finding, and all of them as Parquet files.
+"""Witnesses, from Spark to findings: exact counts, those of each finding that are kept, and all as Parquet files.
 
 A history may show more witnesses than the driver can hold. Few of them come to the driver as they are. Of many, Spark
-writes the files, counts, and picks the first of each finding: by partition and offset, then by the rest of the witness.
+writes the files, counts, and picks those at `checkers.findings.places_kept`: by operation, then by the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.findings import WITNESSES, Finding, Witness, counted, findings_of
+from checkers.findings import Finding, Witness, counted, findings_of, places_kept
 from checkers.leaderships import EVER
 from checkers.signs import Ground
 from spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
@@ -31,14 +31,12 @@ SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for nam
 
 _COLUMNS = ", ".join(f"{name} {'string' if name in TEXTS else 'bigint'}" for name in Witness._fields)
 _TYPED = ", ".join(name if name in TEXTS else f"bigint({name}) {name}" for name in FOUND)
-_COUNTS = """
-select anomaly, evidence, proc, signs, part, count(*) n from {found} group by anomaly, evidence, proc, signs, part
-"""
-_FIRST = f"""
+_GROUP = "anomaly, evidence, proc, signs, part"
+_COUNTS = f"select {_GROUP}, count(*) n from {{found}} group by {_GROUP}"
+_KEPT = f"""
 select {", ".join(Witness._fields)} from (
-  select *, row_number() over (partition by anomaly, evidence, proc, signs order by part, off, val, op, other) nth
-  from {{found}})
-where nth <= {WITNESSES}
+  select *, row_number() over (partition by {_GROUP} order by op, off, val, other) - 1 place from {{found}})
+join {{places}} using ({_GROUP}, place)
 """
 
 
@@ -56,7 +54,7 @@ def collect(
     """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `ground` shows.
 
     `folder` is made anew and holds all of these; each file of it is Parquet. No more than `few`
-    witnesses and the first WITNESSES of each finding leave Spark.
+    witnesses and those of each finding that are kept leave Spark.
     """
     shutil.rmtree(folder, ignore_errors=True)
     found = spark.sql(f"select {_TYPED} from ({statement})")
@@ -73,8 +71,19 @@ def collect(
     place = folder.absolute().as_uri()
     typed.write.parquet(place, compression="zstd")
     written = spark.read.schema(_COLUMNS).parquet(place)
-    counts, first = (spark.sql(each, found=written).toArrow() for each in (_COUNTS, _FIRST))
-    return counted(rows(counts), map(Witness._make, rows(first)))
+    counts = list(rows(spark.sql(_COUNTS, found=written).toArrow()))
+    places = spark.createDataFrame(_places(counts))
+    return counted(counts, map(Witness._make, rows(spark.sql(_KEPT, found=written, places=places).toArrow())))
+
+
+def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """The places of the witnesses to keep, of rows of `_COUNTS`."""
+    groups: dict[tuple[Any, ...], dict[int, int]] = {}
+    for *group, part, count in counts:
+        groups.setdefault(tuple(group), {})[part] = count
+    kept = [(*group, *place) for group, parts in groups.items() for place in places_kept(parts)]
+    names = [*_GROUP.split(", "), "place"]
+    return pa.table(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
 
 
 def _bounded(spark: SparkSession, ground: Ground) -> Ground:
