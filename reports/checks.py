@@ -15,6 +15,7 @@ FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "non
 LITTLE = "ran on little"
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
+PARTITIONS_NAMED = 6
 OUTCOMES = ("ok", "fail", "info")
 _ENGINES = {SPARK: "Spark searched the history.", REFERENCE: "The reference engine searched the history."}
 INVARIANT = "invariant "
@@ -39,11 +40,23 @@ class Check:
     """Whose it is, in words, if it is not the cluster's."""
     moments: tuple[str, ...] = ()
     """Of an invariant of the simulator: when and where it was broken, a line each."""
+    partitions: tuple[tuple[str, int], ...] = ()
+    """(partition, how many were found there), those with most first; empty where that is not known."""
 
     @property
     def title(self) -> str:
         """The name, with the kind of evidence where a check has several."""
         return f"{self.name} ({self.evidence})" if self.evidence else self.name
+
+    @property
+    def unseen(self) -> str:
+        """Which partitions the kept witnesses do not show, in a sentence; empty where they show all."""
+        shown = {each.get("partition") for each in self.witnesses}
+        missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []
+        left = len(missing) - PARTITIONS_NAMED
+        more = f" and {left} more partition{'s'[: left > 1]}" if left > 0 else ""
+        are = "is" if len(missing) == 1 else "are"
+        return f"{', '.join(missing[:PARTITIONS_NAMED])}{more} {are} not among them." if missing else ""
 
     @property
     def invariant(self) -> str:
@@ -150,6 +163,7 @@ def _found(entry: Json) -> Check:
         witnesses=tuple(objects(entry.get("witnesses"))[:WITNESSES]),
         cell=_cell(state, mapping(entry.get("cell"))),
         blames=str(entry.get("blames") or ""),
+        partitions=tuple(meaning.partitions_of(entry)),
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reports import checks
 from reports.causes import Group, groups_of
+from reports.links import is_about
 from reports.problems import problems_named
 from reports.run_files import RunFiles, read_run
 from reports.telling import Telling, tellings_about
@@ -34,6 +35,7 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     lines = [line for check in found for line in _of(check, groups[check.title])]
     told = stories_of(files, found)
     for telling in told:
+        lines += ["", _about(telling, found, groups)]
         lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
         lines += ["", telling.text]
     if not told:
@@ -76,6 +78,8 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
     if check.cell:
         yield f"  By which rule: {check.cell[0].lower()}{check.cell[1:]}."
     yield from (f"  {moment}" for moment in check.moments)
+    if check.witnesses and (check.count or 0) > len(check.witnesses):
+        yield f"  Looked at {len(check.witnesses)} of {check.count:,}. {check.unseen}".rstrip()
     for number, group in enumerate(groups, 1):
         yield ""
         many = len(group.witnesses)
@@ -88,6 +92,16 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
         yield from (f"    {line.t:9.3f} s  {line.text}" for line in group.witnesses[0][1])
         if not group.witnesses[0][1]:
             yield "    Neither the history nor the brokers' traces say what happened when."
+
+
+def _about(telling: Telling, found: Sequence[checks.Check], groups: Mapping[str, Sequence[Group]]) -> str:
+    """A heading for what is told in detail: the witness that it is about, and its cause's number."""
+    for check in found:
+        for number, group in enumerate(groups[check.title], 1):
+            for line, _, witness in group.witnesses:
+                if is_about(telling.problem, check, witness):
+                    return f"  In detail, {check.title}, cause {number}: {line}"
+    return f"  In detail, {telling.title}"
 
 
 def _untold(files: RunFiles) -> Iterator[str]:

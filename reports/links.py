@@ -59,7 +59,7 @@ def shown_groups(
         for group in groups.get(check.title, ()):
             own = []
             for line, lines, witness in group.witnesses:
-                about = next((n for n, each in enumerate(problems) if _is_about(each, check, witness)), None)
+                about = next((n for n, each in enumerate(problems) if is_about(each, check, witness)), None)
                 anchor = f"witness-{re.sub(r'[^a-z0-9]+', '-', check.title.lower()).strip('-')}-{count}"
                 own.append(ShownWitness(anchor, line, lines, witness, "" if about is None else story_anchor(about)))
                 count += 1
@@ -73,8 +73,9 @@ def witness_of(shown: Mapping[str, Sequence[ShownGroup]], number: int) -> ShownW
     return next((each for each in every if each.story == story_anchor(number)), None)
 
 
-def _is_about(problem: Problem, check: Check, witness: Json) -> bool:
-    """Stories are those of the first witness of a finding."""
-    same = witness is check.witnesses[0] and check.name in (problem.name, problem.also)
+def is_about(problem: Problem, check: Check, witness: Json) -> bool:
+    """Stories are those of the first witness of a finding in its partition."""
     place = str(witness.get("partition") or "")
+    first = next(each for each in check.witnesses if str(each.get("partition") or "") == place)
+    same = witness is first and check.name in (problem.name, problem.also)
     return same and (not place or place == problem.where) and integer(witness.get("op")) == problem.op

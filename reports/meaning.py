@@ -133,6 +133,12 @@ def by_partition(files: RunFiles) -> list[tuple[str, int]]:
     return sorted(((name, count) for name, count in found.items() if count > 0), key=lambda row: (-row[1], row[0]))
 
 
+def partitions_of(entry: Json) -> list[tuple[str, int]]:
+    """(partition, how many were found there) of an anomaly of verdict.json, those with most first."""
+    found = {name: integer(count, 0) for name, count in mapping(entry.get("partitions")).items()}
+    return sorted(found.items(), key=lambda each: (-each[1], each[0]))
+
+
 def lost_by_partition(lost: Loss) -> str:
     """Where a loss was, as a sentence; empty where that is not known."""
     return _places("Lost", lost.partitions)

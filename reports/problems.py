@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS
+from reports.meaning import partitions_of
 from reports.run_files import Json, RunFiles, integer, mapping, objects
 
 METADATA = "__cluster_metadata"
@@ -70,7 +72,8 @@ def problems_of(files: RunFiles) -> list[Problem]:
     """What the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted losses.
 
     One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
-    one for each transaction. A finding without a partition tells of the metadata log.
+    one for each transaction. A finding without a partition tells of the metadata log. Each finding comes with the
+    partition that has most of it, before any comes with a second one.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -87,7 +90,12 @@ def problems_of(files: RunFiles) -> list[Problem]:
         first = kept.setdefault(key, problem)
         if first is not problem and problem.ops and not first.also:
             kept[key] = replace(first, also=problem.name)
-    return list(kept.values())
+    turns: Counter[str] = Counter()
+    placed = []
+    for place, problem in enumerate(kept.values()):
+        placed.append((problem.permitted, turns[problem.name], place, problem))
+        turns[problem.name] += 1
+    return [problem for *_, problem in sorted(placed, key=lambda each: each[:3])]
 
 
 def is_of_transactions(name: str) -> bool:
@@ -112,17 +120,21 @@ _OTHER_TXN = ("G1c",)
 
 
 def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[Problem]:
-    """The first witness of each finding of these names that has such evidence, permitted or not; of broken invariants
-    the first moment."""
+    """The first witness of each finding of these names that has such evidence, permitted or not, in the partition that
+    has most of it; of broken invariants the first moment."""
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
 
 
 def _anomalies(files: RunFiles) -> Iterable[Problem]:
+    """Of each finding the first witness in each partition, the partitions with most first."""
     for entry in objects(files.verdict.get("anomalies")):
-        for witness in objects(entry.get("witnesses"))[:1]:
+        counts, first = dict(partitions_of(entry)), dict[str, Json]()
+        for witness in objects(entry.get("witnesses")):
             name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+            first.setdefault(name, witness)
+        for name, witness in sorted(first.items(), key=lambda each: -counts.get(each[0], 0)):
             topic, _, index = name.rpartition("-")
             if topic and index.isdigit():
                 yield _problem(entry, witness, topic, int(index))
