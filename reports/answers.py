@@ -66,6 +66,8 @@ def _span(facts: Facts, story: Story, about: Sequence[Placed]) -> tuple[float, f
     if facts.problem.t is not None:
         return float("-inf"), facts.problem.t
     times = [record.sent.sent for record in about]
+    offsets = {record.offset for record in about}  # of a record that was lost, another one may be the subject
+    times += [each.sent.sent for each in story.records if each.name in story.told.lost and each.offset in offsets]
     times += [each.t for each in facts.polled if each.op == facts.problem.op] + [each.t for each in facts.thrown]
     first = min(times, default=float("-inf"))
     lost = [story.told.lost[record.name] for record in about if record.name in story.told.lost]
@@ -334,7 +336,9 @@ def _elected(files: RunFiles, facts: Facts, span: tuple[float, float]) -> str:
         return _ends_of(told, "election")
     if not any(event.name in ("became_leader", "polled") for event in facts.events):
         return unknown_why(files)
-    return "Nobody: the partition kept its leader."
+    since, until = (f"{at:.3f} s" if abs(at) < float("inf") else "" for at in span)
+    when = f"{' from ' if since else ''}{since}{' to ' if until else ''}{until}"
+    return f"Nobody{when}: the partition kept its leader."
 
 
 def _election_text(event: Event) -> str:

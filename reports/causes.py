@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkers.anomalies.anomaly import ACKS
+from checkers.anomalies.registry import LOSS
 from reports import checks
 from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer
 from reports.samples import histories_of
-from reports.stories import Line, cause_of, story, witness_text
+from reports.stories import Line, causes_of, in_common, story, witness_text
 from reports.story_client import lines_of, witness_problem
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it."""
+    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it. Where
+    acknowledgements show that offsets were given twice, it is that of the loss of the records that had them first.
+    """
 
     cause: str
     witnesses: list[tuple[str, list[Line], Json]]
@@ -23,16 +27,26 @@ class Group:
 
 def groups_of(files: RunFiles, found: list[checks.Check]) -> dict[str, list[Group]]:
     """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
-    told = _stories(files, found)
+    losses = [each for each in checks.checks_of(files) if each.name in LOSS and each.witnesses]
+    told = _stories(files, [*found, *(each for each in losses if each not in found)])
+    of_loss = {cause: each.name for each in losses for n in range(len(each.witnesses))
+               for cause in causes_of(told[each.title, n][1])}  # fmt: skip
     groups: dict[str, list[Group]] = {}
     for check in found:
         by_cause: dict[str, Group] = {}
         for index, witness in enumerate(check.witnesses):
             line, lines = told[check.title, index]
-            cause = cause_of(lines)
+            follows = _that_of_a_loss(lines, of_loss) if check.evidence == ACKS else ""
+            cause = follows or " ".join(causes_of(lines))
             by_cause.setdefault(cause, Group(cause, [])).witnesses.append((line, lines, witness))
         groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
     return groups
+
+
+def _that_of_a_loss(lines: list[Line], of_loss: dict[str, str]) -> str:
+    """What happened at the witness's offset, if records were lost by it."""
+    shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
+    return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""
 
 
 def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:

@@ -56,16 +56,21 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
     lines += _late_ends(files, rows)
     if lines:
         lines += _faults(files, around or _span_of(lines))
-    return sorted(dict.fromkeys(lines))[:LINES]
+    over = files.phase("final reads")[1]  # what follows is the harness taking the cluster down
+    return sorted(dict.fromkeys(line for line in lines if over is None or line.t <= over))[:LINES]
 
 
 _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
-def cause_of(lines: Iterable[Line]) -> str:
+def causes_of(lines: Iterable[Line]) -> list[str]:
     """What a story says has happened to its record, in words that are the same for all records that it happened to."""
-    grave = [line for line in lines if line.grave and not line.text.startswith(NOT_READ)]
-    return " ".join(f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}" for line in grave)
+    return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
+
+
+def in_common(line: Line) -> str:
+    """The line as it is of every record that it is about."""
+    return f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}"
 
 
 def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:

@@ -12,7 +12,7 @@ from reports.junit import write_junit
 from reports.meaning import broken
 from reports.page import render
 from reports.run_files import read_run
-from reports.stories import Line, cause_of
+from reports.stories import Line, causes_of
 
 
 def found(name: str, count: int, partitions: dict[str, int], permitted: bool = False) -> dict[str, Any]:
@@ -140,5 +140,5 @@ def test_witnesses_of_one_truncation_have_one_cause() -> None:
         return [Line(6.0 + offset / 100, f"The send is acknowledged at offset {offset}."), Line(10.4, cut, True), end]
 
     cause = "10.400 s: Broker 1 truncates t-0 from 75 to 49: diverging epoch."
-    assert cause_of(story(50)) == cause_of(story(51)) == cause
-    assert cause_of(story(50)[:1]) == ""
+    assert causes_of(story(50)) == causes_of(story(51)) == [cause]
+    assert causes_of(story(50)[:1]) == []

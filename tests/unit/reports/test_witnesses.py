@@ -10,7 +10,7 @@ from reports.explained import explained
 from reports.page import page_of
 from reports.problems import problems_of
 from reports.run_files import read_run
-from tests.unit.reports.conftest import LOSS, LOST, TOPIC
+from tests.unit.reports.conftest import LOSS, LOST, TOPIC, event, leads
 
 OTHER = "appends-1"
 
@@ -64,6 +64,34 @@ def test_the_first_witness_of_each_partition_leads_to_its_story(lost_dir: Path) 
     assert '<a href="#story-0">What happened to it' in shown
 
 
+ACKNOWLEDGED_AGAIN = {**LOSS, "name": "stale-ack", "evidence": "acks", "count": 1, "partitions": {f"{TOPIC}-0": 1},
+                      "witnesses": [witness(0, 60, val=LOST + 1, op=10, proc=3)]}  # fmt: skip
+
+
+def test_a_finding_that_follows_from_a_loss_has_its_cause_and_its_election(lost_dir: Path) -> None:
+    text = explained(found(lost_dir, LOSS, ACKNOWLEDGED_AGAIN), "stale-ack", 1000)
+    cut = "5.500 s: Broker 1 truncates appends-0-0 from 90 to 50: epoch 0 ends at 50."
+    assert f"Cause 1, of 1 witness: that of lost-write: {cut}\n" in text
+    # This record was sent after the election, at 4.4 s; the lost one had its offset before.
+    assert "Who was elected: Broker 2 in epoch 1 at 4.000 s" in text
+    assert "that of" not in explained(found(lost_dir, ACKNOWLEDGED_AGAIN), "stale-ack", 1000)
+
+
+def test_a_partition_that_kept_its_leader_did_so_in_the_time_of_the_record(lost_dir: Path) -> None:
+    late = {**LOSS, "name": "send-reorder", "evidence": "", "witnesses": [witness(0, 61, val=LOST + 2, op=11, proc=3)]}
+    (lost_dir / "nodes" / "2" / "trace.jsonl").write_text(json.dumps(leads(5.0, 1, 50, [2, 3])) + "\n")
+    text = explained(found(lost_dir, late), "send-reorder", 1000)
+    assert "Who was elected: Nobody from 3.500 s to 13.000 s: the partition kept its leader." in text
+
+
 def test_what_is_told_in_detail_says_which_witness_it_is_about(lost_dir: Path) -> None:
     text = explained(found(lost_dir, {**LOSS, "witnesses": [witness(0, 59), witness(0, 60)]}), "lost-write", 1000)
     assert "\n  In detail, lost-write (reads), cause 1: appends-0-0, offset 59\n\n  What was seen: " in text
+
+
+def test_the_end_of_the_cluster_is_no_part_of_a_witness_s_story(lost_dir: Path) -> None:
+    trace = lost_dir / "nodes" / "3" / "trace.jsonl"
+    recovered = [event(at_s, "recovered", topic=TOPIC, partition=0, leo=leo) for at_s, leo in ((14.5, 8), (15.5, 9))]
+    trace.write_text(trace.read_text() + "".join(json.dumps(each) + "\n" for each in recovered))
+    text = explained(lost_dir, "lost-write").partition("In detail")[0]
+    assert "Broker 3 recovers its log up to 8." in text and "Broker 3 recovers its log up to 9." not in text
