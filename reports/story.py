@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from checkers.anomalies.registry import LOSS
 from checkers.history.values import sequence_of
 from reports import outputs
 from reports.problems import Problem, is_of_transactions, problems_of
@@ -121,7 +122,9 @@ def producers_of(facts: Facts) -> dict[int, str]:
 
 
 def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
-    """The moments that a reader needs: all about the record in question, and the turns around them."""
+    """The moments that a reader needs: all about the record in question, and the turns around them. The story of a loss
+    ends with it, however few the moments after it are.
+    """
     must = [moment for moment in moments if moment.weight >= MUST]
     times = [moment.t for moment in must if moment.kind not in ("final", "read")] or [m.t for m in must]
     times += [problem.t] if problem.t is not None else []
@@ -129,7 +132,8 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
     last = max(times, default=float("inf")) + ROOM_S
     begin = next((m for m in reversed(moments) if m.kind == "leads" and m.t <= first + ROOM_S), None)
     if len(moments) <= MOMENTS_AT_MOST:
-        first, last = float("-inf"), float("inf")
+        gone = problem.name in LOSS and any(moment.lost for moment in moments)
+        first, last = float("-inf"), last if gone else float("inf")
     if problem.t is not None:
         last = max(times)
     kept: list[Moment] = []

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reports.explained import explained
 from reports.page import page_of
 from reports.problems import problems_of
 from reports.run_files import read_run
+from tests.support.histories.story_script import run_script
 from tests.unit.reports.conftest import LOSS, LOST, TOPIC, event, leads
 
 OTHER = "appends-1"
@@ -95,3 +98,15 @@ def test_the_end_of_the_cluster_is_no_part_of_a_witness_s_story(lost_dir: Path) 
     trace.write_text(trace.read_text() + "".join(json.dumps(each) + "\n" for each in recovered))
     text = explained(lost_dir, "lost-write").partition("In detail")[0]
     assert "Broker 3 recovers its log up to 8." in text and "Broker 3 recovers its log up to 9." not in text
+
+
+AFTER = "8.000..8.500 kill 3\n8.500 broker 3 node_started id=3 incarnation=2\n"
+
+
+@pytest.mark.parametrize("name", ["lost-write", "replica-divergence"])
+def test_the_story_of_a_loss_ends_with_it(name: str) -> None:
+    script = Path("tests/scripts/stories/a_zombie_acknowledges_alone.txt").read_text().replace("lost-write", name)
+    before, finals, rest = script.partition("9.0..9.5 finals")
+    told = run_script(f"{before}{AFTER}{finals}{rest}").rpartition("----\n")[2]
+    assert ("Broker 3 is killed" in told) is (name != "lost-write")
+    assert "The ISR is 1, 2, 3 now" in told and "The final reads do not find A" in told
