@@ -11,6 +11,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from reports.cards import with_names
 from reports.fault_words import fault_rows
 from reports.figure import FAULT, STYLE, WIDTH_IN, latency, throughput, time_span
 from reports.nights.figures import inline
@@ -35,7 +36,7 @@ def render(rows: Sequence[ShelvedRun]) -> Path:
         .render(
             rows=rows,
             links=[_link(folder, row) for row in rows],
-            cells=compared(rows)[2:],  # name and verdict head the columns
+            cells=[each for each in compared(rows)[2:] if any(each[1])],  # name and verdict head the columns
             differing=differing,
             same=same,
             curves=curves(files),
@@ -43,7 +44,7 @@ def render(rows: Sequence[ShelvedRun]) -> Path:
     )
     path = folder / PAGE
     fresh = path.with_suffix(".html.new")
-    fresh.write_text(text, encoding="utf-8")
+    fresh.write_text(with_names(text), encoding="utf-8")
     fresh.replace(path)
     return path
 
@@ -72,7 +73,7 @@ def _settings(plan: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(plan.get("operations"), list):
         yield "operations", f"{len(plan['operations'])} of its own"
     for place, fault in enumerate(objects(plan.get("faults")), start=1):
-        more = ", ".join(f"{name} {value}" for name, value in mapping(fault.get("params")).items())
+        more = ", ".join(f"{name} {value}" for name, value in sorted(mapping(fault.get("params")).items()))
         when = f"at {fault.get('at_s', '?')} s for {fault.get('duration_s', '?')} s"
         yield f"fault {place}", f"{fault.get('action')} {fault.get('target')} {when}{f' ({more})' if more else ''}"
 

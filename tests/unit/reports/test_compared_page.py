@@ -24,6 +24,22 @@ def test_settings_that_differ_are_named_and_the_others_are_counted() -> None:
     ]
 
 
+def test_parameters_in_another_order_are_no_difference() -> None:
+    cut = {"action": "partition", "target": "leader", "at_s": 2.0, "duration_s": 3.0}
+    one, other = {"shape": "isolate", "manner": "hold"}, {"manner": "hold", "shape": "isolate"}
+    assert differences([{"faults": [{**cut, "params": params}]} for params in (one, other)]) == ([], 1)
+
+
+def test_a_cell_says_of_which_run_it_is_and_what_no_run_has_is_no_row(tmp_path: Path) -> None:
+    runs = [put(tmp_path, name, 1, verdict) for name, verdict in (("one", "valid"), ("two", "invalid"))]
+    assert cli.run(["runs", *map(str, runs)]) == 0
+    text = (tmp_path / "compared.html").read_text()
+    assert '<td data-what="1: one">' in text and '<td data-what="2: two">' in text
+    assert '<tr class="differs"><th scope="row">verdict</th>' in text
+    assert "tbody tr > th { font-weight: 400; }" in text, "only rows that differ are bold"
+    assert "permitted loss" not in text, "the same columns of `squall runs` are empty"
+
+
 def test_the_command_makes_a_page_beside_the_first_run_whose_links_move_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
