@@ -85,6 +85,8 @@ class InGroup(NamedTuple):
     member_id: str = ""
     """Empty: as nobody, up to now."""
     instance: str = ""
+    owns: bool = False
+    """It has partitions."""
 
 
 class Handle:

@@ -278,7 +278,7 @@ class LibrarySubscriber:
     def known_as(self) -> InGroup:
         """As `Subscriber.known_as`."""
         member = self._settings.member
-        return InGroup(member.group, self._who.member_id, member.instance)
+        return InGroup(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
 
     @property
     def _assignor(self) -> str:

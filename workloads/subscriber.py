@@ -109,7 +109,7 @@ class Subscriber:
     def known_as(self) -> InGroup:
         """As whom its coordinator knows it now."""
         member = self._settings.member
-        return InGroup(member.group, self.member.who.member_id, member.instance)
+        return InGroup(member.group, self.member.who.member_id, member.instance, bool(self._held))
 
     @property
     def is_member(self) -> bool:

@@ -31,7 +31,7 @@ from workloads.client.cluster import Place
 from workloads.client.groups.offsets import CommitEnd
 from workloads.client.outcomes import Outcome, Status
 from workloads.group_notes import NO_GENERATION, Identity
-from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, Lost, ProgramHearing, Read
+from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, Known, Lost, ProgramHearing, Read
 from workloads.payload import verify
 
 POLL_S = 0.1
@@ -180,7 +180,9 @@ class ProgramMember:
         begins = {(self._topic, int(each.partition)): each.offset for each in report.assigned}
         self._known(begins)
         self._owned |= set(begins)
-        if generation != NO_GENERATION:
+        if generation == NO_GENERATION:
+            self._hearing.heard(Known(self._who))
+        else:
             self._hearing.heard(Assembled(self._who, sorted(self._owned)))
         self._unbegun |= {place for place, offset in begins.items() if offset is None}
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})

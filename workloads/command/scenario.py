@@ -76,7 +76,7 @@ class Command(Scenario):
     max_poll_interval_ms: int = Field(
         4_000, ge=500, le=300_000, description="Time without a poll after which a member leaves."
     )
-    partitions: int = Field(1, ge=1, le=1000, description="Partitions of each topic.")
+    partitions: int = Field(4, ge=1, le=1000, description="Partitions of each topic.")
     acks: Literal[-1, 0, 1] = Field(-1, description="all, 1 or 0.")
     idempotence: bool = Field(True, description="Producers are idempotent; off by default unless acks is all.")
     max_in_flight: int = Field(5, ge=1, le=100, description="Produce requests in flight on each connection.")

@@ -18,8 +18,8 @@ MEMBER_WITHIN_S = 15.0
 
 
 def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
-    """The member that the fault's target names, or a drawn one. `named`: one that has an instance id. Raises Unresolved
-    where there is none.
+    """The member that the fault's target names, or a drawn one: one that has partitions, if any member has some now.
+    `named`: one that has an instance id. Raises Unresolved if there is none.
     """
     _, number = check_target("target", p.fault.target)
     if stage.clients is None:
@@ -27,7 +27,11 @@ def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
     numbers = stage.clients.named if named else range(len(stage.clients.members))
     if not numbers or (number and int(number) not in numbers):
         raise Unresolved(f"there is no member {number}{' with an instance id' if named else ''}")
-    return stage.clients.members[int(number) if number else stage.rng(p, "target").choice(numbers)]
+    members, random = stage.clients.members, stage.rng(p, "target")
+    if number:
+        return members[int(number)]
+    drawn, owners = members[random.choice(numbers)], [each for each in numbers if members[each].known_as().owns]
+    return drawn if drawn.known_as().owns or not owners else members[random.choice(owners)]
 
 
 async def members_of(stage: Stage, group: str) -> frozenset[str] | None:

@@ -53,6 +53,11 @@ def test_a_member_that_crashes_keeps_its_place_until_its_session_is_over(protoco
     assert f"gave it up between {seen['listed_until_s']} and {seen['given_up_s']} s after" in MEMBER_CRASH.tell(seen)
 
 
+def test_of_two_members_and_one_partition_the_one_that_has_it_crashes() -> None:
+    crashes = [fault(at_s, "member_crash") for at_s in (3, 9, 15)]
+    assert [seen["owns"] for seen in played({**GROUPS, "partitions": 1}, *crashes)] == [True] * 3
+
+
 def test_a_classic_member_with_an_instance_id_is_not_given_up_but_followed() -> None:
     (seen,) = played({**GROUPS, "static_members": True}, fault(2, "member_crash", "member:1", 0.6))
     assert "given_up_s" not in seen

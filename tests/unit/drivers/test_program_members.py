@@ -30,6 +30,7 @@ from workloads.libraries import (
     CommitBegan,
     CommitEnded,
     GaveUp,
+    Known,
     Lost,
     MemberTask,
     OfMember,
@@ -143,7 +144,8 @@ async def test_where_it_begins_need_not_be_said_and_nothing_is_guessed_of_a_gene
             {"type": "lost", "partitions": [1, 2]},
         ),
     )
-    began, _, lost = found.said
+    known, began, _, lost = found.said
+    assert known == Known(Identity())
     assert began == Began(Identity(), {(TOPIC, 1): 5}, [])
     assert lost == Lost(Identity(), {(TOPIC, 1): 6}), "of the other one nothing was processed"
 
@@ -157,7 +159,12 @@ async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_pa
             {"type": "processed", "records": [RECORD]},
         ),
     )
-    assert [type(each) for each in found.said] == [Began, GaveUp, Read]
+    assert [type(each) for each in found.said] == [Known, Began, GaveUp, Read]
+
+
+async def test_an_assignment_of_no_partition_is_membership(tmp_path: Path) -> None:
+    found = await heard(tmp_path, script({"type": "assigned", "member": "my-1", "assigned": []}))
+    assert found.said == [Known(Identity("my-1"))]
 
 
 async def test_what_a_killed_process_had_written_counts(tmp_path: Path) -> None:
@@ -262,13 +269,13 @@ DONE = {"type": "processed", "records": [RECORD]}
 
 
 def test_an_assignment_counts_after_what_others_had_written_before_it() -> None:
-    assert _order(_once(GIVEN), _once(DONE)) == [("b", Read), ("a", Began)]
+    assert _order(_once(GIVEN), _once(DONE)) == [("b", Read), ("a", Known), ("a", Began)]
 
 
 def test_what_came_into_a_pipe_that_had_been_emptied_before_counts_first() -> None:
     """The first pipe is emptied while the owner still works; then that one reports, and the other one begins."""
     written = iter([[], [DONE], []])
-    assert _order(lambda: next(written), _once(GIVEN)) == [("a", Read), ("b", Began)]
+    assert _order(lambda: next(written), _once(GIVEN)) == [("a", Read), ("b", Known), ("b", Began)]
 
 
 def test_of_two_assignments_the_older_generation_is_first() -> None:

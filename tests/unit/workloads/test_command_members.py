@@ -40,7 +40,7 @@ class Run:
     """A history, as members of this load write it."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        self.scenario, self.path = Command(role="member", **settings), folder / "history.jsonl"
+        self.scenario, self.path = Command(**{"role": "member", "partitions": 1, **settings}), folder / "history.jsonl"
         self.env, self.counters = RealEnv("harness"), Counters()
         self.recorder = Recorder(self.env, str(self.path), "run-1")
         for topic, index in self.scenario.places():
