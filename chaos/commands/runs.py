@@ -77,7 +77,7 @@ def command(
     from reports.shelf import shelf, strangers, to_remove
 
     if compare:
-        return _compare(compare)
+        return _compare(compare, runs)
     if (older_than is not None or keep_mib is not None or dry_run) and not prune:
         raise click.UsageError("--older-than, --keep-mib and --dry-run say what --prune removes: add --prune")
     if prune and older_than is None and keep_mib is None:
@@ -115,14 +115,14 @@ def _output(
     )
 
 
-def _compare(paths: Sequence[Path]) -> int:
+def _compare(paths: Sequence[Path], runs: Path) -> int:
     from reports.compared_page import render
     from reports.shelf import compared, one
 
     if not 2 <= len(paths) <= MOST:
         told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
         raise click.UsageError("; ".join([*told, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
-    rows = [one(RunDirectory.open(each).path) for each in paths]
+    rows = [one(RunDirectory.open(each, runs).path) for each in paths]
     answer(lambda: _output(rows))
     _show_beside(compared(rows))
     click.echo(f"page: {render(rows)}")

@@ -51,8 +51,12 @@ class RunDirectory:
         raise Refused(f"{root}: no free name for a run of seed {seed}")
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """An existing run directory. Refused if `path` does not exist, or holds no plan."""
+    def open(cls, path: Path, runs: Path = RUNS) -> RunDirectory:
+        """An existing run directory: a path, or the name of a run in `runs`. Refused if it does not exist, or holds no
+        plan.
+        """
+        if path.name == str(path) and not path.exists() and (runs / path / "plan.toml").exists():
+            path = runs / path
         path = path.resolve()
         if not (path / "plan.toml").exists():
             raise Refused(_no_run(path))

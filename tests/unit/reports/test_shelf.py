@@ -100,7 +100,7 @@ def test_who_names_a_folder_of_runs_as_a_run_is_told_what_to_type(
     assert cli.run(["runs", "--runs", "runs"]) == 0
 
 
-@pytest.mark.parametrize("words", [["--runs", "runs"], ["runs/a-old", "runs/b-bad"]])
+@pytest.mark.parametrize("words", [["--runs", "runs"], ["runs/a-old", "runs/b-bad"], ["a-old", "b-bad"]])
 @pytest.mark.parametrize("width", ["80", "200"])
 def test_the_first_line_says_something(
     words: list[str], width: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
