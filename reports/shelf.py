@@ -51,6 +51,7 @@ class ShelvedRun:
     landed: int | None
     planned: int | None
     acked: int | None
+    """After healing, too, where the history was analysed."""
     p99_ms: float | None
     unavailable_s: float | None
     findings: tuple[str, ...]
@@ -130,7 +131,8 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
     wall_ms = number(info.get("began_wall_ms"))
     seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")
-    acked = mapping(info.get("counters")).get("acked")
+    sends = mapping(mapping(metrics.get("outcomes")).get("send"))
+    acked = sends.get("ok", 0) if sends else mapping(info.get("counters")).get("acked")
     if overlooked := simulated.overlooked(path, verdict):
         verdict = {**verdict, "verdict": "unknown", "reasons": [overlooked]}
     word = "invalid" if forbidden else verdict.get("verdict")

@@ -80,6 +80,12 @@ def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
     assert rows["e-cut"].verdict == NO_VERDICT
 
 
+def test_what_was_acknowledged_after_healing_counts_as_on_the_runs_own_page(tmp_path: Path) -> None:
+    put(tmp_path, "a", 1, "valid", metrics={"outcomes": {"send": {"ok": 11}}})
+    put(tmp_path, "b", 2, NO_VERDICT)
+    assert [row.acked for row in shelf(tmp_path)] == [11, 5], "of the second one only the load's own counter is known"
+
+
 def test_the_longest_unavailability_is_that_of_the_worst_partition(tmp_path: Path) -> None:
     gaps = {"overall": {"s": 0.1}, "partitions": {"t-0": {"s": 1.5}, "t-1": {"s": 4.25}, "t-2": {"s": None}}}
     put(tmp_path, "a", 1, "valid", metrics={"unavailable": gaps})
