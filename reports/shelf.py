@@ -101,6 +101,11 @@ def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
     return _Night(run.parent).forbids(run.name, verdict)
 
 
+def plan_of(path: Path) -> Json:
+    """The plan of a run directory; empty if it cannot be read."""
+    return _toml(path / PLAN)
+
+
 class _Night:
     """The night whose runs are in a folder, if they are one's."""
 
@@ -126,7 +131,7 @@ class _Night:
 
 
 def _row(path: Path, night: _Night) -> ShelvedRun:
-    plan, info, verdict = _toml(path / PLAN), _json(path / "run.json"), _json(path / "verdict.json")
+    plan, info, verdict = plan_of(path), _json(path / "run.json"), _json(path / "verdict.json")
     forbidden = night.forbids(path.name, verdict)
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
     wall_ms = number(info.get("began_wall_ms"))
@@ -196,6 +201,8 @@ def _configuration(plan: Json) -> str:
         told.append("not idempotent")
     if load.get("client", "squall") != "squall":
         told.append(str(load["client"]))
+    if load.get("command"):
+        told.append(f"{load.get('role', 'producer')} `{load['command']}`")
     settings = {**mapping(mapping(plan.get("cluster")).get("settings")), **mapping(load.get("topic_settings"))}
     if str(settings.get("unclean.leader.election.enable", "")).lower() == "true":
         told.append("unclean elections")

@@ -116,15 +116,19 @@ def _output(
 
 
 def _compare(paths: Sequence[Path], runs: Path) -> int:
-    from reports.compared_page import render
-    from reports.shelf import compared, one
+    from reports.compared_page import differences, render
+    from reports.shelf import compared, one, plan_of
 
     if not 2 <= len(paths) <= MOST:
         told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
         raise click.UsageError("; ".join([*told, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
     rows = [one(RunDirectory.open(each, runs).path) for each in paths]
     answer(lambda: _output(rows))
-    _show_beside(compared(rows))
+    _show_beside("", compared(rows))
+    differing, same = differences([plan_of(row.path) for row in rows])
+    if differing:
+        _show_beside("setting", differing)
+    click.echo(f"{same} settings are the same in all plans." if differing else "They have the same plan.")
     click.echo(f"page: {render(rows)}")
     return 0
 
@@ -223,12 +227,12 @@ def _found(row: ShelvedRun) -> Text:
     return Text("; ").join(told)
 
 
-def _show_beside(cells: Sequence[tuple[str, Sequence[str]]]) -> None:
+def _show_beside(head: str, cells: Sequence[tuple[str, Sequence[str]]]) -> None:
     from rich import box
     from rich.table import Table
 
     numbers = map(str, range(1, len(cells[0][1]) + 1))
-    table = Table("", *numbers, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(head, *numbers, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for what, values in cells:
         table.add_row(what, *values, style="" if len(set(values)) == 1 else "bold")
     console().print(table)

@@ -54,3 +54,14 @@ def test_the_command_makes_a_page_beside_the_first_run_whose_links_move_with_it(
     assert "three/report.html" not in text, "it has no page"
     assert "They have the same plan." in text
     assert str(tmp_path) not in text
+
+
+def test_the_terminal_shows_how_the_plans_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [put(tmp_path, name, 1, "valid") for name in ("one", "two")]
+    assert cli.run(["runs", *map(str, runs)]) == 0
+    assert "They have the same plan." in capsys.readouterr().out
+    (runs[1] / "plan.toml").write_text((runs[1] / "plan.toml").read_text().replace("seed = 8", "seed = 9"))
+    assert cli.run(["runs", *map(str, runs)]) == 0
+    out = capsys.readouterr().out
+    assert ["seed", "8", "9"] in [line.split() for line in out.partition("setting")[2].splitlines()]
+    assert "settings are the same in all plans." in out

@@ -80,6 +80,13 @@ def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
     assert rows["e-cut"].verdict == NO_VERDICT
 
 
+def test_the_program_under_test_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "a", 1, "valid")
+    (path / "plan.toml").write_text('[workload]\nname = "command"\nrole = "member"\ncommand = "node mine.js ahead"\n')
+    (row,) = shelf(tmp_path)
+    assert row.configuration == "member `node mine.js ahead`"
+
+
 def test_what_was_acknowledged_after_healing_counts_as_on_the_runs_own_page(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, "valid", metrics={"outcomes": {"send": {"ok": 11}}})
     put(tmp_path, "b", 2, NO_VERDICT)
