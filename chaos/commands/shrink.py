@@ -61,7 +61,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
     """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.
 
     RUN is a run directory of `squall sim`. What comes of it is RUN/shrunk: a run directory of its own, with a plan
-    that runs alone, story.txt and story.svg.
+    that runs alone, story.txt and story.svg. An earlier RUN/shrunk that still fails is where the search begins.
     """
 
     from chaos.runs.recorded import recorded
@@ -84,7 +84,8 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
     began = time.monotonic()
     say.print(f"{describe(plan)}: once more, to see it fail")
-    failure = tried(mutant, wanted)(plan)
+    fails = tried(mutant, wanted)
+    failure = fails(plan)
     expected = what.failure if wanted is None else failure
     if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""
@@ -92,6 +93,10 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
             f"{path}: the plan does not fail{f' with {wanted}' if wanted else ''} ({failure or 'nothing'} found){was}"
         )
     say.print(f"[bold]{failure}[/]")
+    earlier = _plan_at(path / SHRUNK / "plan.toml")
+    if earlier is not None and fails(earlier) == failure:
+        plan = earlier
+        say.print(f"from {SHRUNK}/ of an earlier search: {describe(plan)}")
     done = shrink(
         plan,
         failure,
@@ -105,6 +110,17 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     directory = _save(done.plan, mutant, path / SHRUNK, whole=wanted is not None)
     _tell(directory, done, took_s, wanted)
     return INTERRUPTED if done.interrupted else 0
+
+
+def _plan_at(path: Path) -> Plan | None:
+    """The plan of an earlier search, for the simulator; None if there is none that can be read."""
+    from chaos.plans.operations import concrete
+    from chaos.plans.plan import PlanError, read_plan
+
+    try:
+        return concrete(read_plan(path))
+    except PlanError:
+        return None
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
@@ -123,6 +139,7 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
 
 
 def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | None) -> None:
+    from chaos.shrinking.shrinker import many
     from reports.junit import write_junit
     from reports.page import render
 
@@ -132,7 +149,8 @@ def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | No
     click.echo(told)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"
     more = "; interrupted: a smaller plan may exist" if done.interrupted else more
-    click.echo(f"{done.steps} steps, {done.tries} tries, {took_s:.0f} s{more}")
+    nothing = "" if done.tries else "; nothing was shrunk"
+    click.echo(f"{many(done.steps, 'step')}, {many(done.tries, 'try', 'tries')}, {took_s:.0f} s{nothing}{more}")
     click.echo(f"plan, story and report: {directory.path}")
 
 

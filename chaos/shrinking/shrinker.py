@@ -126,11 +126,17 @@ def _repeat(search: Search[Any], passes: tuple[tuple[str, Pass], ...], say: Call
         before = search.best
         each(search)
         if search.best != before:
-            say(f"{name}: {describe(search.best)}, {search.tries} tries")
+            say(f"{name}: {describe(search.best)}, {many(search.tries, 'try', 'tries')}")
 
 
 def describe(plan: Plan) -> str:
     """A plan's size in a few words."""
     operations = getattr(plan, "operations", None)
-    load = f"{plan.workload.traffic().rate} records/s" if operations is None else f"{len(operations)} operations"
-    return f"{load}, {len(plan.faults)} faults, {plan.cluster.nodes} nodes, {plan.time_s:g} s"
+    load = f"{plan.workload.traffic().rate} records/s" if operations is None else many(len(operations), "operation")
+    faults, nodes = many(len(plan.faults), "fault"), many(plan.cluster.nodes, "node")
+    return f"{load}, {faults}, {nodes}, {plan.time_s:g} s"
+
+
+def many(number: int, what: str, plural: str = "") -> str:
+    """A number and its noun: "1 step", "2 steps"."""
+    return f"{number} {what if number == 1 else plural or f'{what}s'}"

@@ -100,7 +100,7 @@ def test_a_failing_run_is_shrunk_to_a_run_directory_of_its_own(
     assert [fault.action for fault in plan.faults] == ["kill"]
     assert plan.operations == ()
     assert recorded(run / "shrunk").failure == LOST
-    assert "1 steps" in capsys.readouterr().out
+    assert "1 step, " in capsys.readouterr().out
     assert (run / "shrunk" / "report.html").exists()
     assert cli.run(["replay", str(run / "shrunk")]) == 0
 
@@ -111,6 +111,36 @@ def test_shrinking_twice_replaces_what_was_there(simulator: Simulator, tmp_path:
     (run / "shrunk" / "stale").touch()
     assert cli.run(["shrink", str(run)]) == 0
     assert not (run / "shrunk" / "stale").exists()
+
+
+def test_a_shorter_search_keeps_the_smaller_plan_of_an_earlier_one(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first try of the second search is interrupted."""
+    run = saved(simulator, tmp_path, a_plan())
+    assert cli.run(["shrink", str(run)]) == 0
+    small, fails, tried = (run / "shrunk/plan.toml").read_text(), simulator.fails, []
+
+    def interrupted(plan: Plan) -> Failure | None:
+        tried.append(plan)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return fails(plan)
+
+    simulator.fails = interrupted
+    capsys.readouterr()
+    assert cli.run(["shrink", str(run)]) == 130
+    assert (run / "shrunk/plan.toml").read_text() == small
+    out, err = capsys.readouterr()
+    assert "from shrunk/ of an earlier search: 0 operations, 1 fault, " in " ".join(err.split())
+    assert "1 step, 1 try, " in out
+
+
+def test_an_earlier_plan_that_fails_no_more_is_replaced(simulator: Simulator, tmp_path: Path) -> None:
+    run = saved(simulator, tmp_path, a_plan())
+    save(simulator.simulate(a_plan(faults=[])), tmp_path, "./squall sim").path.rename(run / "shrunk")
+    assert cli.run(["shrink", str(run)]) == 0
+    assert [fault.action for fault in read_plan(run / "shrunk/plan.toml").faults] == ["kill"]
 
 
 def test_an_interrupted_search_saves_the_smallest_plan_so_far_and_says_so(
