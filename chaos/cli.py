@@ -160,7 +160,7 @@ def _told(error: BaseException) -> int:
             click.echo(f"squall: {trouble}", err=True)
             return trouble.exit_code
         case click.Abort() | KeyboardInterrupt():
-            click.echo("squall: interrupted", err=True)
+            click.echo(": ".join(("squall: interrupted", *map(str, gravest.args))), err=True)
             return INTERRUPTED
         case SystemExit():
             raise gravest

@@ -85,7 +85,10 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     began = time.monotonic()
     say.print(f"{describe(plan)}: once more, to see it fail")
     fails = tried(mutant, wanted)
-    failure = fails(plan)
+    try:
+        failure = fails(plan)
+    except KeyboardInterrupt:
+        raise click.Abort("nothing was saved") from None
     expected = what.failure if wanted is None else failure
     if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""

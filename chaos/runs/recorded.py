@@ -15,6 +15,7 @@ from chaos.runs.batch import Order, limited
 from chaos.runs.directory import RunDirectory
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.saved import save
+from chaos.typed import typed
 from checkers.engines import REFERENCE, SPARK
 
 MESSAGES = "messages.jsonl"
@@ -45,13 +46,20 @@ class Recorded:
 
 
 def recorded(path: Path) -> Recorded:
-    """Read the run in `path`. Refused if that is no run directory, or if its plan cannot be read."""
+    """Read the run in `path`. Refused if that is no run directory, if its plan cannot be read, or if run.json does not
+    say how a simulation ended.
+    """
     directory = RunDirectory.open(path)
     try:
         plan = read_plan(directory.plan)
     except PlanError as wrong:
         raise Refused(str(wrong)) from None
     told = directory.read_info().get("simulated")
+    if plan.runtime == "sim" and not isinstance(told, dict):
+        raise Refused(
+            f"{directory.path}: run.json is missing or does not say how the simulation ended; the plan alone can be "
+            f"simulated anew: {typed('sim', '--plan', directory.plan)}"
+        )
     simulated: dict[str, Any] = told if isinstance(told, dict) else {}
     failed = simulated.get("failure")
     failure = Failure(failed["kind"], failed["name"]) if isinstance(failed, dict) else None

@@ -136,6 +136,20 @@ def test_a_shorter_search_keeps_the_smaller_plan_of_an_earlier_one(
     assert "1 step, 1 try, " in out
 
 
+def test_who_interrupts_before_the_search_is_told_that_nothing_was_saved(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = saved(simulator, tmp_path, a_plan())
+
+    def interrupted(plan: Plan) -> Failure | None:
+        raise KeyboardInterrupt
+
+    simulator.fails = interrupted
+    assert cli.run(["shrink", str(run)]) == 130
+    assert "squall: interrupted: nothing was saved" in capsys.readouterr().err
+    assert not (run / "shrunk").exists()
+
+
 def test_an_earlier_plan_that_fails_no_more_is_replaced(simulator: Simulator, tmp_path: Path) -> None:
     run = saved(simulator, tmp_path, a_plan())
     save(simulator.simulate(a_plan(faults=[])), tmp_path, "./squall sim").path.rename(run / "shrunk")
@@ -278,6 +292,18 @@ def test_what_is_no_run_is_refused(command: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "plan.toml").write_text("time_s = 'x'\n")
     assert cli.run([command, str(tmp_path)]) == 3
     assert "time_s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["shrink", "replay"])
+def test_a_simulation_without_its_run_json_is_refused_and_its_plan_named(
+    command: str, simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = saved(simulator, tmp_path, a_plan())
+    (run / "run.json").unlink()
+    assert cli.run([command, str(run)]) == 3
+    err = capsys.readouterr().err
+    assert "run.json is missing" in err
+    assert f"sim --plan {run}/plan.toml" in err
 
 
 def test_faults_of_the_simulator_cannot_be_replayed_with_processes(simulator: Simulator, tmp_path: Path) -> None:
