@@ -23,6 +23,7 @@ from checkers.history.parquet import SCHEMAS
 from reports.query_views import VIEWS, macros
 from reports.run_files import RunFiles, number, objects, read_run
 
+QUOTES = 'the columns "offset", "group" and "end" have names that are words of SQL: write them in double quotes'
 READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -45,10 +46,14 @@ def query(run_dir: Path, sql: str) -> Result:
         try:
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in READS:
-                raise QueryError("one statement that only reads is wanted: SELECT, WITH, FROM, DESCRIBE or SUMMARIZE")
+                raise QueryError(
+                    "one statement that only reads is wanted: SELECT, WITH, FROM, DESCRIBE, SUMMARIZE or EXPLAIN"
+                )
             done = connection.execute(statements[0])
             columns = done.description or []
             return Result(tuple(each[0] for each in columns), tuple(str(each[1]) for each in columns), done.fetchall())
+        except duckdb.ParserException as error:
+            raise QueryError(f"{error}\n{QUOTES}") from None
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
 

@@ -1,6 +1,7 @@
 """The views of `squall query`: names, columns and what they mean; docs/query.md is made of them.
 
-Codes of the history's tables are resolved to words, -1 to null, and nanoseconds to seconds of load, as pages have them.
+Codes of the history's tables are resolved to words, -1 to null, and nanoseconds to seconds of load, as pages have them,
+in microseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class View:
 def macros(origin_ns: int) -> tuple[str, ...]:
     """The statements that make what the expressions call. origin_ns: where the page's seconds count from."""
     return (
-        f"CREATE MACRO seconds(_ns) AS CASE WHEN _ns >= 0 THEN (_ns - {origin_ns}) / 1e9 END",
+        f"CREATE MACRO seconds(_ns) AS CASE WHEN _ns >= 0 THEN round((_ns - {origin_ns}) / 1e9, 6) END",
         "CREATE MACRO known(_x) AS CASE WHEN _x <> -1 THEN _x END",
         "CREATE MACRO place(_part) AS (SELECT p.topic || '-' || p.\"index\" FROM h_partitions p WHERE p.part = _part)",
         "CREATE MACRO word(_id) AS (SELECT n.name FROM h_names n WHERE n.id = _id)",
@@ -273,8 +274,8 @@ VIEWS = (
         "h_phases",
         (
             ("name", "name", "What went on."),
-            ("began_s", "(began - origin) / 1e9", "When it began, in seconds of load: negative before."),
-            ("ended_s", "(ended - origin) / 1e9", "When it ended."),
+            ("began_s", "round((began - origin) / 1e9, 6)", "When it began, in seconds of load: negative before."),
+            ("ended_s", "round((ended - origin) / 1e9, 6)", "When it ended."),
         ),
     ),
     View(
@@ -285,7 +286,7 @@ VIEWS = (
             ("node", "node", "The broker."),
             ("incarnation", "incarnation", "How many times it was started."),
             ("event", "event", "became_leader, isr_changed, truncated, ..."),
-            ("at_s", "at_s", "When, in seconds of load; by the harness' clock."),
+            ("at_s", "round(at_s, 6)", "When, in seconds of load; by the harness' clock."),
             ("fields", "fields", "Its own fields, JSON."),
         ),
     ),

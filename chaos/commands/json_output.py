@@ -38,8 +38,12 @@ def json_flag(command: Callable[..., int]) -> Callable[..., int]:
     return called
 
 
-def answer(make: Callable[[], CommandOutput]) -> None:
-    """Gives the result of a command that was called with --json. make: called when the command has ended."""
+def answer(make: Callable[[], CommandOutput]) -> bool:
+    """Gives the result of a command that was called with --json. make: called when the command has ended. Returns
+    whether --json was given.
+    """
     context = click.get_current_context(silent=True)
-    if context is not None and _KEY in context.meta:
-        context.meta[_KEY] = make
+    if context is None or _KEY not in context.meta:
+        return False
+    context.meta[_KEY] = make
+    return True

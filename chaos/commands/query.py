@@ -48,11 +48,12 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
         try:
             result = query(path, sql)
         except QueryError as wrong:
-            raise click.UsageError(str(wrong)) from None
+            raise Refused(str(wrong)) from None
     else:
         columns = [(view.name, name, about) for view in VIEWS for name, _, about in view.columns]
         result = Result(("view", "column", "about"), ("VARCHAR",) * 3, [*columns])
-    answer(lambda: _output(result))
+    if answer(lambda: _output(result)):
+        return 0
     if as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)

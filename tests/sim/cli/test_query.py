@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos import cli
-from reports.query import QueryError, query
+from reports.query import QUOTES, QueryError, opened, query
 from reports.query_views import VIEWS
 from tests.support.json_output import checked
 
@@ -59,12 +59,31 @@ def test_views_say_what_the_files_say_and_only_read(run: Path, capsys: pytest.Ca
 
     sql = "select name, count from findings"
     assert cli.run(["query", str(run), sql, "--json"]) == 0
-    told_as_json = checked("query", capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    told_as_json = checked("query", out)
+    assert err == "", "nobody reads a table beside the object"
     assert [each["name"] for each in told_as_json["columns"]] == ["name", "count"]
     assert cli.run(["query", str(run), sql, "--csv"]) == 0
     told_as_csv = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert told_as_csv == [["name", "count"], *([str(cell) for cell in row] for row in told_as_json["rows"])]
     assert contents(run) == before
+
+    microseconds = query(run, "select began_s * 1e6 from operations where began_s is not null").rows
+    assert microseconds == [(pytest.approx(round(each)),) for (each,) in microseconds]
+
+
+def test_columns_that_are_words_of_sql_are_to_be_quoted_and_the_error_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(run) as connection:
+        words = "select keyword_name from duckdb_keywords() where keyword_category = 'reserved'"
+        reserved = {word for (word,) in connection.execute(words).fetchall()}
+    for name in {name for view in VIEWS for name, _, _ in view.columns} & reserved:
+        assert f'"{name}"' in QUOTES
+    assert query(run, 'select "offset" from records where "offset" >= 0').rows
+    assert cli.run(["query", str(run), "select * from records where offset >= 0"]) == cli.USAGE
+    err = capsys.readouterr().err
+    assert "syntax error" in err and QUOTES in err and "Usage:" not in err
 
 
 def test_what_would_write_or_read_files_is_refused(run: Path, tmp_path: Path) -> None:
