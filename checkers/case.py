@@ -193,7 +193,7 @@ def read_case(
         notes=notes,
         expect=expect,
         not_run=unlooked,
-        little=ran_on_little(partitions, unlooked, counted, acked_of(metrics or {})),
+        little=ran_on_little(partitions, kept.processes, unlooked, counted, acked_of(metrics or {})),
         seen=seen.wrong,
         ground=ground,
     )

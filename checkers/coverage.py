@@ -84,4 +84,4 @@ def _not_shown(case: Case) -> list[str]:
     for name in case.workload.meant_for:
         if why := case.not_run.get(name) or case.little.get(name):
             names.setdefault(why, []).append(name)
-    return [f"this workload is there to show {', '.join(each)}, and {why}" for why, each in names.items()]
+    return [f"{', '.join(each)} could not be judged: {why}" for why, each in names.items()]

@@ -128,7 +128,7 @@ def _unlooked(
     """Checks that did not run, and those that saw a part only; each with why."""
     counted = Counted.of(history)._replace(placed=placed_of(shaped))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
-    return unlooked, ran_on_little(history.partitions, unlooked, counted, acked_of(shaped))
+    return unlooked, ran_on_little(history.partitions, history.processes, unlooked, counted, acked_of(shaped))
 
 
 def _told(*problems: Problem | None) -> list[str]:

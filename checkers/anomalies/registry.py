@@ -99,6 +99,15 @@ LITTLE_GOT = 0.5
 FEW_CHANGES = 0.5
 """For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
 comes of these could hardly show."""
+PROGRAM = "program"
+"""A program under test, as a history names it."""
+PAGE_OF_MEMBERS = "docs/workloads/command.md, Members of a group"
+NEVER_RESUMED = "no member ever took over a partition at a committed position"
+SILENT_MEMBERS = {
+    Need.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
+    Need.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
+}
+"""What members of a program under test have not reported, by what the history lacks then."""
 LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
@@ -191,18 +200,27 @@ def not_run(
         Need.COMMITTED_FINAL_READS: done("final_read")
         and any(each.role == "final" and each.isolation == 1 for each in processes),
     }
+    said = {Need.RESUMED: NEVER_RESUMED, **(SILENT_MEMBERS if _of_program(processes) else {})}
     found = {}
     for name in FOUND:
         lacking = [need for need in CATALOG[name].needs if not there[need]]
         if name in passed_over:
             found[name] = passed_over[name]
         elif lacking:
-            found[name] = f"the history has no {lacking[0].partition(':')[0]}"
+            found[name] = said.get(lacking[0]) or f"the history has no {lacking[0].partition(':')[0]}"
     return found
 
 
+def _of_program(processes: Iterable[Process]) -> bool:
+    return any(each.client == PROGRAM and "group" in each.settings for each in processes)
+
+
 def ran_on_little(
-    partitions: Sequence[Partition], not_run: Collection[str], counted: Counted, acked: Mapping[str, int]
+    partitions: Sequence[Partition],
+    processes: Iterable[Process],
+    not_run: Collection[str],
+    counted: Counted,
+    acked: Mapping[str, int],
 ) -> dict[str, str]:
     """Checks that ran, and that saw a part only of what a whole run shows them; and why.
 
@@ -218,7 +236,7 @@ def ran_on_little(
         else "",
         Need.RIVALS: _few_changes(counted),
         Need.RESUMED: _few_resumed(counted),
-        Need.MEMBERS: _unowned(there, counted) or _little_got(there, counted, acked),
+        Need.MEMBERS: _unowned(there, counted, of_program=_of_program(processes)) or _little_got(there, counted, acked),
         Need.OUTPUTS: _few_outputs(there, counted, acked),
     }
     found = {}
@@ -229,12 +247,14 @@ def ran_on_little(
     return found
 
 
-def _unowned(partitions: Sequence[Partition], counted: Counted) -> str:
-    """A group that reads a topic reads all of it."""
+def _unowned(partitions: Sequence[Partition], counted: Counted, *, of_program: bool) -> str:
+    """A group that reads a topic reads all of it. Of a program it is known where a member begins once that is said."""
     read = {each.topic for each in partitions if each.part in counted.owned}
     left = [
         each.name for each in partitions if each.topic in read and not each.added and each.part not in counted.owned
     ]
+    if left and of_program:
+        return f"no member reported a record of {', '.join(left)} as processed: {PAGE_OF_MEMBERS}"
     return f"no member of a group ever owned {', '.join(left)}" if left else ""
 
 

@@ -200,6 +200,7 @@ PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"},
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
 FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
 HARNESS = Process(3, "producer", "squall", "1", "", {"acks": -1, AFTER_HEALING: True}, 0)
+MEMBER = Process(4, "reader", "program", "./mine", "", {"group": "g"}, 0)
 READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
 ENOUGH = Counted(read_inside=1, holds=2, outputs=1, owned={0}, owners=2, resumed=1)
 
@@ -305,8 +306,8 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
     read = replace(READ, cover_t0=5)
     other = replace(read, part=1, index=1)
 
-    def little(*partitions: Partition, acked: int = 0, **counted: Any) -> dict[str, str]:
-        return ran_on_little(partitions, (), ENOUGH._replace(**counted), {"t-0": acked})
+    def little(*partitions: Partition, acked: int = 0, processes: Any = (), **counted: Any) -> dict[str, str]:
+        return ran_on_little(partitions, processes, (), ENOUGH._replace(**counted), {"t-0": acked})
 
     assert little(read) == {}
     unread = little(replace(read, cover_t0=-1))
@@ -317,6 +318,8 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
     assert unowned == dict.fromkeys(
         [name for name in FOUND if name in of_members], "no member of a group ever owned t-1"
     )
+    (of_program,) = set(little(read, other, processes=[MEMBER]).values())
+    assert of_program.startswith("no member reported a record of t-1 as processed: docs/workloads/command.md")
     assert little(read, replace(other, added=True)) == {}, "nobody need have heard of it"
     assert little(read, replace(other, topic="outputs")) == {}, "no group reads that topic"
     assert little(read, acked=2, outputs=1) == {}
@@ -324,7 +327,8 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
     assert few == dict.fromkeys(
         ["eos-duplicate", "eos-loss"], "1 outputs name their input, and 3 inputs were acknowledged"
     )
-    assert "lost-write" not in ran_on_little([replace(read, cover_t0=-1)], ["lost-write"], ENOUGH, {}), "it did not run"
+    unrun = ran_on_little([replace(read, cover_t0=-1)], (), ["lost-write"], ENOUGH, {})
+    assert "lost-write" not in unrun, "it did not run"
 
 
 ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
@@ -355,7 +359,7 @@ ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
 def test_a_group_that_did_hardly_anything_is_no_whole_run(did: Activity, names: set[str], why: str) -> None:
     read = replace(READ, cover_t0=5)
     counted = ENOUGH._replace(outputs=3, groups={"g": ALL_DONE, "h": did})
-    assert ran_on_little([read], (), counted, {"t-0": 3}) == dict.fromkeys([n for n in FOUND if n in names], why)
+    assert ran_on_little([read], (), (), counted, {"t-0": 3}) == dict.fromkeys([n for n in FOUND if n in names], why)
 
 
 def group_of(*steps: tuple[int, str, tuple[int, ...]]) -> HistoryBuilder:
@@ -395,8 +399,9 @@ def test_what_a_group_did_is_counted_in_memory_and_in_a_run_directory(
 
 def test_what_was_not_looked_for_says_why() -> None:
     def why(**changed: Any) -> dict[str, str]:
-        given = {"processes": (PRODUCER, READER, FINAL, HARNESS), "outcomes": SENT_AND_READ, "passed_over": {}}
-        return not_run(partitions=[READ], counted=ENOUGH, **{**given, **changed})
+        processes = (PRODUCER, READER, FINAL, HARNESS)
+        given = {"processes": processes, "outcomes": SENT_AND_READ, "passed_over": {}, "counted": ENOUGH}
+        return not_run(partitions=[READ], **{**given, **changed})
 
     assert why(outcomes={**SENT_AND_READ, "send": {"ok": 3}}) == {
         "failed-yet-read": "the history has no sends that definitely failed"
@@ -406,6 +411,19 @@ def test_what_was_not_looked_for_says_why() -> None:
     assert why(passed_over={"not-converged": "nobody looked"}) == {"not-converged": "nobody looked"}
     others = why(processes=(PRODUCER, replace(READER, client="confluent"), FINAL, HARNESS))
     assert others == {"thrown-back": "the history has no readers of our own client"}
+    resumed = why(counted=ENOUGH._replace(resumed=0))
+    assert resumed == {"commit-ahead": "no member ever took over a partition at a committed position"}
+
+
+def test_of_a_program_it_says_which_report_is_missing() -> None:
+    def why(**counted: Any) -> dict[str, str]:
+        processes = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL, HARNESS, MEMBER)
+        return not_run(SENT_AND_READ, processes, [READ], {}, ENOUGH._replace(**counted))
+
+    for name in ("commit-ahead", "revoked-read", "stuck-group"):
+        assert why(holds=0)[name].startswith("the program reported no `processed`, and no `assigned` with an `offset`")
+    assert why(grants=0).keys() == {"dual-ownership"}
+    assert why(grants=0)["dual-ownership"].startswith("the program reported no commit in a `generation`: docs/")
 
 
 def test_where_no_transaction_read_anything_no_cycle_was_looked_for() -> None:
