@@ -232,6 +232,7 @@ def _told(anomaly: Json) -> str:
 
 
 def _short(reason: str) -> str:
+    reason = " ".join(reason.split())
     return reason if len(reason) <= REASON_LETTERS else f"{reason[: REASON_LETTERS - 1]}…"
 
 

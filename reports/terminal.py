@@ -137,6 +137,9 @@ def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
             by_why: dict[str, list[str]] = {}
             for check in those:
                 by_why.setdefault(check.why, []).append(check.name)
+            if len(those) == len(found) and len(by_why) == 1:
+                yield Text("No check ran.", style=_UNSURE)
+                continue
             lines = (f"\n  {why}: {', '.join(names)}" for why, names in by_why.items())
             yield _so_many(those, said, _UNSURE) + Text(":" + "".join(lines), "default")
 

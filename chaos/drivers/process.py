@@ -34,6 +34,14 @@ CLIENT_ENDED = "CLIENT_ENDED"
 PACKAGES = Path(__file__).resolve().parents[2]
 
 
+def once(text: str) -> str:
+    """A text that says the same several times, as several processes do that end alike, said once."""
+    lines = text.splitlines()
+    periods = range(1, len(lines) // 2 + 1)
+    length = next((n for n in periods if lines[n:] == lines[:-n]), len(lines))
+    return "\n".join(lines[-length:])
+
+
 class Tongue(Protocol):
     """How messages become bytes and bytes messages, with one process."""
 
@@ -120,7 +128,7 @@ class Piped:
 
     def silence(self, what: str) -> HarnessError:
         """The error that says `what` of a process that does not answer, with the end of its log."""
-        last = tail(self.log)
+        last = once(tail(self.log))
         return self.trouble(f"{what}; it last said:\n{last}" if last else f"{what}; its log is empty")
 
     async def up(self) -> None:

@@ -177,7 +177,7 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     with suppress(Refused):
         directory.reserve()
     say.print("[bold]trouble:[/]", end=" ")
-    say.print(str(run.info["trouble"]), markup=False)
+    say.print(str(gravest) if isinstance(gravest, HarnessError) else str(run.info["trouble"]), markup=False)
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:

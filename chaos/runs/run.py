@@ -304,7 +304,6 @@ class Run:
                 await self._read_finally(servers, recorder)
                 await self._outlasted(around.readers, written, told)
             around.readers.let_go()
-        self.info["counters"] = counts_of(counters)
 
     async def _work(self, around: Surroundings) -> None:
         """The workload. Whatever it does, nobody waits for its outcomes once it has ended."""
@@ -312,6 +311,7 @@ class Run:
             await self.plan.workload.run(around)
         finally:
             around.readers.load_over()
+            self.info["counters"] = counts_of(around.counters)
 
     async def _load(self, around: Surroundings, nemesis: Nemesis) -> None:
         """Warm-up without faults, then the load with them, until every operation has its outcome."""

@@ -247,6 +247,7 @@ def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(
     assert result.verdict == "unknown"
     assert result.trouble is not None
     assert "a bug of ours" in result.files["harness-traceback.txt"].decode()
+    assert json.loads(result.files["run.json"])["counters"]["acked"], "of the warm-up"
     assert result.told == ("KeyError: 'a bug of ours'",), "that of the nursery's group would be a line of dashes"
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
     assert (verdict["verdict"], verdict["reasons"]) == ("unknown", list(result.told))

@@ -87,6 +87,11 @@ def test_the_program_under_test_is_named(tmp_path: Path) -> None:
     assert row.configuration == "member `node mine.js ahead`"
 
 
+def test_a_reason_of_several_lines_has_one_in_the_list(tmp_path: Path) -> None:
+    put(tmp_path, "a", 1, "unknown", reasons=["the program ended; it last said:\nTraceback:\n  line 5"])
+    assert shelf(tmp_path)[0].findings == ("the program ended; it last said: Traceback: line 5",)
+
+
 def test_what_was_acknowledged_after_healing_counts_as_on_the_runs_own_page(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, "valid", metrics={"outcomes": {"send": {"ok": 11}}})
     put(tmp_path, "b", 2, NO_VERDICT)

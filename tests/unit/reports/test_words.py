@@ -165,6 +165,12 @@ def test_checks_that_did_not_run_are_not_clean(files: RunFiles) -> None:
     assert {check.why for check in checks.checks_of(files)} == {"the checks did not run to their end"}
 
 
+def test_where_no_check_ran_the_terminal_names_none(run_dir: Path, verdicts: dict[str, Any]) -> None:
+    (run_dir / "verdict.json").write_text(json.dumps({**verdicts["unknown"], "anomalies": [], "notes": []}))
+    text = told(run_dir)
+    assert "\nNo check ran.\n" in text and "lost-write" not in text
+
+
 def test_checks_that_did_not_run_say_why_on_the_terminal_on_the_page_and_in_junit(
     run_dir: Path, verdicts: dict[str, Any]
 ) -> None:
