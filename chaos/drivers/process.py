@@ -21,6 +21,8 @@ from chaos.errors import HarnessError
 from chaos.runtimes.real.processes.child import TETHER, tail
 
 UP_S = 60.0
+SLOW_S = 5.0
+"""A process that takes longer than this to be ready is said to be waited for."""
 END_S = 5.0
 FINISH_SLACK_S = 20.0
 """How much longer than its library may take a process is waited for."""
@@ -134,11 +136,20 @@ class Piped:
     async def up(self) -> None:
         """Until it is ready. HarnessError where it is not soon."""
         with trio.move_on_after(UP_S) as limit:
-            message = await self.next()
+            message = await self._first()
             if message is not None and message[0] == "up":
                 return
         how = f"was not ready within {UP_S:g} s" if limit.cancelled_caught else "ended before it was ready"
         raise self.silence(how)
+
+    async def _first(self) -> list[Any] | None:
+        with trio.move_on_after(SLOW_S):
+            return await self.next()
+        self.is_slow(UP_S - SLOW_S)
+        return await self.next()
+
+    def is_slow(self, left_s: float) -> None:
+        """It is not ready yet, and has so long to be."""
 
     async def tell(self, data: bytes) -> None:
         """Encoded messages to it; nothing where it has ended."""

@@ -83,18 +83,28 @@ class ProgramProcess(Piped):
     FAILED = "does not keep to the protocol: {why}"
 
     def __init__(
-        self, words: Sequence[str], needs: Needs, about: Mapping[str, Any], log: Path, understood: set[str]
+        self,
+        words: Sequence[str],
+        needs: Needs,
+        about: Mapping[str, Any],
+        log: Path,
+        understood: set[str],
+        say: Callable[[str], None],
     ) -> None:
         said = " ".join(str(needs.program).split())
         said = said if len(said) <= SAID_LETTERS else f"{said[: SAID_LETTERS - 1]}…"
         lines = MemberLines() if about["role"] == MEMBER else Lines()
         super().__init__(f"program `{said}` ({about['role']})", words, log, lines, needs.directory or None)
-        self._about, self._understood = about, understood
+        self._about, self._understood, self._say = about, understood, say
 
     async def up(self) -> None:
         """As `Piped.up`."""
         await self.tell(self.encode(["init", dict(self._about)]))
         await super().up()
+
+    def is_slow(self, left_s: float) -> None:
+        """As `Piped.is_slow`."""
+        self._say(f"waiting for the {self.what} to answer init with ready ({left_s:.0f} s left)")
 
     async def next(self) -> list[Any] | None:
         """As `Piped.next`."""
@@ -182,17 +192,27 @@ class ProgramReader:
 
 
 class ProgramDriver:
-    """The program (`workloads.libraries.Driver`). `log` takes its standard error."""
+    """The program (`workloads.libraries.Driver`). `log` takes its standard error; `say` hears, once for each role, that
+    a process takes long to start.
+    """
 
     client = "program"
 
-    def __init__(self, bootstrap: str, needs: Needs, topics: Sequence[str], log: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        needs: Needs,
+        topics: Sequence[str],
+        log: Path,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         assert needs.program is not None
         self._words = program_of(needs.program, needs.directory)
         self.version = needs.program
         self._needs, self._log = needs, log
         self._understood: set[str] = set()
         self._reports, self._topics = Reports(), topics
+        self._say, self._said = say, set[str]()
         self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
 
     def about(self) -> Mapping[str, object]:
@@ -201,7 +221,12 @@ class ProgramDriver:
 
     def _process(self, role: str, **about: object) -> ProgramProcess:
         about = {"role": role, **self._about, **about}
-        return ProgramProcess(self._words, self._needs, about, self._log, self._understood)
+        return ProgramProcess(self._words, self._needs, about, self._log, self._understood, self._say_once)
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
 
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""

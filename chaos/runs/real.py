@@ -104,7 +104,7 @@ def run_and_judge(
         }
         papers = DirectoryPapers(directory)
         papers.plan(write_plan(plan))
-        drivers = driver_maker(plan, directory.path)
+        drivers = driver_maker(plan, directory.path, progress.say)
         run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
         ahead = start_ahead(directory, say.print) if engine == SPARK else None
         with progress.shown():
@@ -236,14 +236,15 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
     return partial(there, engine=engine, containers=containers, say=say)
 
 
-def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
-    """The function that starts the plan's client library or program, whose log goes to a file in `folder`.
+def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
+    """The function that starts the plan's client library or program, whose log goes to a file in `folder`. say: as in
+    `ProgramDriver`.
 
     None for our own client.
     """
     if plan.workload.needs().program is not None:
         topics = plan.workload.topic_names()
-        return lambda bootstrap, needs: ProgramDriver(bootstrap, needs, topics, folder / "clients.log")
+        return lambda bootstrap, needs: ProgramDriver(bootstrap, needs, topics, folder / "clients.log", say)
     client = plan.workload.client
     if client == "squall":
         return None

@@ -39,12 +39,14 @@ STRANGE = {"partition": 8, "offset": 1, "key": None, "value": None}
 READY = SPEAKS + "say(type='ready', name='tiny')\n"
 
 
-def driver(tmp_path: Path, script: str, **settings: Any) -> ProgramDriver:
+def driver(
+    tmp_path: Path, script: str, say: Callable[[str], None] = lambda _: None, **settings: Any
+) -> ProgramDriver:
     """Of a program that this script is."""
     (tmp_path / "program.py").write_text(script)
     command = f"{sys.executable} -I -S program.py"
     needs = Command(command=command, directory=str(tmp_path), delivery_timeout_ms=1000, **settings).needs()
-    return ProgramDriver("host:1,host:2", needs, [TOPIC], tmp_path / "clients.log")
+    return ProgramDriver("host:1,host:2", needs, [TOPIC], tmp_path / "clients.log", say)
 
 
 async def sent(
@@ -183,8 +185,12 @@ async def test_a_program_that_is_never_ready_is_named_with_its_last_words(
     command = f"{sys.executable} -I -S program.py"
     assert said.startswith(f"the program `{command[:79]}{'…' if len(command) > 80 else command[79:]}` (producer) ended")
     assert "ended before it was ready; it last said:\nno broker" in said
+    monkeypatch.setattr(process, "SLOW_S", 0.1)
     monkeypatch.setattr(process, "UP_S", 0.3)
-    assert "was not ready within 0.3 s" in await trouble_of(driver(tmp_path, SPEAKS + "next(lines)\n"))
+    heard: list[str] = []
+    assert "was not ready within 0.3 s" in await trouble_of(driver(tmp_path, SPEAKS + "next(lines)\n", heard.append))
+    (line,) = heard
+    assert line.startswith("waiting for the program") and line.endswith("to answer init with ready (0 s left)")
 
 
 @pytest.mark.parametrize(
