@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, installed
+from chaos.toolchain.cache import Say, cache_folder, installed
 
 VERSION = "3.18.0"
+FOLDER = f"allure-{VERSION}"
+"""Of the cache."""
 FETCH_S, MAKE_S = 300, 300
 PAGE = "index.html"
 WITHOUT = "the Allure page is made where Node is: npm was not found on PATH (Debian: apt-get install npm)"
@@ -26,10 +28,10 @@ def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
 
     Refused where there is no Node; HarnessError where Allure cannot be fetched or does not do its work.
     """
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
+    npm = npm_here()
+    if npm is None:
         raise Refused(WITHOUT)
-    there = installed(f"allure-{VERSION}", lambda into: _fetch(npm, into, say))
+    there = installed(FOLDER, lambda into: _fetch(npm, into, say))
     program = str(there / "node_modules/.bin/allure")
     words = ["awesome", "--single-file", "--output", str(folder), "--report-name", name]
     words += ["--group-by", "parentSuite,suite,subSuite", str(results)]
@@ -39,6 +41,16 @@ def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
         raise HarnessError(f"Allure made no page: {page} is not there")
     page.write_text(without_counter(page.read_text()))
     return page
+
+
+def npm_here() -> str | None:
+    """The path of npm; None if it or Node is not on PATH."""
+    return shutil.which("npm") if shutil.which("node") else None
+
+
+def allure_here() -> bool:
+    """Whether Allure was fetched."""
+    return (cache_folder() / FOLDER).is_dir()
 
 
 def without_counter(page: str) -> str:

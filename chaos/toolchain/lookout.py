@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chaos.errors import HarnessError
 from chaos.toolchain import interpreter, toxiproxy
+from chaos.toolchain.allure import VERSION, allure_here, npm_here
 from chaos.toolchain.cache import cache_folder
 from chaos.toolchain.class_archive import REFUSING, class_archive_here
 from chaos.toolchain.engine import find_engine
@@ -48,7 +49,7 @@ class Part:
 def parts() -> list[Part]:
     """Everything, in the order in which a newcomer needs it."""
     tools = (java_part(), toxiproxy_part(), engine_part(), _compose(), kafka_part(), clients_part(), chromium_part())
-    return [_python(), *tools, *limits()]
+    return [_python(), *tools, allure_part(), *limits()]
 
 
 def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> Part:
@@ -207,6 +208,15 @@ def chromium_part() -> Part:
     if there := chromium_here():
         return Part("Chromium", there)
     return Part("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
+
+
+def allure_part() -> Part:
+    """Find Allure, or what fetches it."""
+    if npm_here() is None:
+        return Part("Allure", "", "a night has no Allure page, only its results", remedy([Lack("npm", ("npm",))]))
+    if not allure_here():
+        return Part("Allure", "", "the first night fetches it with npm: 53 MB (not with --no-report)")
+    return Part("Allure", VERSION)
 
 
 def _version(distribution: str) -> str:

@@ -38,7 +38,7 @@ def program(path: Path, says: str) -> None:
 
 def test_a_machine_with_nothing_is_told_what_each_thing_costs_and_how_to_get_it(nothing: Path) -> None:
     said = told().output
-    assert said.count("not here") == 6, said
+    assert said.count("not here") == 7, said
     for each in (
         "the first run fetches one for Spark",
         "the first run builds it with Go from a wheel",
@@ -49,6 +49,7 @@ def test_a_machine_with_nothing_is_told_what_each_thing_costs_and_how_to_get_it(
         "as root: apt-get install -y default-jre-headless maven; then: ./squall setup --kafka",
         "get it: ./squall setup --java",
         "get it: ./squall setup --toxiproxy",
+        "a night has no Allure page, only its results\n                    get it: as root: apt-get install -y npm",
     ):
         assert each in said, said
     assert not (nothing / "cache").exists(), "looking changes nothing"
@@ -72,7 +73,15 @@ def test_what_is_there_is_told_with_its_version_and_place(nothing: Path) -> None
     assert f"21 ({nothing}/java)" in said
     assert f"2.12.0 ({nothing}/bin/toxiproxy-server)" in said
     assert "Apache Kafka      4.3.1" in said
-    assert said.count("not here") == 3, "the engine, Chromium, and what brings compose files up"
+    assert said.count("not here") == 4, "the engine, Chromium, Allure, and what brings compose files up"
+
+
+def test_where_node_is_a_night_fetches_allure(nothing: Path) -> None:
+    for name in ("node", "npm"):
+        program(nothing / "bin" / name, "")
+    assert "the first night fetches it with npm: 53 MB" in told().output
+    (nothing / "cache/allure-3.18.0").mkdir(parents=True)
+    assert "Allure            3.18.0\n" in told().output
 
 
 @pytest.mark.parametrize(
