@@ -80,6 +80,17 @@ class OutputReport(msgspec.Struct, tag="output"):
 Report = AssignedReport | RevokedReport | LostReport | ProcessedReport | CommitReport | CommittedReport | OutputReport
 
 
+POSITIONS, RECORD = "a list of {partition, offset}", "{partition, offset, key, value}"
+FORMS = {
+    "assigned": POSITIONS,
+    "offsets": POSITIONS,
+    "partitions": "a list of numbers",
+    "records": f"a list of {RECORD}",
+    "source": RECORD,
+}
+"""What the fields of reports hold that are no plain value."""
+
+
 class MemberLines(Lines):
     """The protocol of one process of a member. Its reports are messages ["m", report]."""
 
@@ -99,6 +110,11 @@ class MemberLines(Lines):
                 about = {"topic": topic, "partition": partition, "key": key, "value": b64encode(value).decode()}
                 return self.line({"type": "write", "id": op, **about})
         return super().encode(message)
+
+    def _explained(self, why: str) -> str:
+        """As `Lines._explained`, and what a field that is missing holds."""
+        field = why.removeprefix("Object missing required field `").rstrip("`")
+        return super()._explained(why) + (f", {FORMS[field]}" if field in FORMS else "")
 
     def _meaning(self, said: Any) -> list[Any]:
         match said:

@@ -53,7 +53,8 @@ def program_of(command: str, directory: str) -> list[str]:
 
 
 def _where(word: str, directory: Path) -> str:
-    return f"in {directory}" if "/" in word else "on PATH (a program of the current folder is ./NAME)"
+    folder = "the current folder" if directory == Path.cwd() else "--directory"
+    return f"in {directory}" if "/" in word else f"on PATH (a program of {folder} is ./NAME)"
 
 
 def config_of(needs: Needs) -> dict[str, str]:

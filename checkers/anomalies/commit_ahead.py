@@ -22,8 +22,8 @@ ANOMALIES = (
         source=GROUPS,
         other="where the member resumed",
         needs=(Need.MEMBERS, Need.RESUMED, Need.FINAL_READS),
-        meaning="records were passed over: a group's position was beyond them, and no member had got them",
-        meaning_of_one="record was passed over: a group's position was beyond it, and no member had got it",
+        meaning="records were committed before any member of the group had got them, and will not be processed now",
+        meaning_of_one="record was committed before any member of the group had got it, and will not be processed now",
     ),
 )
 

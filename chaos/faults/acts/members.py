@@ -34,6 +34,12 @@ def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
     return drawn if drawn.known_as().owns or not owners else members[random.choice(owners)]
 
 
+def name_of(stage: Stage, handle: Handle) -> str:
+    """The member as a fault's target has it: its number is not that among all readers."""
+    assert stage.clients is not None
+    return f"member {stage.clients.members.index(handle)}"
+
+
 async def members_of(stage: Stage, group: str) -> frozenset[str] | None:
     """Ids of the members that the group's coordinator knows; None: nobody answers that just now."""
     with trio.move_on_after(ASKED_WITHIN_S):
@@ -64,4 +70,4 @@ async def settled(stage: Stage, handle: Handle, *, at_work: bool = False) -> InG
                 if handle.alive and handle.known_as() == known:
                     return known
             await stage.sleep(POLL_S)
-    raise Unresolved(f"{handle.name} is no member of its group{' that is at work' if at_work else ''} just now")
+    raise Unresolved(f"{name_of(stage, handle)} is not {'at work ' if at_work else ''}in its group just now")

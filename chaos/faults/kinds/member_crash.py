@@ -28,7 +28,7 @@ async def play(stage: Stage, p: Played) -> None:
     """Crash the member, and let it have a successor at the end. The proof is its coordinator's."""
     import trio
 
-    from chaos.faults.acts.members import member_of, settled
+    from chaos.faults.acts.members import member_of, name_of, settled
     from chaos.faults.targets import Unresolved
 
     handle, me = member_of(stage, p, named=False), p.fault.id
@@ -36,8 +36,8 @@ async def play(stage: Stage, p: Played) -> None:
     stage.begun(p)
     gone = handle.crash(me)
     if gone is None:
-        raise Unresolved(f"{handle.name} has no process just now")
-    p.evidence = {"client": handle.name, **known._asdict(), "process": gone, "followed_by": -1}
+        raise Unresolved(f"{name_of(stage, handle)} has no process just now")
+    p.evidence = {"client": name_of(stage, handle), **known._asdict(), "process": gone, "followed_by": -1}
     late: HarnessError | None = None
     async with trio.open_nursery() as watching:
         watching.start_soon(_watch, stage, p, handle, known)

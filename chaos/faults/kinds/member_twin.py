@@ -24,7 +24,7 @@ TOLD_WITHIN_S = 30.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Start the second process; it goes at the end, without a word."""
-    from chaos.faults.acts.members import member_of, settled
+    from chaos.faults.acts.members import member_of, name_of, settled
 
     handle, me = member_of(stage, p, named=True), p.fault.id
     known = await settled(stage, handle, at_work=True)
@@ -43,7 +43,7 @@ async def play(stage: Stage, p: Played) -> None:
     with stage.within(TOLD_WITHIN_S):
         while double.second >= 0 and not (double.over and (double.fencings_first or double.fencings_second)):
             await stage.sleep(POLL_S)
-    p.evidence = {"client": handle.name, **known._asdict(), **_seen(double)}
+    p.evidence = {"client": name_of(stage, handle), **known._asdict(), **_seen(double)}
     p.error = proofs.told_of_a_twin(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 

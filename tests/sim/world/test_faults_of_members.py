@@ -47,7 +47,7 @@ def played(load: dict[str, Any], *faults: dict[str, Any]) -> list[dict[str, Any]
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_that_crashes_keeps_its_place_until_its_session_is_over(protocol: str) -> None:
     (seen,) = played({**GROUPS, "group_protocol": protocol}, fault(2, "member_crash", "member:1", 5))
-    assert seen["client"] == "reader 1"
+    assert seen["client"] == "member 1"
     assert 1.0 <= seen["given_up_s"] <= 2.0, "its last heartbeat was up to a fifth of the session ago"
     assert seen["given_up_s"] - 0.5 < seen["listed_until_s"] < seen["given_up_s"], "asked all the time"
     assert f"gave it up between {seen['listed_until_s']} and {seen['given_up_s']} s after" in MEMBER_CRASH.tell(seen)
@@ -108,7 +108,7 @@ def test_an_early_fencing_is_evidence_whatever_the_process_is_told_later() -> No
 @pytest.mark.parametrize("name", ["pipeline", "semantics"])
 def test_an_instance_of_an_application_is_a_member_that_can_crash(name: str) -> None:
     (seen,) = played({**PIPELINE, "name": name}, fault(3, "member_crash", "member:1"))
-    assert seen["client"] == "producer 2", "behind the producer of inputs"
+    assert seen["client"] == "member 1", "by its number in the plan's target"
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ next(lines)
         ({"type": "revoked", "partitions": [9]}, "names partition 9, which the topic command-0 does not have"),
         ({"type": "committed", "id": 3}, "commit 3, which it has not begun"),
         ({"type": "ok", "id": 3, "partition": 0, "offset": 1}, "record 3, which it was not asked to send"),
+        ({"type": "assigned", "member": "m"}, "missing required field `assigned`, a list of {partition, offset} ("),
         ({"type": "assigned", "assigned": [{"partition": -1}]}, "expected a whole number from 0"),
         (
             {"type": "output", "id": 1, "partition": 0, "source": {**RECORD, "key": "other"}},

@@ -279,12 +279,14 @@ def test_a_program_that_is_not_there_is_refused_before_anything_begins(tmp_path:
     for command, why in (
         ("", "none is named"),
         ("./nothing", "there is no program './nothing'"),
-        ("surely-nothing-on-path", "on PATH"),
+        ("surely-nothing-on-path", r"on PATH \(a program of --directory is ./NAME\)"),
         ("./text", "chmod"),
         ("'", "No closing quotation"),
     ):
         with pytest.raises(Refused, match=why):
             program_of(command, str(tmp_path))
+    with pytest.raises(Refused, match=r"on PATH \(a program of the current folder is ./NAME\)"):
+        program_of("surely-nothing-on-path", "")
     (lack,) = lacks(make_plan({"workload": {"name": "command", "command": "./nothing"}}))
     assert "there is no program './nothing'" in str(lack)
     assert lacks(make_plan({"workload": {"name": "command", "command": sys.executable}})) == []

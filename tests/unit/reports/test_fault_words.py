@@ -75,8 +75,8 @@ def test_whom_a_fault_hit_is_brokers_or_a_zone(resolved: object, said: str) -> N
 @pytest.mark.parametrize(
     ("evidence", "hit"),
     [
-        ({"client": "reader 1", "process": 7, "followed_by": 9}, "reader 1 (process 7)"),
-        ({"client": "reader 1", "first": 7, "second": 10}, "reader 1 (process 7)"),
+        ({"client": "member 1", "process": 7, "followed_by": 9}, "member 1 (process 7)"),
+        ({"client": "member 1", "first": 7, "second": 10}, "member 1 (process 7)"),
         ({"client": "reader 0", "before": 7}, "reader 0"),
         ({"links": []}, ""),
     ],
