@@ -455,7 +455,7 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     last = [player.attempts[each.item][-1] for each in player.items if player.attempts.get(each.item)]
     so_far = Counter("invalid" if each.fails else each.verdict for each in last)
     left = ", ".join(f"{count} {verdict}" for verdict, count in so_far.most_common())
-    left += f"; {told.seconds / 60:.0f} min left"
+    left += f"; {told.seconds / 60:.0f} min left{'' if rest else ', for the report'}"
     left += f", {len(told.left_out)} will be left out" if told.left_out else ""
     say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
     run = place(player.directory.path / attempt.run) if attempt.run else ""

@@ -211,8 +211,9 @@ class Report:
         if self.new or self.known:
             causes, new = len(self.new) + len(self.known), len(self.new)
             if causes == 1:
-                return f"One thing went wrong, {'and it is new' if new else 'known already'}"
-            return f"{causes} things went wrong, {'all' if new == causes else new or 'none'} of them new"
+                (one,) = (*self.new, *self.known)
+                return f"One finding, in {_many(len(one.runs), 'run')}; it is {'new' if new else 'known'}"
+            return f"{causes} findings, {'all' if new == causes else new or 'none'} of them new"
         if self.invalid:
             return _many(self.invalid, "invalid run")
         if self.forgotten:

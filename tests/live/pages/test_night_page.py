@@ -105,7 +105,7 @@ def test_the_answer_and_the_first_finding_are_on_the_first_screen(page_path: Pat
     )
     assert tops == sorted(tops)
     assert tops[1] < 900
-    assert page.evaluate('document.querySelector("h1").textContent') == "2 things went wrong, 1 of them new"
+    assert page.evaluate('document.querySelector("h1").textContent') == "2 findings, 1 of them new"
     new, known = page.evaluate('[...document.querySelectorAll("article.finding details")].map(each => each.open)')
     assert (new, known) == (True, False)
 

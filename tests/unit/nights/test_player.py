@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from chaos.commands import nightly
 from chaos.nights.budget import Costs
 from chaos.nights.directory import NightDirectory
 from chaos.nights.items import Item, plan_night
@@ -219,6 +222,15 @@ def test_runs_stand_beside_each_other_as_far_as_cores_allow(tmp_path: Path) -> N
     played(player)
     assert len(seen) == 6
     assert max(seen) <= 1, "two slots: when one has ended, at most one other is under way"
+
+
+def test_after_the_last_run_the_time_left_is_that_of_the_report(tmp_path: Path) -> None:
+    player, said = night(tmp_path, {1: ["valid"], 2: ["valid"]}), io.StringIO()
+    player.limits.slots = 1
+    player.said = lambda item, attempt: nightly._say_ended(Console(file=said, width=1000), player, item, attempt)
+    played(player)
+    first, last = said.getvalue().splitlines()
+    assert first.endswith(" min left") and last.endswith(" min left, for the report")
 
 
 def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> None:

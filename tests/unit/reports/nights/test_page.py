@@ -37,10 +37,10 @@ def plain(html: str) -> str:
 def test_it_answers_in_the_order_in_which_people_ask(tmp_path: Path) -> None:
     rows = [run(name="n2"), run("two", "n2", verdict="invalid", lost=7)]
     html = text_of(tmp_path, rows, [finding("two", "n2")], [cell(lost=7, invalid=1), losing()], before=[run(name="n1")])
-    places = [html.index(each) for each in ("went wrong", 'id="new"', 'id="table"', 'id="trends"', 'id="runs"')]
+    places = [html.index(each) for each in ("One finding", 'id="new"', 'id="table"', 'id="trends"', 'id="runs"')]
     assert places == sorted(places)
     told = plain(html)
-    assert "One thing went wrong, and it is new" in told
+    assert "One finding, in 1 run; it is new" in told
     assert "This breaks what is promised: acks=all, min ISR 2 or more." in told
     assert "7 0.35% (0.17% to 0.72%)" in told  # wilson(7, 2000)
     assert "Fault 0 begins: kill of broker 1." in told

@@ -49,7 +49,12 @@ def test_the_nights_own_limit_decides_what_is_too_much_unknown(code: int | None,
 
 def test_an_unexpected_finding_of_a_valid_run_is_wrong() -> None:
     told = report([run()], [finding(permitted=True, unexpected=True)])
-    assert (told.word, told.headline) == ("invalid", "One thing went wrong, and it is new")
+    assert (told.word, told.headline) == ("invalid", "One finding, in 1 run; it is new")
+
+
+def test_the_headline_says_in_how_many_runs_a_finding_is() -> None:
+    told = report([run("a"), run("b")], [finding("a", unexpected=True), finding("b", unexpected=True)])
+    assert told.headline == "One finding, in 2 runs; it is new"
 
 
 def test_an_invalid_run_whose_findings_cannot_be_read_is_wrong_all_the_same() -> None:
@@ -182,7 +187,7 @@ def test_a_permitted_loss_stands_in_the_headline_and_in_a_sentence_with_its_shar
     assert said in told.sentences
     assert report([run("one", lost=3, verdict="unknown", **permitted), run("two")]).loss == ""
     wrong = report([run("one", lost=3, **permitted), run("two", verdict="invalid")], [finding("two")])
-    assert wrong.headline == "One thing went wrong, and it is new"
+    assert wrong.headline == "One finding, in 1 run; it is new"
     assert wrong.sentences[-1].startswith("1 valid run lost 3 of 845 acknowledged records (less than 1 %): its ")
 
 
