@@ -401,6 +401,8 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
     if strange := [each for each in settings if each not in scenario.model_fields]:
         had = {flag_of(each): ", ".join(_settings()[each]) for each in strange}
         lines = [f"{flag}: the workload {name} has no such setting; these have: {by}" for flag, by in had.items()]
+        if "workload" not in given and len(only := set(had.values())) == 1 and (meant := only.pop()) in SCENARIOS:
+            lines.append(f"did you forget --workload {meant}?")
         raise PlanError("\n".join(lines))
     if "acks" in settings:
         settings["acks"] = -1 if settings["acks"] == "all" else int(settings["acks"])

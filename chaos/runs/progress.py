@@ -22,7 +22,8 @@ from chaos.faults.nemesis import Coming
 from chaos.faults.stage import Played
 from chaos.runs.sight import Sight
 
-LINE_EVERY_S = 5.0
+LINE_EVERY_S, SLOWER = 5.0, 6
+"""In a pipe a line comes so often; while the history is judged, where nothing is counted, so many times less often."""
 REFRESH_S = 0.25
 NEXT = 2
 """Coming faults that are named."""
@@ -82,6 +83,8 @@ class Progress:
         self._rate = 0.0
         self._seen = (self._began, 0)
         self._said: dict[str, int] = {}
+        self._last = self._began
+        """When the last line was printed."""
 
     def begin(self, title: str) -> None:
         """What it is about is known now, and its time counts from now."""
@@ -122,8 +125,14 @@ class Progress:
 
     def _lines(self, over: threading.Event) -> None:
         while not over.wait(LINE_EVERY_S):
-            if self.sight.phase is not None:
+            if self._due(time.monotonic()):
                 self._line()
+
+    def _due(self, now: float) -> bool:
+        phase = self.sight.phase
+        if phase is None:
+            return False
+        return phase.stage not in AFTERWARDS or now - self._last >= SLOWER * LINE_EVERY_S
 
     def _measure(self, now: float) -> None:
         acked = self.sight.counts().get("acked", 0)
@@ -135,6 +144,7 @@ class Progress:
     def _line(self) -> None:
         phase, now = self.sight.phase, time.monotonic()
         assert phase is not None
+        self._last = now
         self._measure(now)
         told = [f"[{now - self._began:5.1f} s] {phase.words(now)}"]
         counts = self.sight.counts()

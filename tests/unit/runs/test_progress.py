@@ -113,6 +113,17 @@ def test_in_a_pipe_a_phase_that_takes_long_says_so_again_until_it_is_over(monkey
     assert not [each for each in threading.enumerate() if each.name == "progress"]
 
 
+RATES = [("load", 5, True), ("judge: Spark", 6, False), ("judge", 31, True)]
+
+
+@pytest.mark.parametrize(("name", "after_s", "due"), RATES)
+def test_while_a_history_is_judged_lines_are_rare(name: str, after_s: float, due: bool) -> None:
+    progress, _ = shown(terminal=False)
+    assert not progress._due(1e9), "before the first phase"
+    with progress.phase(name):
+        assert progress._due(progress._last + after_s) == due
+
+
 def test_on_a_terminal_the_block_says_what_is_done_what_is_now_and_what_follows() -> None:
     progress, out = shown(terminal=True)
     with progress.phase("start the cluster"):
