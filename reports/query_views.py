@@ -42,7 +42,7 @@ _PLACE = ("partition", "place(part)", "TOPIC-NUMBER.")
 _OUTCOME = ("outcome", "outcome(st)", "ok, fail (definitely not done) or info (nobody knows).")
 _BEGAN = ("began_s", "seconds(t0)", "When it began, in seconds of load.")
 _ENDED = ("ended_s", "seconds(t1)", "When its result came; null: it never did.")
-_GROUP = ("group", "word(\"group\")", "The consumer group.")
+_GROUP = ("group", 'word("group")', "The consumer group.")
 _ISOLATION = ("isolation", "isolation(iso)", "Of the reader; null of a producer.")
 _GENERATION = ("generation", "known(gen)", "Generation, or member epoch.")
 
@@ -86,8 +86,11 @@ VIEWS = (
         "What each answer to a reader said of a partition.",
         "h_told",
         (
-            ("kind", "CASE kind WHEN 1 THEN 'poll' WHEN 2 THEN 'empty poll' ELSE 'list_offsets' END",
-             "poll, empty poll or list_offsets."),
+            (
+                "kind",
+                "CASE kind WHEN 1 THEN 'poll' WHEN 2 THEN 'empty poll' ELSE 'list_offsets' END",
+                "poll, empty poll or list_offsets.",
+            ),
             _OPERATION,
             _PROCESS,
             _PLACE,
@@ -162,8 +165,11 @@ VIEWS = (
             ("position", "known(pos)", "Where it began."),
             ("from_s", "seconds(t0)", "Since when."),
             ("to_s", "seconds(t1)", "Until when; null: to the end."),
-            ("ended_by", "['revoked', 'lost', 'crashed', 'left'][nullif(how, 0)]",
-             "revoked, lost, crashed or left; null: it did not end."),
+            (
+                "ended_by",
+                "['revoked', 'lost', 'crashed', 'left'][nullif(how, 0)]",
+                "revoked, lost, crashed or left; null: it did not end.",
+            ),
         ),
     ),
     View(

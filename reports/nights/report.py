@@ -247,9 +247,7 @@ class Report:
                 "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
             )
         elif self.contradicted:
-            told.append(
-                "The verdict of a run and its history contradict each other. One of them is wrong."
-            )
+            told.append("The verdict of a run and its history contradict each other. One of them is wrong.")
         elif self.unproven and self.too_little:
             told.append(
                 f"{self.unproven} of {len(self.counting)} runs ended without a verdict. Each of them below says why."

@@ -128,9 +128,7 @@ def test_checks_that_saw_a_part_of_the_run_only_say_so_and_prove_nothing(
     assert all(less.little[name].startswith(lacking) for name in names)
     # Positions behind inputs without an output are a finding of their own.
     assert less.verdict == (UNKNOWN if workload == "groups" else INVALID)
-    assert any(
-        f" could not be judged: {lacking}" in each for each in (*less.reasons, *less.notes)
-    )
+    assert any(f" could not be judged: {lacking}" in each for each in (*less.reasons, *less.notes))
 
 
 def without_most_polls() -> Callable[[Line], Line]:

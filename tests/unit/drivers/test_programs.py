@@ -39,9 +39,7 @@ STRANGE = {"partition": 8, "offset": 1, "key": None, "value": None}
 READY = SPEAKS + "say(type='ready', name='tiny')\n"
 
 
-def driver(
-    tmp_path: Path, script: str, say: Callable[[str], None] = lambda _: None, **settings: Any
-) -> ProgramDriver:
+def driver(tmp_path: Path, script: str, say: Callable[[str], None] = lambda _: None, **settings: Any) -> ProgramDriver:
     """Of a program that this script is."""
     (tmp_path / "program.py").write_text(script)
     command = f"{sys.executable} -I -S program.py"
