@@ -33,7 +33,10 @@ def too_little(case: Case) -> list[str]:
     lacking += _not_shown(case)
     lacking += filter(None, map(fault_classes.not_landed, case.faults))
     if case.plan and len(case.faults) < case.plan.faults:
-        lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
+        planned, there = case.plan.faults, len(case.faults)
+        lacking.append(
+            f"{planned} fault{'s were' if planned != 1 else ' was'} planned, and nemesis.jsonl has {there or 'none'}"
+        )
     return lacking
 
 

@@ -132,7 +132,7 @@ def _invariants(files: RunFiles) -> list[Check]:
             state=FAILED,
             count=len(broken),
             definition=str(broken[0].get("definition") or "an invariant of the simulator"),
-            why=f"an invariant is never permitted to break: {broken[0].get('source') or 'see docs/sim.md'}",
+            why=f"an invariant must never break (this one is from: {broken[0].get('source') or 'docs/sim.md'})",
             moments=tuple(_moment(files, each) for each in broken[:WITNESSES]),
         )
         for name, broken in by_name.items()

@@ -20,8 +20,8 @@ ANOMALIES = (
         jepsen="nonmonotonic-send",
         other="how many of its producer's records in this partition overtook earlier ones",
         needs=(Need.SENDS,),
-        meaning="records stand behind {others} that were sent after them",
-        meaning_of_one="record stands behind {others} that were sent after it",
+        meaning="records were stored after {others} that were sent later",
+        meaning_of_one="record was stored after {others} that were sent later",
     ),
 )
 

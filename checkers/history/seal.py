@@ -77,7 +77,7 @@ def unlike(
     if run and named not in (None, run):
         found[RUN] = f"{RUN} is about the run {named!r}, and the history about {run!r}"
     elif RUN in seals and info_seal(info) != seals[RUN]:
-        found[RUN] = f"{RUN} does not say of {', '.join(TOLD)} what it said when the history was closed"
+        found[RUN] = f"{RUN} was changed after the run: its {', '.join(TOLD)} do not match the seal in the history"
     return found
 
 

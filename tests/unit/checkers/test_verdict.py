@@ -196,7 +196,7 @@ UNREAD = Partition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9)
         ({"metrics": {}}, "no write to t-0 was acknowledged"),
         ({"partitions": [UNREAD]}, "no final read of t-0 reached its end: the furthest came to 9"),
         ({"partitions": [replace(UNREAD, cover_to=-1)]}, "no final read of t-0 reached its end: there was none"),
-        ({"faults": []}, "1 faults were planned, and nemesis.jsonl tells of 0"),
+        ({"faults": []}, "1 fault was planned, and nemesis.jsonl has none"),
         ({"troubles": ["history.jsonl: line 4: what"]}, "history.jsonl: line 4: what"),
         ({"plan": None, "troubles": ["plan.toml: there is none"]}, "plan.toml: there is none"),
     ],
@@ -249,7 +249,7 @@ def test_an_anomaly_in_a_history_with_too_little_in_it_is_still_invalid() -> Non
     verdict = decide(good(finding("phantom", proc=-1), partitions=[UNREAD], faults=[], troubles=["cut short"]))
     assert verdict.verdict == INVALID
     assert [reason.partition(":")[0] for reason in verdict.reasons] == ["phantom"]
-    assert {"cut short", "1 faults were planned, and nemesis.jsonl tells of 0"} <= set(verdict.notes)
+    assert {"cut short", "1 fault was planned, and nemesis.jsonl has none"} <= set(verdict.notes)
 
 
 @pytest.mark.parametrize("name", ["stuck-producer", "stuck-consumer", "not-converged"])

@@ -64,11 +64,11 @@ def test_records_out_of_order_are_told_from_both_sides(tmp_path: Path) -> None:
     """How many overtook is a figure of the producer in a partition, which all witnesses of both repeat."""
     three, two = [("t-0", 0, 37)] * 3, [("t-1", 1, 5)] * 2
     several = run_of(tmp_path, overtaken(3, *three), {**overtaken(2, *two), "evidence": "reads"})
-    assert broken(read_run(several)) == ["5 records stand behind 42 that were sent after them."]
+    assert broken(read_run(several)) == ["5 records were stored after 42 that were sent later."]
     one = run_of(tmp_path, overtaken(1, ("t-0", 0, 37)))
-    assert broken(read_run(one)) == ["1 record stands behind 37 that were sent after it."]
+    assert broken(read_run(one)) == ["1 record was stored after 37 that were sent later."]
     not_all_named = run_of(tmp_path, overtaken(4, *three))
-    assert broken(read_run(not_all_named)) == ["4 records stand behind others that were sent after them."]
+    assert broken(read_run(not_all_named)) == ["4 records were stored after others that were sent later."]
 
 
 def test_what_is_permitted_is_no_part_of_what_is_broken(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ def lacks(known: Known, node: int) -> str:
     if copy is None:
         return f"node {node} has no log"
     mine, committed = copy.first_difference(known.ledger)
+    if mine is None and committed is not None:
+        return f"the log of node {node} ends at {copy.end}, and {committed.where} is committed"
     has = f"ends at {copy.end}" if mine is None else f"has {mine}"
     return f"node {node} {has}, committed is {committed if committed is not None else 'nothing'}"
 

@@ -59,6 +59,13 @@ class Batch(NamedTuple):
         """True for data of a transaction, and for its marker."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
+    @property
+    def where(self) -> str:
+        """Its offsets and epoch, in words."""
+        last = self.end - 1
+        what = f"the record at offset {last}" if self.base == last else f"the batch of offsets {self.base} to {last}"
+        return f"{what} in epoch {self.epoch}"
+
     def __str__(self) -> str:
         return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
 
