@@ -58,6 +58,11 @@ def stories_of(files: RunFiles, found: Sequence[checks.Check]) -> list[Telling]:
     return tellings_about(files, problems_named(files, names, {each.evidence for each in found}))
 
 
+def findings_of(run_dir: Path) -> list[str]:
+    """The names of what was found, as `explained` takes them: the gravest first."""
+    return [each.title for each in checks.checks_of(read_run(run_dir)) if each.count]
+
+
 def listing(run_dir: Path, width: int = 100) -> str:
     """What there is to explain."""
     files = read_run(run_dir)

@@ -13,7 +13,7 @@ from chaos.errors import Refused
 from chaos.nearest import nearest
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
 from chaos.screen import columns
-from chaos.typed import here
+from chaos.typed import here, place, typed
 
 if TYPE_CHECKING:
     from chaos.commands.outputs import CommandOutput
@@ -39,12 +39,17 @@ def command(run: Path, anomaly: str) -> int:
       squall explain runs/latest "G1a (late end)"
     """
     from checkers.anomalies.registry import CATALOG
-    from reports.explained import NotThere, explained, listing
+    from reports.explained import NotThere, explained, findings_of, listing
+    from reports.run_files import PAGE
 
     path, width = RunDirectory.open(run).path, min(columns(), READABLE)
     answer(lambda: _output(path, anomaly))
     if not anomaly:
         click.echo(listing(path, width), nl=False)
+        if found := findings_of(path):
+            click.echo(f"the story of one: {typed('explain', path, found[0])}")
+        if (page := path / PAGE).exists():
+            click.echo(f"page: {place(page)}")
         return 0
     try:
         click.echo(explained(path, anomaly, width, here), nl=False)

@@ -45,6 +45,7 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
         named = ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
         raise Refused(f"{named}: this looks like a password or a key. If it is none, add --even-with-secrets")
     path = out or Path(f"{directory.run_id}.zip")
+    replaced = ", in place of an earlier file" if path.exists() else ""
     convert_once(directory.path)
     try:
         entries = write_zip(directory.path, path)
@@ -53,6 +54,8 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
     for entry in entries:
         click.echo(f"{size_text(entry.size):>9}  {entry.name}")
     whole = sum(entry.size for entry in entries)
-    click.echo(f"{path}: {size_text(path.stat().st_size)}, unpacked {size_text(whole)} in {len(entries)} files")
-    click.echo(f"judge it again: unpack it in runs/ of a checkout, then {typed('verify', f'runs/{directory.run_id}')}")
+    unpacked = f"unpacked {size_text(whole)} in {len(entries)} files"
+    click.echo(f"{path}: {size_text(path.stat().st_size)}, {unpacked}{replaced}")
+    again = typed("verify", f"runs/{directory.run_id}")
+    click.echo(f"judge it again: unpack it in runs/ of a checkout (or elsewhere, and name that folder), then {again}")
     return 0

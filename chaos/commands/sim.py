@@ -344,7 +344,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
                     say.print(tally.rate())
     except KeyboardInterrupt:
         interrupted = True
-    never = _say_end(tally, spark, say, order.impossible())
+    never = _say_end(tally, spark, say, order.impossible()) if tally.done else []
     lacking = never if order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM else []
     if lacking:
         many = f"{tally.done} seeds of the whole swarm should take every rare path"

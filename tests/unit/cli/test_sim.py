@@ -175,6 +175,14 @@ def test_an_interrupted_batch_says_so_at_its_end(
     assert capsys.readouterr().out.splitlines()[-1] == "interrupted: 2 of 3 seeds did not run, or not to their end"
 
 
+def test_a_batch_that_is_interrupted_before_its_first_seed_ended_says_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(batch, "run_batch", lambda order, seeds, jobs: interrupted_after())
+    assert cli.run(["sim", "--seeds", "0..3", "--jobs", "1"]) == 130
+    assert capsys.readouterr().out == "interrupted: 3 of 3 seeds did not run, or not to their end\n"
+
+
 def test_trouble_of_the_harness_alone_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_batch_of(monkeypatch, [seeded(0), seeded(1, trouble="KeyError")]) == 2
 

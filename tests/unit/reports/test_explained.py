@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_without_a_name_it_lists_what_there_is(lost_dir: Path) -> None:
     text = told(str(lost_dir))
     assert text.startswith("INVALID  ")
     assert "\n  lost-write (reads): 2, not permitted" in text
+    (lost_dir / "report.html").touch()
+    *_, story, page = told(str(lost_dir)).splitlines()
+    assert page == f"page: {lost_dir}/report.html"
+    *words, run, name = shlex.split(story.removeprefix("the story of one: "))
+    assert (words, run) == (["./squall", "explain"], str(lost_dir))
+    assert told(run, name).startswith(f"{name}: 2 found, not permitted")
 
 
 @pytest.mark.parametrize(

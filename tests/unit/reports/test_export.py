@@ -78,3 +78,13 @@ def test_what_looks_like_a_secret_is_named_before_anything_is_packed(
         assert cli.run(["export", str(run_dir), "--out", str(tmp_path / "a.zip")]) == 3
         assert "nodes/1/broker.log:2: this looks like a password or a key" in capsys.readouterr().err
         assert not list(tmp_path.glob("*.zip*"))
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_zip_that_takes_the_place_of_a_file_says_so(
+    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkers.history.conversion.convert_once", lambda path: None)
+    for replaced in (False, True):
+        assert cli.run(["export", str(run_dir), "--out", str(tmp_path / "a.zip")]) == 0
+        assert (", in place of an earlier file" in capsys.readouterr().out) is replaced
