@@ -47,6 +47,7 @@ from chaos.toolchain.java import java
 from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
+from chaos.toolchain.toxiproxy import toxiproxy_server
 from chaos.typed import lasting, typed
 from checkers.engines import REFERENCE, SPARK, beyond
 
@@ -84,6 +85,8 @@ def run_and_judge(
     # Whatever takes minutes to install is installed before anything is timed.
     if engine == SPARK:
         class_archive(java(say.print), say.print)
+    if plan.runtime != "docker":  # whose image has it
+        toxiproxy_server(say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed, label=label)
     ahead = None

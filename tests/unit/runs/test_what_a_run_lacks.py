@@ -10,6 +10,8 @@ from chaos.drivers import host
 from chaos.errors import Refused
 from chaos.plans.plan import make_plan
 from chaos.runs import real
+from chaos.toolchain.cache import Say
+from checkers.engines import REFERENCE
 
 
 @pytest.fixture
@@ -42,6 +44,18 @@ def test_everything_is_told_at_once_and_nothing_was_made(
         assert each in str(refused.value)
     assert not (nothing / "cache").exists()
     assert not (nothing / "runs").exists()
+
+
+def test_toxiproxy_is_built_before_the_run_begins(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building takes minutes on a busy machine, and is no part of starting the cluster."""
+
+    def build(say: Say) -> Path:
+        raise Refused("it cannot be built")
+
+    monkeypatch.setattr(real, "toxiproxy_server", build)
+    with pytest.raises(Refused, match="it cannot be built"):
+        real.run_and_judge(make_plan({"workload": {}}), nothing / "runs", engine=REFERENCE)
+    assert list((nothing / "runs").iterdir()) == []
 
 
 def test_a_run_of_our_own_lacks_nothing_that_is_not_fetched(nothing: Path) -> None:
