@@ -113,7 +113,7 @@ ENTRY = {"fingerprint": "f1", "owner": "alice", "until": "2026-07-20", "why": "K
     ("ended", "word", "headline", "state"),
     [
         ("2026-07-20T23:59:59+00:00", "valid", "Nothing is wrong except 1 accepted finding", "accepted"),
-        ("2026-07-21T00:00:01+00:00", "invalid", "One thing went wrong, known already", "expired"),
+        ("2026-07-21T00:00:01+00:00", "invalid", "One finding, in 1 run; it is known", "expired"),
     ],
 )
 def test_an_accepted_finding_does_not_make_the_night_red_until_its_last_day_is_over(
@@ -135,7 +135,7 @@ def test_beside_an_accepted_finding_another_one_or_another_invalid_run_makes_the
     assert (told.word, told.headline) == ("invalid", "1 invalid run")
     other = finding("two", fingerprint="f2", cause="another")
     told = report_of(tables([night()], runs, [finding(), other]), "n1", [cell()], "", accepted=[ENTRY])
-    assert (told.word, told.headline) == ("invalid", "One thing went wrong, and it is new")
+    assert (told.word, told.headline) == ("invalid", "One finding, in 1 run; it is new")
     assert [card.state for card in told.cards] == ["new", "accepted"]
 
 
