@@ -1,15 +1,18 @@
-"""Whose fault it is that nothing went on after healing: the cluster's, or that of a client which is not ours.
+"""Whose fault a finding is: the cluster's, or that of a client which is not ours.
 
-The workload's client is named only if fresh clients were served while it stood still (`stuck.CLIENT`). What such a
-client cannot show stays the cluster's: it has no transactions and is in no group.
+If nothing went on after healing, the workload's client is named only if fresh clients were served while it stood still
+(`stuck.CLIENT`). What such a client cannot show stays the cluster's: it has no transactions and is in no group.
+
+A program under test that is a member of a group is named if its own reports prove that it did it; for records that it
+skipped, only if Squall's own readers got them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from checkers.anomalies import stuck
+from checkers.anomalies import commit_ahead, poll_skip, revoked_read, stuck
 from checkers.anomalies.anomaly import OWN
 from checkers.case import Case
 from checkers.findings import Finding
@@ -60,6 +63,33 @@ def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[Process]) 
         return ""
     of = [each for each in processes if each.proc in {*blamed}] or load_producers(processes)
     return of_client(of[0].client)
+
+
+REPORTS = "docs/workloads/command.md: a member reports what it processed, before it commits that"
+"""Where it is written what members promise."""
+SKIPS = tuple(each.name for each in poll_skip.ANOMALIES)
+_COMMITTED = commit_ahead.ANOMALIES[0].name
+_BY_REPORTS = {
+    (_COMMITTED, commit_ahead.OWN_COMMIT): "it committed positions beyond all that it had processed",
+    (revoked_read.ANOMALIES[0].name, ""): "it processed records of partitions that it had released",
+}
+_BY_COMPARISON = "it skipped records that Squall's own readers of the partition got"
+
+
+def of_members(case: Case, finding: tuple[str, str], blamed: Collection[int], parts: Collection[int]) -> str:
+    """Say what members that are programs under test did; empty if a broker may have done it, or if it is not theirs.
+
+    finding: the anomaly and its evidence; blamed, parts: its processes and partitions.
+    """
+    programs = {each.proc for each in case.processes if each.client == PROGRAM and "group" in each.settings}
+    if not blamed or not {*blamed} <= programs:
+        return ""
+    if finding[0] in SKIPS or finding == (_COMMITTED, commit_ahead.SKIPPED):
+        whole = {each.part for each in case.partitions if each.last_round > 0}
+        skipped = {part for each in case.findings or () if each.anomaly in SKIPS and each.proc not in programs
+                   for part, _ in each.parts}  # fmt: skip
+        return _BY_COMPARISON if {*parts} <= whole - skipped else ""
+    return _BY_REPORTS.get(finding, "")
 
 
 def of_client(client: str) -> str:

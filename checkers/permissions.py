@@ -7,6 +7,7 @@ from operator import and_
 from typing import NamedTuple
 
 from checkers import fault_classes, reasons
+from checkers.anomalies import commit_ahead
 from checkers.anomalies.registry import IN_HISTORY
 from checkers.case import Case
 from checkers.findings import Finding
@@ -83,8 +84,10 @@ def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple
 
 def _does_not_apply(reason: str, finding: Finding, grounds: Grounds) -> bool:
     """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
-    nothing.
+    nothing. No loss makes a program commit what it has not processed.
     """
+    if finding.evidence == commit_ahead.OWN_COMMIT:
+        return reason in reasons.LOST_IN_GROUPS.values()
     parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
     if reason == reasons.WAITS_FOR_A_MARKER:
         return parts <= grounds.plain

@@ -32,7 +32,7 @@ from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import Finding, Witness, from_json, kept
 from checkers.guarantees import CellName, FaultClass, Guarantee
 from checkers.history import seal
-from checkers.history.tables import History, Process
+from checkers.history.tables import History
 from checkers.permissions import Grounds, explained, grounds_of
 from checkers.plan_facts import configuration_of
 
@@ -109,8 +109,7 @@ def decide(case: Case) -> Verdict:
     mute = blame.silent(case)
     lacking += [mute] if mute else []
     anomalies = tuple(
-        _blaming(each, case.processes, mute)
-        for each in _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
+        _blaming(each, case, mute) for each in _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
     )
     if expect == "safe":
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
@@ -141,13 +140,17 @@ def decide(case: Case) -> Verdict:
     )
 
 
-def _blaming(judged: Judged, processes: Sequence[Process], mute: str) -> Judged:
+def _blaming(judged: Judged, case: Case, mute: str) -> Judged:
     """The finding with whom it blames, if that is not the cluster. mute: why the load's clients prove nothing."""
     if judged.permitted is not False:
         return judged
     if mute and judged.evidence in (stuck.LOAD, stuck.CLIENT):
         return replace(judged, permitted=None, why=mute)
-    name = blame.name_of(judged.evidence, judged.processes, processes)
+    did = blame.of_members(case, (judged.name, judged.evidence), judged.processes, [part for part, _ in judged.parts])
+    if did:
+        name, promise = blame.of_client(blame.PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
+        return replace(judged, why=f"not permitted: {name} did this: {did}", cell=promise, blames=name)
+    name = blame.name_of(judged.evidence, judged.processes, case.processes)
     if not name:
         return judged
     cell = replace(judged.cell, row=f"progress of {name}") if judged.cell else None

@@ -15,10 +15,13 @@ def broken(files: RunFiles) -> list[str]:
     """What the findings that are not permitted mean, a sentence each, the gravest first."""
     lost = loss(files, permitted=False)
     blaming = [each for each in objects(files.verdict.get("anomalies")) if _blames(each)]
+    still = [each for each in blaming if each.get("name") in STUCK]
+    did = [each for each in blaming if each not in still]
     others = _beside_loss(files, permitted=False)
     sentences = [f"{_were_lost(lost)}."] if lost else []
-    sentences += dict.fromkeys(map(_of_client, blaming))
-    return [*sentences, *(f"{_other(name, each)}." for name, each in others.items())]
+    sentences += dict.fromkeys(map(_of_client, still))
+    sentences += [f"{_other(name, each)}." for name, each in others.items()]
+    return [*sentences, *dict.fromkeys(map(_of_member, did))]
 
 
 def permitted(files: RunFiles) -> list[str]:
@@ -31,6 +34,9 @@ def permitted(files: RunFiles) -> list[str]:
         reason = " or ".join(dict.fromkeys(str(one.get("why") or "the configuration permits it") for one in each))
         by_reason.setdefault(reason, []).append(_other(name, each))
     return sentences + [f"{'; '.join(those)}: {reason}." for reason, those in by_reason.items()]
+
+
+STUCK = (stuck.PRODUCER, stuck.CONSUMER)
 
 
 def stood_still(verdict: Json) -> dict[str, str]:
@@ -55,10 +61,11 @@ def _blames(entry: Json) -> bool:
 
 
 def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
-    """What was found beside losses and of no client, and is permitted, or is not, by its name."""
+    """What was found beside losses and clients that stood still, and is permitted, or is not, by its name."""
     others: dict[str, list[Json]] = {}
     for each in objects(files.verdict.get("anomalies")):
-        if each.get("permitted") is permitted and each.get("name") not in LOSS and not _blames(each):
+        beside = each.get("name") not in LOSS and not (_blames(each) and each.get("name") in STUCK)
+        if beside and each.get("permitted") is permitted:
             others.setdefault(str(each.get("name")), []).append(each)
     return others
 
@@ -69,6 +76,12 @@ def _of_client(entry: Json) -> str:
     where = ", ".join(dict.fromkeys(str(each.get("partition")) for each in objects(entry.get("witnesses"))))
     did, fresh = ("read", "read") if entry.get("name") == stuck.CONSUMER else ("had acknowledged", "wrote")
     return f"{blames[0].upper()}{blames[1:]} {did} nothing in {where} for too long, while a fresh client {fresh} there."
+
+
+def _of_member(entry: Json) -> str:
+    """What a member that is to blame did."""
+    why = str(entry.get("why") or "").removeprefix("not permitted: ")
+    return f"{why[:1].upper()}{why[1:]}."
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import GROUPS, Place, positions_of
 from checkers.findings import Witness
-from checkers.history.group_tables import CRASHED, FROM_COMMITTED
-from checkers.history.tables import POLL, History
+from checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
+from checkers.history.tables import FAIL, POLL, History
 
 OWN, PROGRAM = "squall", "program"
 """Clients that report a record before they commit what is behind it: nothing is missing after a crash."""
+OWN_COMMIT = "own commit"
+"""Evidence: a program under test committed that position itself, and had reported nothing at the record's offset or
+beyond by then. No broker can have done that."""
+SKIPPED = "skipped record"
+"""Evidence: the same, but it had reported records beyond this one. A broker may have left this one out."""
 
 ANOMALIES = (
     Anomaly(
@@ -39,6 +44,8 @@ class _Reads:
         """(partition, isolation level) to what final reads at it showed: offset -> value."""
         self.got: dict[tuple[int, int], dict[int, int]] = {}
         """(group, partition) -> offset -> when a member first got a record there."""
+        self.reported: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """(process, partition) -> (when, offset) of all that a program reported."""
         for record in history.records.rows():
             if record.kind == POLL and record.final:
                 here = self.standing.setdefault((record.part, record.iso), {})
@@ -46,6 +53,13 @@ class _Reads:
             elif record.kind == POLL and record.proc in group:
                 got = self.got.setdefault((group[record.proc], record.part), {})
                 got[record.off] = min(record.t1, got.get(record.off, record.t1))
+                if self.client.get(record.proc) == PROGRAM:
+                    self.reported.setdefault((record.proc, record.part), []).append((record.t1, record.off))
+
+    def reported_by(self, commit: GroupCommit) -> int:
+        """The highest offset of its partition that its process had reported when it sent it; -1 for none."""
+        own = self.reported.get((commit.proc, commit.part), ())
+        return max((off for t, off in own if t <= commit.t0), default=-1)
 
 
 def find(seen: Seen) -> Iterator[Witness]:
@@ -73,8 +87,20 @@ def find(seen: Seen) -> Iterator[Witness]:
                 if lowest <= off < hold.pos and not got.get(off, hold.t0 + 1) <= hold.t0:
                     found = (hold.t0, hold.proc, hold.pos, val)
                     passed[off] = min(found, passed.get(off, found))
-        for off, (_, proc, pos, val) in passed.items():
-            yield Witness("commit-ahead", "", place.part, off, val, -1, proc, pos)
+        own = _own_commits(place, reads, {pos for _, _, pos, _ in passed.values()})
+        for off, (t0, proc, pos, val) in passed.items():
+            reported = [reported for sent, reported in own.get(pos, ()) if sent <= t0]
+            evidence = "" if not reported else OWN_COMMIT if min(reported) < off else SKIPPED
+            yield Witness("commit-ahead", evidence, place.part, off, val, -1, proc, pos)
+
+
+def _own_commits(place: Place, reads: _Reads, positions: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """Position -> (when, up to where its process had reported) of each commit by a program outside of transactions."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for commit in place.commits:
+        if commit.off in positions and commit.st != FAIL and commit.txn < 0 and reads.client[commit.proc] == PROGRAM:
+            found.setdefault(commit.off, []).append((commit.t0, reads.reported_by(commit)))
+    return found
 
 
 def _untold(place: Place, reads: _Reads) -> bool:

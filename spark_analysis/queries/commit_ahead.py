@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.commit_ahead import OWN, PROGRAM
+from checkers.anomalies.commit_ahead import OWN, OWN_COMMIT, PROGRAM, SKIPPED
 from checkers.history.conversion import Conversion
 from checkers.history.group_tables import CRASHED
+from checkers.history.tables import FAIL
 from spark_analysis.query import Rule, Select
 
 SQL = f"""
@@ -26,14 +27,30 @@ resumed as (
   left anti join silent s on s.grp = h.grp and s.part = h.part
   where h.begun = 1 and not q.compacted and not q.deleted),
 standing_finally as (
-  select part, iso, off, max(val) val from records where kind = 1 and final > 0 group by part, iso, off)
-select 'commit-ahead' anomaly, '' evidence, part, off, first.val, -1L op, first.proc, first.pos other
-from (
-  select h.grp, h.part, s.off, min(struct(h.t0, bigint(h.proc) proc, h.pos, s.val)) first
-  from resumed h join standing_finally s on s.part = h.part and s.iso = h.iso and s.off >= h.since and s.off < h.pos
-  left join got g on g.grp = h.grp and g.part = h.part and g.off = s.off
-  where coalesce(g.t1 > h.t0, true)
-  group by h.grp, h.part, s.off)
+  select part, iso, off, max(val) val from records where kind = 1 and final > 0 group by part, iso, off),
+passed as (
+  select grp, part, off, first.* from (
+    select h.grp, h.part, s.off, min(struct(h.t0, bigint(h.proc) proc, h.pos, s.val)) first
+    from resumed h join standing_finally s on s.part = h.part and s.iso = h.iso and s.off >= h.since and s.off < h.pos
+    left join got g on g.grp = h.grp and g.part = h.part and g.off = s.off
+    where coalesce(g.t1 > h.t0, true)
+    group by h.grp, h.part, s.off)),
+own as (
+  select c.op, c.grp, c.part, c.off pos, c.t0, coalesce(max(r.off), -1) reported
+  from group_commits c
+  left semi join passed w on w.grp = c.grp and w.part = c.part and w.pos = c.off
+  join processes p on p.proc = c.proc and p.client = '{PROGRAM}'
+  left join records r on r.proc = c.proc and r.part = c.part and r.kind = 1 and r.final = 0 and r.t1 <= c.t0
+  where c.st <> {FAIL} and c.txn < 0
+  group by c.op, c.grp, c.part, c.off, c.t0),
+asked as (
+  select w.grp, w.part, w.off, min(o.reported) reported from passed w
+  join own o on o.grp = w.grp and o.part = w.part and o.pos = w.pos and o.t0 <= w.t0
+  group by w.grp, w.part, w.off)
+select 'commit-ahead' anomaly,
+       case when a.off is null then '' when a.reported < w.off then '{OWN_COMMIT}' else '{SKIPPED}' end evidence,
+       w.part, w.off, w.val, -1L op, w.proc, w.pos other
+from passed w left join asked a on a.grp = w.grp and a.part = w.part and a.off = w.off
 """
 
 

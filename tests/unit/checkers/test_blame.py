@@ -111,3 +111,68 @@ def test_the_terminal_the_page_junit_and_the_verdict_say_whose_it_is(tmp_path: P
         f'message="{banner}: stuck-producer (client): 1, not permitted: {PROGRAM} stood'
         in write_junit(tmp_path).read_text()
     )
+
+
+# ------------------------------------------------------------------------------------------------- members of groups
+
+READ_WHOLE = replace(PARTITION, last_round=2)
+
+
+def of_member(anomaly: str, evidence: str = "", proc: int = 1) -> Finding:
+    return Finding(anomaly, evidence, proc, 1, (Witness(anomaly, evidence, 0, 4, 1, -1, proc, 6),), ((0, 1),))
+
+
+def group_of(*findings: Finding, client: str = "program", partition: Partition = READ_WHOLE) -> Case:
+    """A run whose readers 1 and 2 are members of a group, beside a reader of Squall's own, 3."""
+    members = [Process(each, "reader", client, "", "", {"group": "g"}) for each in (1, 2)]
+    own = [Process(0, "producer", "squall", "", "", {}), Process(3, "reader", "squall", "", "", {})]
+    plan = facts_of(REACHED["acks=all, min ISR 2 or more"])
+    return Case("r", findings, ACKED, plan=plan, partitions=[partition], processes=[*own, *members])
+
+
+DID = [
+    (of_member("commit-ahead", "own commit"), "it committed positions beyond all that it had processed"),
+    (of_member("revoked-read"), "it processed records of partitions that it had released"),
+    (of_member("poll-skip"), "it skipped records that Squall's own readers of the partition got"),
+    (of_member("int-poll-skip"), "it skipped records that Squall's own readers of the partition got"),
+    (of_member("commit-ahead", "skipped record"), "it skipped records that Squall's own readers of the partition got"),
+]
+
+
+@pytest.mark.parametrize(("finding", "did"), DID)
+def test_a_member_under_test_is_named_for_what_its_own_reports_prove(finding: Finding, did: str) -> None:
+    verdict = decide(group_of(finding))
+    (found,) = verdict.anomalies
+    assert (verdict.verdict, verdict.blames, found.blames) == (INVALID, PROGRAM, PROGRAM)
+    assert found.why == f"not permitted: {PROGRAM} did this: {did}"
+    assert found.cell is not None and "docs/workloads/command.md" in found.cell.source
+
+
+@pytest.mark.parametrize("name", ["commit-ahead", "lost-position", "dual-ownership", "nonmonotonic-poll"])
+def test_no_member_is_named_for_what_a_broker_may_have_done(name: str) -> None:
+    assert decide(group_of(of_member(name))).blames == ""
+
+
+@pytest.mark.parametrize("finding", [each for each, _ in DID])
+def test_no_member_of_another_client_is_named(finding: Finding) -> None:
+    for client in ("squall", "confluent"):
+        assert decide(group_of(finding, client=client)).blames == ""
+
+
+@pytest.mark.parametrize("finding", [each for each, did in DID if "skipped" in did])
+def test_skips_are_a_members_own_only_where_every_reader_of_ours_got_all(finding: Finding) -> None:
+    assert decide(group_of(finding, of_member("poll-skip", proc=3))).blames == ""
+    assert decide(group_of(finding, partition=PARTITION)).blames == "", "no final read came to the end"
+
+
+def test_the_sentence_says_what_a_member_did(tmp_path: Path) -> None:
+    told = to_json(decide(group_of(DID[0][0])))
+    (tmp_path / "verdict.json").write_text(json.dumps(told))
+    (tmp_path / "metrics.json").write_text(json.dumps({"schema": 1, **ACKED}))
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "run": "r", "began_ns": 10**12}))
+    said = sentence(read_run(tmp_path))
+    assert said.startswith("1 record was ")
+    assert said.endswith(
+        "The program under test did this: it committed positions beyond all that it had processed. Nothing was found "
+        "against the cluster."
+    )

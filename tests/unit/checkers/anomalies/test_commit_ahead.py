@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from checkers.history.tables import FAIL, INFO
 from tests.support.histories.builder import GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory
 
 CASES = Cases()
 test_the_reference = CASES.test()
-FOUND = ("commit-ahead", "")
+FOUND, OWN, SKIPPED = (("commit-ahead", evidence) for evidence in ("", "own commit", "skipped record"))
 
 
 def _resumed(
@@ -97,6 +98,85 @@ def _() -> GroupHistory:
 @CASES.case("a program reports what it has processed before it commits that", FOUND)
 def _() -> GroupHistory:
     return _of_client("program")
+
+
+def _committed(got: int, *, at: int = 3, client: str = "program", then: int = 0, **more: Any) -> GroupHistory:
+    """A member that has reported the first `got` of six records commits position `at`, reports up to `then`, and gives
+    the partition up; the next member begins at position 3.
+    """
+    h = GroupHistory()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(6)]
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, begun="reset")
+    if got:
+        h.poll(one, pairs[:got])
+    h.commit(one, {0: at}, **more)
+    if then:
+        h.poll(one, pairs[got:then], at=got)
+    h.revoked(one, [0])
+    h.assigned(two, {0: 3}, 2)
+    h.poll(two, pairs[3:], at=3)
+    h.final(pairs)
+    for line in h._processes:
+        if line["settings"].get("group"):
+            line["client"] = client
+    return h
+
+
+@CASES.case("a program commits a position beyond all that it has reported", OWN)
+def _() -> GroupHistory:
+    return _committed(2)
+
+
+@CASES.case("a program commits, and has reported nothing", OWN)
+def _() -> GroupHistory:
+    return _committed(0)
+
+
+@CASES.case("a program whose commit was not answered asked for that position, too", OWN)
+def _() -> GroupHistory:
+    return _committed(2, st=INFO)
+
+
+@CASES.case("a commit that was refused made no position", FOUND)
+def _() -> GroupHistory:
+    return _committed(2, st=FAIL)
+
+
+@CASES.case("a program that committed another position did not commit this one", FOUND)
+def _() -> GroupHistory:
+    return _committed(2, at=2)
+
+
+@CASES.case("what a library commits for its application is no program's own", FOUND)
+def _() -> GroupHistory:
+    return _committed(2, client="confluent")
+
+
+@CASES.case("a program reports late what it had committed")
+def _() -> GroupHistory:
+    return _committed(2, then=3)
+
+
+@CASES.case("a program that reported beyond a record may have been given the records so", SKIPPED, ("poll-skip", ""))
+def _() -> GroupHistory:
+    h = GroupHistory()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(6)]
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, begun="reset")
+    h.poll(one, pairs[:1])
+    h.poll(one, pairs[2:3], at=1, position=3)
+    h.commit(one, {0: 3})
+    h.revoked(one, [0])
+    h.assigned(two, {0: 3}, 2)
+    h.poll(two, pairs[3:], at=3)
+    h.final(pairs)
+    for line in h._processes:
+        if line["settings"].get("group"):
+            line["client"] = "program"
+    return h
 
 
 @CASES.case("a record of an aborted transaction is nothing that a read_committed member could get")
