@@ -1,5 +1,6 @@
 """What anybody asks first of a finding: what was seen, who wrote it, who had it, which fault, who was elected, what was
-truncated, who read what. Every anomaly has the same questions. An answer that nobody knows names what is missing. Pure.
+truncated, who read what. Every anomaly has the same questions, but for those that members of a group alone have caused
+(`reports.members`). An answer that nobody knows names what is missing. Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from checkers.anomalies.registry import CATALOG
-from reports import outputs, owners
+from reports import members, outputs, owners
 from reports.fault_words import FaultRow, fault_rows
 from reports.problems import Problem
 from reports.run_files import RunFiles, mapping
@@ -39,11 +40,20 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
     facts = story.facts
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
+    acted = [Answer(*each) for each in members.answers_of(story.members)] if story.members is not None else []
+    if story.of_members:
+        return (
+            Answer("What was seen", _joined(_seen(files, facts))),
+            *acted,
+            Answer("When it was written", _joined(_written(facts, about))),
+            Answer("Who read it", _joined(_read(facts, about))),
+        )
     span = _span(facts, story, about)
     more = [(room.QUESTION, room.sentences_of(files, facts.problem)) for room in (outputs, owners)]
     return (
         Answer("What was seen", _joined(_seen(files, facts))),
         *(Answer(question, _joined(sentences)) for question, sentences in more if sentences),
+        *acted,
         Answer("When it was written", _joined(_written(facts, about))),
         Answer("What was asked and sent", _joined(sent_sentences(facts.asked, facts.sent, facts.requests.seen_by))),
         Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from checkers.anomalies.anomaly import ACKS
 from checkers.anomalies.registry import LOSS
-from reports import checks
+from reports import checks, members
 from reports.lanes import terms
+from reports.members import ABOUT
 from reports.run_files import Json, RunFiles, integer
 from reports.samples import histories_of
 from reports.stories import Line, causes_of, in_common, story, witness_text
@@ -59,7 +60,11 @@ def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int]
         name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
         own = rows.get(integer(witness.get("val")), [])
         told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
-    blaming = [check for check in found if check.blames]
+    acted = [check for check in found if check.name in ABOUT]
+    of_members = {(check.title, n): witness_problem(check, w) for check in acted for n, w in enumerate(check.witnesses)}
+    for (title, n), did in zip(of_members, members.lines_of(files, list(of_members.values())), strict=True):
+        told[title, n] = told[title, n][0], did or told[title, n][1]
+    blaming = [check for check in found if check.blames and check not in acted]
     clients = {(check.title, n): witness_problem(check, w) for check in blaming for n, w in enumerate(check.witnesses)}
     for (title, n), more in zip(clients, lines_of(files, list(clients.values())), strict=True):
         line, lines = told[title, n]

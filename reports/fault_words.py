@@ -66,6 +66,16 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
     )
 
 
+def fault_of(files: RunFiles, process: int, t: int) -> str:
+    """Name the fault that hit this client process at `t`, in ns of the history; empty if none did."""
+    for fault in files.faults:
+        seen, began, ended = mapping(fault.get("evidence") or fault.get("seen")), fault.get("began"), fault.get("ended")
+        hit = process in (seen.get("process"), seen.get("first"))
+        if hit and began is not None and began <= t and (ended is None or t <= ended):
+            return f"fault {fault['id']}, {fault.get('action')}"
+    return ""
+
+
 def whom(resolved: object) -> str:
     """What a target resolved to: brokers by their ids, a zone of clients by its name, or one link. Empty for others."""
     hit = resolved if isinstance(resolved, list) else []

@@ -4,7 +4,7 @@ partition up or learnt of its loss. From the history alone. Pure but for reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checkers import nemesis_log
@@ -17,10 +17,12 @@ from reports.story_facts import HISTORY_LIMIT, json_lines
 ABOUT = tuple(each.name for each in ANOMALIES)
 """Anomalies of which this tells."""
 QUESTION = "Which members owned it"
+CRASHED = "crashed"
+"""How a hold ends whose process died."""
 
 
 @dataclass(slots=True)
-class _Hold:
+class Hold:
     """A process owned the partition. Times in ns of the history, -1: it never came to that."""
 
     process: int
@@ -43,14 +45,14 @@ class _Hold:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Follows a few processes in one partition."""
+class Holds:
+    """Follows who of some processes owned one partition."""
 
-    processes: tuple[int, int]
+    processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
     """As `checkers.nemesis_log.apart`."""
-    holds: list[_Hold] = field(default_factory=list)
+    found: list[Hold] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Process -> when it was last told of a generation."""
     granted: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
@@ -89,18 +91,19 @@ class _Reader:
             self._end(process, t, "was assigned it anew")
             generation = integer(line.get("gen"))
             since, assigns = self.granted.get((process, generation), (t, False))
-            hold = _Hold(*who, position, self.joined.get(process, -1), t)
+            hold = Hold(*who, position, self.joined.get(process, -1), t)
             hold.last_generation, hold.last_told = generation, since if assigns else t
-            self.holds.append(hold)
+            self.found.append(hold)
         elif kind == "revoked" and self.part in (line.get("parts") or ()):
             self._end(process, t, "gave it up", integer(line.get("beat")))
         elif kind == "lost" and self.part in (line.get("parts") or ()):
-            self._end(process, t, f"learnt that it had lost it ({line.get('why')})", integer(line.get("beat")))
+            how = CRASHED if line.get("why") == "crash" else f"learnt that it had lost it ({line.get('why')})"
+            self._end(process, t, how, integer(line.get("beat")))
         elif kind in ("left", "crash_client"):
-            self._end(process, t, "left its group" if kind == "left" else "crashed")
+            self._end(process, t, "left its group" if kind == "left" else CRASHED)
 
-    def _of(self, process: int) -> Iterator[_Hold]:
-        return (hold for hold in self.holds if hold.process == process and hold.ended < 0)
+    def _of(self, process: int) -> Iterator[Hold]:
+        return (hold for hold in self.found if hold.process == process and hold.ended < 0)
 
     def _end(self, process: int, t: int, how: str, beat: int = -1) -> None:
         counts = not any(begin <= beat <= end for begin, end in self.apart)
@@ -118,14 +121,14 @@ def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
     except OSError:
         return []
     part = next((part for part, name in files.part_names.items() if name == problem.where), -1)
-    reader = _Reader((problem.other, problem.process), part, nemesis_log.apart(read_faults(files.path)[0]))
+    reader = Holds((problem.other, problem.process), part, nemesis_log.apart(read_faults(files.path)[0]))
     for line in json_lines(path):
         reader.take(line)
-    pair = _pair(reader.holds, problem)
+    pair = _pair(reader.found, problem)
     return [] if pair is None else list(_told(files, problem.where, *pair))
 
 
-def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | None:
+def _pair(holds: Iterable[Hold], problem: Problem) -> tuple[Hold, Hold] | None:
     """The first two holds that are what the finding says: the second one began while the first one was proved, or in a
     generation that had the partition for the first one, too.
     """
@@ -138,22 +141,22 @@ def _pair(holds: Iterable[_Hold], problem: Problem) -> tuple[_Hold, _Hold] | Non
     return None
 
 
-def _proved(earlier: _Hold, later: _Hold) -> bool:
+def _proved(earlier: Hold, later: Hold) -> bool:
     is_back = earlier.told < later.told <= later.ended < earlier.last_told <= earlier.proved
     return min(earlier.proved, later.proved) >= later.told and not is_back
 
 
-def _shared(earlier: _Hold, later: _Hold) -> int:
+def _shared(earlier: Hold, later: Hold) -> int:
     """The last generation that assigned the partition to both; -1: none is known."""
     owned = earlier.ended < 0 or earlier.ended > later.told
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 
 
-def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[str]:
+def _told(files: RunFiles, name: str, first: Hold, second: Hold) -> Iterator[str]:
     def at(ns: int) -> str:
         return f"{files.seconds(ns) or 0.0:.3f} s"
 
-    def since(hold: _Hold) -> str:
+    def since(hold: Hold) -> str:
         generation = f"generation or member epoch {hold.generation}"
         heard = f", which it was told of at {at(hold.joined)}," if hold.joined >= 0 else ""
         who = f"Process {hold.process} (member {hold.member or 'without an id'} of {hold.group})"
@@ -161,7 +164,7 @@ def _told(files: RunFiles, name: str, first: _Hold, second: _Hold) -> Iterator[s
             f"{who} owned {name} in {generation}{heard} from {at(hold.told)} on, and began at position {hold.position}."
         )
 
-    def until(hold: _Hold) -> str:
+    def until(hold: Hold) -> str:
         if hold.ended < 0:
             return f"Process {hold.process} never gave it up, and was never told of its loss."
         return f"Process {hold.process} {hold.how} at {at(hold.ended)}."

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from checkers.anomalies import stuck
 from checkers.anomalies.registry import LOSS
 from checkers.history.values import sequence_of
-from reports import outputs
-from reports.problems import Problem, is_of_transactions, problems_of
+from reports import members, outputs
+from reports.members import Members
+from reports.problems import Problem, is_of_transactions, load_begin, problems_of
 from reports.run_files import RunFiles
 from reports.sent_words import Difference, differences
 from reports.story_client import sentences_of
@@ -23,9 +25,8 @@ from reports.story_records import is_misplaced, named_records, with_names
 from reports.story_teller import tell
 
 MOMENTS_AT_MOST = 48
-_KEY = (
-    "Seconds count from the beginning of the load. LEO: where a log ends. HW: high watermark, as that broker knows it."
-)
+_KEY = "Seconds count from the beginning of the load."
+_OF_LOGS = " LEO: where a log ends. HW: high watermark, as that broker knows it."
 _INFERRED = " ≥: inferred, at least so much."
 ROOM_S = 1.0
 """Turns so long before the first and after the last moment of the record in question belong to its story; but what
@@ -48,11 +49,18 @@ class Story:
     """Producers, brokers by id as text, readers, in the order of the picture."""
     told: Told = field(default_factory=Told)
     facts: Facts | None = None
+    members: Members | None = None
+    """What members of a group did that led to the finding."""
 
     @property
     def exact(self) -> bool:
         """Whether every append is known."""
         return self.told.exact
+
+    @property
+    def of_members(self) -> bool:
+        """Whether it is about members of a group, and no broker."""
+        return self.members is not None and self.members.alone
 
     @property
     def title(self) -> str:
@@ -72,12 +80,15 @@ def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> li
     found = all_facts(files, problems)
     for facts in found:
         facts.outputs, facts.positions = outputs.parts_of(files, facts.problem)
-    told = map(story_of, found)
+    acted = members.members_of(files, [facts.problem for facts in found])
+    told = map(story_of, found, acted)
     return [story for story in told if story.moments]
 
 
-def story_of(facts: Facts) -> Story:
-    """The story that these facts tell."""
+def story_of(facts: Facts, acted: Members | None = None) -> Story:
+    """The story that these facts tell: of members of a group alone if they alone led to the finding."""
+    if acted is not None and acted.alone:
+        return _of_members(facts, acted)
     producers = producers_of(facts)
     records = named_records(facts)
     told = tell(facts, records, producers)
@@ -100,7 +111,27 @@ def story_of(facts: Facts) -> Story:
         lanes,
         told,
         facts,
+        acted,
     )
+
+
+def _of_members(facts: Facts, acted: Members) -> Story:
+    """The story of what members did, beside who wrote and who read the record: brokers have no part in it."""
+    producers, records = producers_of(facts), named_records(facts)
+    told, begin = tell(facts, records, producers), load_begin(acted.files)
+    did = [
+        Moment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process}", each.kind,
+               members.sentence(each), each.label, MUST, grave=each.grave)
+        for each in acted.did()
+    ]  # fmt: skip
+    beside = [each for each in told.moments if each.weight >= MUST and not each.lane.isdigit() and each.kind != "final"]
+    told.moments = sorted([*beside, *did], key=lambda each: each.t)
+    lanes = [*dict.fromkeys(each.lane for each in beside if each.lane != READERS), *dict.fromkeys(m.lane for m in did)]
+    lanes = [*dict.fromkeys(lanes), *([READERS] if any(each.lane == READERS for each in beside) else [])]
+    words = [f"At {moment.t:.3f} s {moment.text[:1].lower()}{moment.text[1:]}" for moment in did if moment.grave]
+    text = facts.problem.text.rstrip(".")
+    summary = " ".join([f"{text[:1].upper()}{text[1:]}.", *words])
+    return Story(facts.problem, summary, records, told.moments, 0, [], lanes, told, facts, acted)
 
 
 def _hosts(facts: Facts, node: int) -> bool:
@@ -112,7 +143,7 @@ def producers_of(facts: Facts) -> dict[int, str]:
     which one that is, and which one is fresh.
     """
     processes = dict.fromkeys(sent.process for sent in facts.sends)
-    if not facts.problem.blames:
+    if not facts.problem.blames or facts.problem.name not in (stuck.PRODUCER, stuck.CONSUMER):
         return {process: f"process {process}" for process in processes}
     own = "program" if facts.programs else "library"
     return {each: f"process {each} ({'fresh client' if each in facts.fresh else own})" for each in processes}
@@ -187,7 +218,8 @@ def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
     lines.append("")
     for end in story.ends:
         lines += _wrapped(end, width)
-    lines += ["", *_wrapped(_KEY + ("" if story.exact else _INFERRED), width)]
+    key = "" if story.of_members else _OF_LOGS + ("" if story.exact else _INFERRED)
+    lines += ["", *_wrapped(_KEY + key, width)]
     if story.left_out > 0:
         many, verb = ("s", "are") if story.left_out > 1 else ("", "is")
         lines.append(f"{story.left_out} moment{many} that {verb} not needed {verb} left out.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from checkers.anomalies import stuck
@@ -78,10 +78,12 @@ def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
 
 
 def witness_problem(check: Check, witness: Json) -> Problem:
-    """Say where a finding that blames a client has this witness."""
+    """Say what a finding has of this witness."""
     topic, _, index = str(witness.get("partition")).rpartition("-")
-    partition = int(index) if index.isdigit() else -1
-    return Problem(check.name, "", topic, partition, process=integer(witness.get("proc")), blames=check.blames)
+    offset, op, process, other = (integer(witness.get(name)) for name in ("off", "op", "proc", "other"))
+    offsets = (offset,) if offset >= 0 else ()
+    about = Problem(check.name, "", topic, int(index) if index.isdigit() else -1, offsets=offsets)
+    return replace(about, op=op, process=process, other=other, blames=check.blames)
 
 
 def _lines(facts: Facts, names: Mapping[int, str]) -> Iterator[Line]:

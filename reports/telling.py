@@ -39,9 +39,9 @@ class Telling:
 
 RECORDS_AT_MOST = 4
 """Of a transaction, in the partition of its finding, that the answers are about."""
+TIME = "Time runs downwards, in seconds since the load began; idle time is cut short."
 CAPTION = (
-    "Time runs downwards, in seconds since the load began; idle time is cut short. Arrows are messages that mattered. "
-    "LEO: where a log ends. HW: the high watermark as that broker knew it."
+    f"{TIME} Arrows are messages that mattered. LEO: where a log ends. HW: the high watermark as that broker knew it."
 )
 
 
@@ -86,7 +86,7 @@ def _of_partition(files: RunFiles, one: story.Story) -> Telling:
         tuple(one.ends),
         one.left_out,
         story.text_of(one, beside=beside),
-        CAPTION,
+        TIME if one.of_members else CAPTION,
         partial(spacetime.draw, one),
         found,
         tuple(places[0] for _, _, places in story.placed_sentences(one.moments)),

@@ -1,0 +1,340 @@
+"""What members of a group did to a record that the group passed over, or that a member processed when the partition was
+no longer its own: who committed which position, what it had processed by then, how it ended, who resumed where. From
+the history alone. Pure but for reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from checkers.anomalies import commit_ahead, revoked_read
+from checkers.history.tables import FAIL, OK
+from reports.fault_words import fault_of
+from reports.owners import CRASHED, Hold, Holds
+from reports.problems import Problem, load_begin
+from reports.run_files import Json, RunFiles, integer, mapping
+from reports.stories import Line
+from reports.story_facts import HISTORY_LIMIT, json_lines
+
+AHEAD, REVOKED = (each.ANOMALIES[0].name for each in (commit_ahead, revoked_read))
+ABOUT = (AHEAD, REVOKED)
+"""Anomalies of which this tells."""
+
+
+class Did(NamedTuple):
+    """What a process did to the partition, at `t` in ns of the history. `grave`: it may be why."""
+
+    t: int
+    process: int
+    kind: str
+    text: str
+    label: tuple[str, ...]
+    grave: bool = False
+
+
+class Commit(NamedTuple):
+    """A process asked for this position at `t`, in ns of the history."""
+
+    op: int
+    process: int
+    t: int
+    offset: int
+
+
+class Read(NamedTuple):
+    """What a poll, or a report of what was processed, had of the partition."""
+
+    op: int
+    process: int
+    t: int
+    offsets: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What the history says of one partition."""
+
+    holds: Holds
+    commits: list[Commit] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Follows the members of all groups in some partitions."""
+
+    parts: dict[int, _Partition]
+    groups: dict[int, str] = field(default_factory=dict)
+    """Member -> its group."""
+    programs: set[int] = field(default_factory=set)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Commit -> when it was answered, and how."""
+    _asked: dict[int, int] = field(default_factory=dict)
+    """Poll -> its process."""
+
+    def take(self, line: Json) -> None:
+        """One line."""
+        kind, process, op = line.get("e"), integer(line.get("p")), integer(line.get("op"))
+        if kind == "p" and (group := mapping(line.get("settings")).get("group")):
+            self.groups[process] = str(group)
+            if line.get("client") == commit_ahead.PROGRAM:
+                self.programs.add(process)
+        elif kind == "i" and line.get("f") == "commit":
+            self.ends[op] = -1, -1
+            for part, offset in mapping(line.get("at")).items():
+                if part.isdigit() and int(part) in self.parts:
+                    commit = Commit(op, process, integer(line.get("t")), integer(offset))
+                    self.parts[int(part)].commits.append(commit)
+        elif kind == "i" and line.get("f") == "poll" and process in self.groups:
+            self._asked[op] = process
+        elif kind == "c" and op in self.ends:
+            self.ends[op] = integer(line.get("t")), integer(line.get("st"))
+        elif kind == "c" and op in self._asked:
+            self._got(op, self._asked.pop(op), line)
+        for partition in self.parts.values():
+            partition.holds.take(line)
+
+    def _got(self, op: int, process: int, line: Json) -> None:
+        for got in line.get("got") or ():
+            if isinstance(got, list) and len(got) >= 6 and (partition := self.parts.get(integer(got[0]))) is not None:
+                offsets = tuple(integer(pair[0]) for pair in got[5] if isinstance(pair, list) and len(pair) == 2)
+                if offsets:
+                    partition.reads.append(Read(op, process, integer(line.get("t")), offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had given
+    up, `next` the owner that came after it, and `read` the read in question.
+    """
+
+    files: RunFiles
+    problem: Problem
+    group: str
+    hold: Hold | None
+    """What the committer owned when it committed."""
+    next: Hold | None
+    """What the member that resumed beyond the record owned."""
+    commit: Commit | None = None
+    ended: tuple[int, int] = (-1, -1)
+    """When the commit was answered, and how."""
+    processed: Read | None = None
+    """What the committer had processed last by then."""
+    got: tuple[Read, ...] = ()
+    """Reads of the record by members of the group."""
+    read: Read | None = None
+    programs: frozenset[int] = frozenset()
+
+    @property
+    def alone(self) -> bool:
+        """Whether members alone did it, by what they say themselves: what brokers did is beside the point then."""
+        if self.read is not None:
+            return True
+        return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
+
+    @property
+    def offset(self) -> int:
+        """Of the record in question."""
+        return self.problem.offsets[0] if self.problem.offsets else -1
+
+    def did(self) -> list[Did]:
+        """All of it, in order of time."""
+        found = [*self._of_commit(), *self._of_hold(), *self._of_next(), *self._of_reads()]
+        return sorted(dict.fromkeys(found), key=lambda each: each.t)
+
+    def _got(self, process: int, what: str) -> str:
+        return f"reported {what} as processed" if process in self.programs else f"got {what}"
+
+    def had(self) -> str:
+        """Say what the committer had processed, after "it had"."""
+        assert self.commit is not None
+        if self.processed is None:
+            return self._got(self.commit.process, f"nothing of {self.problem.where}")
+        last = max(self.processed.offsets)
+        if last < self.offset:
+            return self._got(self.commit.process, f"nothing beyond offset {last}")
+        return f"{self._got(self.commit.process, f'offset {last}')}, but not offset {self.offset}"
+
+    def _of_commit(self) -> Iterator[Did]:
+        if self.commit is None:
+            return
+        op, process, t, offset = self.commit
+        if self.processed is not None:
+            last = max(self.processed.offsets)
+            text = f"process {process} {self._got(process, f'offset {last}')}"
+            yield Did(self.processed.t, process, "read", text, (f"has {last}",))
+        asked = f"process {process} committed position {offset} of {self.problem.where} (operation {op})"
+        text = f"{asked}, and had {self.had()}"
+        yield Did(t, process, "position", text, (f"commits position {offset}",), grave=True)
+        if self.ended[1] == OK:
+            text = f"the coordinator acknowledged position {offset} to process {process}"
+            yield Did(self.ended[0], process, "told", text, (f"position {offset}", "acknowledged"))
+
+    def _of_hold(self) -> Iterator[Did]:
+        if self.hold is None:
+            return
+        yield _begins(self.hold, self.problem.where)
+        if self.hold.ended >= 0:
+            how, crashed = how_ended(self.files, self.hold), self.hold.how == CRASHED
+            text = f"process {self.hold.process} {how}"
+            label = ("crashes",) if crashed else ("no longer owns", self.problem.where)
+            yield Did(self.hold.ended, self.hold.process, "ends", text, label, grave=True)
+
+    def _of_next(self) -> Iterator[Did]:
+        if self.next is not None:
+            yield _begins(self.next, self.problem.where)._replace(grave=self.problem.name == AHEAD)
+
+    def _of_reads(self) -> Iterator[Did]:
+        for read in (self.read,) if self.read is not None else self.got:
+            text = f"process {read.process} {self._got(read.process, f'offset {self.offset}')} (operation {read.op})"
+            yield Did(read.t, read.process, "read", text, (f"has {self.offset}",), grave=self.read is not None)
+
+
+def _begins(hold: Hold, where: str) -> Did:
+    text = f"process {hold.process} began to read {where} at position {hold.position}"
+    return Did(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
+
+
+def how_ended(files: RunFiles, hold: Hold) -> str:
+    """Say how a member lost a partition, with the fault if one crashed it."""
+    fault = fault_of(files, hold.process, hold.ended) if hold.how == CRASHED else ""
+    return f"{hold.how}{f' ({fault})' if fault else ''}"
+
+
+def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | None]:
+    """What members did that led to each of these findings; None if the history does not show it, or if it is about
+    something else. The history is read once for all of them.
+    """
+    path = files.path / "history.jsonl"
+    dense = {name: part for part, name in files.part_names.items()}
+    wanted = {dense[each.where] for each in problems if each.name in ABOUT and each.where in dense}
+    try:
+        if not wanted or path.stat().st_size > HISTORY_LIMIT:
+            return [None] * len(problems)
+    except OSError:
+        return [None] * len(problems)
+    groups: dict[int, str] = {}
+    reader = _Reader({part: _Partition(Holds(groups, part)) for part in wanted}, groups)
+    for line in json_lines(path):
+        reader.take(line)
+    made = {AHEAD: _passed_over, REVOKED: _given_up}
+    return [
+        made[each.name](files, each, reader, reader.parts[dense[each.where]])
+        if each.name in ABOUT and dense.get(each.where) in wanted
+        else None
+        for each in problems
+    ]
+
+
+def _passed_over(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+    """As the finder: the member resumed at `other`, beyond the record, and somebody had committed that."""
+    group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
+    found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
+    resumed = min(found, key=lambda hold: hold.told, default=None)
+    if resumed is None:
+        return None
+    known = [each for each in at.commits if each.offset == problem.other and each.t <= resumed.told]
+    known = [each for each in known if reader.groups.get(each.process) == group and reader.ends[each.op][1] != FAIL]
+    got = tuple(each for each in at.reads if offset in each.offsets and reader.groups.get(each.process) == group)
+    commit = max(known, key=lambda each: each.t, default=None)
+    if commit is None:
+        return Members(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
+    own = [hold for hold in at.holds.found if hold.process == commit.process and hold is not resumed]
+    held = [hold for hold in own if hold.ended < 0 or hold.ended >= commit.t] or own
+    hold = min((each for each in held if each.told <= resumed.told), key=lambda each: each.told, default=None)
+    reads = [each for each in at.reads if each.process == commit.process and each.t <= commit.t]
+    processed = max(reads, key=lambda each: each.t, default=None)
+    ended = reader.ends[commit.op]
+    return Members(
+        files, problem, group, hold, resumed, commit, ended, processed, got, programs=frozenset(reader.programs)
+    )
+
+
+def _given_up(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+    """As the finder: the reader had owned it last until it gave it up."""
+    read = next((each for each in at.reads if each.op == problem.op), None)
+    if read is None:
+        return None
+    before = [hold for hold in at.holds.found if hold.process == read.process and 0 <= hold.ended < read.t]
+    hold = max(before, key=lambda each: each.ended, default=None)
+    if hold is None:
+        return None
+    after = (each for each in at.holds.found if each.told >= hold.ended and each.process != read.process)
+    owner = min(after, key=lambda each: each.told, default=None)
+    group = reader.groups.get(read.process, "")
+    return Members(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
+    """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known."""
+    return [
+        [Line(files.seconds(each.t) or 0.0, sentence(each), each.grave) for each in found.did()]
+        if found is not None and found.alone
+        else []
+        for found in members_of(files, problems)
+    ]
+
+
+def answers_of(found: Members) -> Iterator[tuple[str, str]]:
+    """(question, answer) of what members did."""
+    if found.read is not None:
+        yield from _of_a_read(found, found.read)
+        return
+    at, resumed = _clock(found.files), found.next
+    assert resumed is not None
+    if found.commit is None:
+        told = f"The history has no commit of position {found.problem.other} of {found.problem.where}."
+        yield "Who committed the position", told
+    else:
+        yield from _of_a_commit(found, found.commit)
+    told = f"Process {resumed.process} at {at(resumed.told)}, at position {resumed.position}"
+    yield "Who resumed", f"{told}: offset {found.offset} is before it."
+    later = [f"process {each.process} at {at(each.t)}" for each in found.got]
+    verb = "reported it as processed" if resumed.process in found.programs else "got it"
+    told = f"Only later: {', '.join(later)}." if later else f"No member of {found.group} {verb}."
+    yield "Which member got the record", told
+
+
+def _of_a_commit(found: Members, commit: Commit) -> Iterator[tuple[str, str]]:
+    at, hold, who = _clock(found.files), found.hold, f"Process {commit.process}"
+    answered = f"acknowledged at {at(found.ended[0])}" if found.ended[1] == OK else "its outcome is not known"
+    told = f"{who} committed position {commit.offset} of {found.problem.where} at {at(commit.t)}"
+    yield "Who committed the position", f"{told} (operation {commit.op}; {answered})."
+    when = f" (the last at {at(found.processed.t)})" if found.processed is not None else ""
+    yield "What it had processed by then", f"{who} had {found.had()}{when}."
+    how = "owned the partition at no time that is known" if hold is None else "never gave it up"
+    if hold is not None and hold.ended >= 0:
+        how = f"{how_ended(found.files, hold)} at {at(hold.ended)}"
+    yield "How its ownership ended", f"{who} {how}."
+
+
+def _of_a_read(found: Members, read: Read) -> Iterator[tuple[str, str]]:
+    assert found.hold is not None
+    at = _clock(found.files)
+    yield "Who processed it", f"Process {read.process} did, at {at(read.t)} (operation {read.op})."
+    yield "When it owned the partition", _owned(found, found.hold)
+    after = "No other member owned it later." if found.next is None else _owned(found, found.next)
+    yield "Who owned it afterwards", after
+
+
+def _owned(found: Members, hold: Hold) -> str:
+    at = _clock(found.files)
+    until = "to the end of the run"
+    if hold.ended >= 0:
+        until = f"until it {how_ended(found.files, hold)} at {at(hold.ended)}"
+    return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."
+
+
+def _clock(files: RunFiles) -> Callable[[int], str]:
+    begin = load_begin(files)
+    return lambda ns: f"{(files.seconds(ns) or 0.0) - begin:.3f} s"
+
+
+def sentence(did: Did) -> str:
+    """Say what a process did."""
+    return f"{did.text[:1].upper()}{did.text[1:]}."

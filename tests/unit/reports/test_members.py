@@ -1,0 +1,147 @@
+"""Stories of members: who committed ahead, how that ended, who resumed; who read what was not its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reports.members import Members, answers_of, lines_of, members_of
+from reports.problems import Problem
+from reports.run_files import RunFiles
+from reports.spacetime import draw
+from reports.story import Story, stories_of, text_of
+from tests.support.histories.group_history import GroupHistory
+
+
+def committed(
+    processed: int, *, crash: bool = True, skips: bool = False, client: str = "program", commits: bool = True
+) -> GroupHistory:
+    """A member that has processed so many of six records commits position 3 and is gone; the next one begins there."""
+    h = GroupHistory()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(6)]
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, begun="reset")
+    if skips:
+        h.poll(one, [pairs[0], pairs[2]], position=3)
+    elif processed:
+        h.poll(one, pairs[:processed])
+    if commits:
+        h.commit(one, {0: 3})
+    if crash:
+        h.lost(one, [0], "crash")
+    else:
+        h.revoked(one, [0])
+    h.assigned(two, {0: 3}, 2)
+    h.poll(two, pairs[3:], at=3)
+    h.final(pairs)
+    for line in h._processes:
+        if line["settings"].get("group"):
+            line["client"] = client
+    return h
+
+
+def files_of(h: GroupHistory, folder: Path) -> RunFiles:
+    """Seconds count from 0 ns."""
+    (folder / "history.jsonl").write_bytes(b"".join(h.lines()))
+    return RunFiles(folder, origin_ns=0.0, part_names={0: "t-0"})
+
+
+def ahead(offset: int = 2) -> Problem:
+    return Problem("commit-ahead", "it is ahead", "t", 0, (), (offset,), process=2, other=3)
+
+
+def told(h: GroupHistory, folder: Path, problem: Problem) -> tuple[Members, dict[str, str]]:
+    (found,) = members_of(files_of(h, folder), [problem])
+    assert found is not None
+    return found, dict(answers_of(found))
+
+
+def story_of(h: GroupHistory, folder: Path, problem: Problem) -> Story:
+    (story,) = stories_of(files_of(h, folder), [problem])
+    return story
+
+
+def test_a_commit_ahead_has_its_committer_what_that_had_processed_and_who_resumed(tmp_path: Path) -> None:
+    found, answers = told(committed(2, crash=False), tmp_path, ahead())
+    assert found.alone
+    assert answers == {
+        "Who committed the position": "Process 1 committed position 3 of t-0 at 0.016 s (operation 7; acknowledged at "
+        "0.017 s).",
+        "What it had processed by then": "Process 1 had reported nothing beyond offset 1 as processed (the last at "
+        "0.015 s).",
+        "How its ownership ended": "Process 1 gave it up at 0.018 s.",
+        "Who resumed": "Process 2 at 0.019 s, at position 3: offset 2 is before it.",
+        "Which member got the record": "No member of g reported it as processed.",
+    }
+
+
+def test_a_crash_is_told_with_the_fault_that_hit_the_process(tmp_path: Path) -> None:
+    files = files_of(committed(0), tmp_path)
+    fault = {"id": 4, "action": "member_crash", "began": 0, "ended": 10**9, "evidence": {"process": 1}}
+    files.faults = [fault]
+    (found,) = members_of(files, [ahead()])
+    assert found is not None
+    answers = dict(answers_of(found))
+    assert answers["How its ownership ended"].startswith("Process 1 crashed (fault 4, member_crash) at ")
+    assert answers["What it had processed by then"] == "Process 1 had reported nothing of t-0 as processed."
+    files.faults = [{**fault, "evidence": {"process": 2}}]
+    (found,) = members_of(files, [ahead()])
+    assert found is not None and "fault" not in dict(answers_of(found))["How its ownership ended"]
+
+
+def test_the_picture_has_a_lane_for_each_member_and_none_for_brokers(tmp_path: Path) -> None:
+    story = story_of(committed(2), tmp_path, ahead())
+    assert story.lanes == ["process 0", "process 1", "process 2", "readers"][: len(story.lanes)]
+    assert {"process 1", "process 2"} <= {*story.lanes}
+    assert "Process 1" in draw(story, "s") and "Broker" not in draw(story, "s")
+    text = text_of(story)
+    assert "LEO" not in text and "Broker" not in text
+    assert "process 1 committed position 3 of t-0" in story.summary and "process 1 crashed" in story.summary
+    assert [each.kind for each in story.moments if each.grave] == ["position", "ends", "begins"]
+
+
+def test_the_line_of_each_witness_names_the_commit_as_its_cause(tmp_path: Path) -> None:
+    files = files_of(committed(1), tmp_path)
+    one, two, other = lines_of(files, [ahead(1), ahead(2), Problem("lost-write", "", "t", 0, (), (1,))])
+    grave = [each.text for each in one if each.grave]
+    assert grave == [each.text for each in two if each.grave], "one commit is one cause"
+    assert grave[0].startswith("Process 1 committed position 3 of t-0 (operation ") and other == []
+
+
+def test_where_brokers_may_have_a_part_in_it_their_answers_stay(tmp_path: Path) -> None:
+    """A member that skipped a record may not have been given it; a position that nobody committed is no member's."""
+    skipped, answers = told(committed(2, skips=True), tmp_path, ahead(1))
+    assert not skipped.alone
+    assert "had reported offset 2 as processed, but not offset 1 (" in answers["What it had processed by then"]
+    nobody, answers = told(committed(2, commits=False), tmp_path, ahead())
+    assert not nobody.alone
+    assert answers["Who committed the position"] == "The history has no commit of position 3 of t-0."
+    assert lines_of(files_of(committed(2, commits=False), tmp_path), [ahead()]) == [[]]
+
+
+def test_our_own_members_get_records_and_report_nothing(tmp_path: Path) -> None:
+    _, answers = told(committed(2, client="squall"), tmp_path, ahead())
+    assert answers["What it had processed by then"].startswith("Process 1 had got nothing beyond offset 1 (")
+    assert answers["Which member got the record"] == "No member of g got it."
+
+
+def test_a_revoked_read_has_the_time_of_the_release_and_the_next_owner(tmp_path: Path) -> None:
+    h = GroupHistory()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(3)]
+    one, two = h.member(), h.member()
+    h.assigned(one, {0: 0}, begun="reset")
+    h.poll(one, pairs[:1])
+    h.revoked(one, [0])
+    h.assigned(two, {0: 1}, 2)
+    h.poll(one, pairs[1:2], at=1)
+    h.final(pairs)
+    lines = [json.loads(line) for line in h.lines()]
+    op = next(x["op"] for x in lines if x["e"] == "i" and x.get("f") == "poll" and x.get("at") == {"0": 1})
+    problem = Problem("revoked-read", "", "t", 0, (pairs[1][1],), (1,), op=op, process=one)
+    found, answers = told(h, tmp_path, problem)
+    assert found.alone
+    assert answers["Who processed it"].startswith(f"Process {one} did, at ")
+    assert " until it gave it up at " in answers["When it owned the partition"]
+    assert answers["Who owned it afterwards"].startswith(f"Process {two} owned it from ")
