@@ -163,7 +163,7 @@ def read_case(
     led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, brokers, faults)
     ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
-    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
+    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits(), kept.processes)
     if findings is not None:
         findings = [*findings, *replicas, *lacking, *after.findings]
     notes += [UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []

@@ -72,7 +72,7 @@ def judge_bytes(
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
     lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
-    after = stuck.afterwards(told.info, parsed.partitions, facts.limits)
+    after = stuck.afterwards(told.info, parsed.partitions, facts.limits, parsed.processes)
     landed = not any(map(fault_classes.not_landed, faults))
     wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     ground = _ground(parsed, faults, traces, facts.brokers, told.info)

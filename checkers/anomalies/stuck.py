@@ -16,7 +16,7 @@ from typing import Any
 from checkers import run_facts
 from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
 from checkers.findings import Finding, Witness, findings_of
-from checkers.history.tables import Partition
+from checkers.history.tables import Partition, Process
 from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
@@ -94,14 +94,19 @@ class Afterwards:
     come."""
 
 
-def read(run_dir: Path, partitions: Iterable[Partition], limits: Limits) -> Afterwards:
+def read(
+    run_dir: Path, partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
+) -> Afterwards:
     """What `run_dir`/run.json shows; nothing where it cannot be read."""
     info = run_facts.read(run_dir).info
-    return afterwards(info, partitions, limits) if info else Afterwards()
+    return afterwards(info, partitions, limits, processes) if info else Afterwards()
 
 
-def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits: Limits) -> Afterwards:
-    """What run.json shows. `info`: of `RunFacts`."""
+def afterwards(
+    info: Mapping[str, Any], partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
+) -> Afterwards:
+    """What run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first process."""
+    groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}
     if info.get("trouble"):
         return Afterwards()
     parts = {partition.name: partition.part for partition in partitions}
@@ -117,7 +122,7 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
     # Where the cluster has not converged, that is the finding, and a read that waits for it is none of its own.
     converged = written is not None and (info.get("converged") or {"ok": False})["ok"]
     if reading := converged and limits.stuck_consumer_s is not None:
-        _of_live_readers(live or {"behind": ()}, parts, witnesses, notes, behind)
+        _of_live_readers(live or {"behind": ()}, parts, witnesses, notes, behind, groups)
         _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
     shaken = bool(info.get("harness"))
     passed_over = {}
@@ -140,10 +145,12 @@ def _of_live_readers(
     witnesses: list[Witness],
     notes: list[str],
     behind: list[str],
+    groups: Mapping[int, str],
 ) -> None:
     for each in live["behind"]:
-        who = f"reader {each['process']} ({each['client']})"
-        at = f"{each['place']} at {each['position']}, wanted {each['goal']}; {each['why']}"
+        who = groups.get(each["process"], f"reader {each['process']}") + f" ({each['client']})"
+        where = f"at {each['position']}" if each["position"] >= 0 else "never read"
+        at = f"{each['place']} {where}, wanted {each['goal']}; {each['why']}"
         if each["idle_s"] < live["limit_s"]:
             behind.append(f"{who} was slow: {live['took_s']:g} s after the writes after healing it read {at}")
             continue

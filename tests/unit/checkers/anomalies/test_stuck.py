@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.anomalies.stuck import Afterwards, afterwards, liveness, read
-from checkers.history.tables import Partition
+from checkers.history.tables import Partition, Process
 from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 
@@ -113,6 +113,17 @@ def test_a_reader_of_the_workload_that_gets_nothing_for_as_long_as_the_plan_allo
     assert (finding.parts, finding.witnesses[0].other) == (((1, 1),), 15_000_000_000)
     assert found.notes == [
         "reader 4 (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
+    ]
+
+
+def test_of_a_group_the_notes_name_the_group_and_no_reader_of_it() -> None:
+    """The harness waits for a group as a whole, under its first process."""
+    told = behind(15.0)
+    told["behind"].append({**told["behind"][0], "place": "t-0", "position": -1})
+    members = [Process(4, "reader", "program", "", "", {"group": "g"})]
+    assert afterwards(info(reads_after_healing=told), PARTITIONS, LIMITS, members).notes == [
+        "group g (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
+        "group g (confluent) got nothing for 15.0 s after healing: t-0 never read, wanted 8; leader 2",
     ]
 
 
