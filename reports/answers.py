@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from checkers.anomalies import stuck
 from checkers.anomalies.registry import CATALOG
 from reports import members, outputs, owners
 from reports.fault_words import FaultRow, fault_rows
 from reports.problems import Problem
+from reports.raw_files import PROGRAMS, last_words
 from reports.run_files import RunFiles, mapping
 from reports.sent_words import sent_sentences
 from reports.stories import value_text
@@ -40,11 +42,13 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
     facts = story.facts
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
+    words = _last_words(files, story)
     acted = [Answer(*each) for each in members.answers_of(story.members)] if story.members is not None else []
     if story.of_members:
         return (
             Answer("What was seen", _joined(_seen(files, facts))),
             *acted,
+            *words,
             Answer("When it was written", _joined(_written(facts, about))),
             Answer("Who read it", _joined(_read(facts, about))),
         )
@@ -54,6 +58,7 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
         Answer("What was seen", _joined(_seen(files, facts))),
         *(Answer(question, _joined(sentences)) for question, sentences in more if sentences),
         *acted,
+        *words,
         Answer("When it was written", _joined(_written(facts, about))),
         Answer("What was asked and sent", _joined(sent_sentences(facts.asked, facts.sent, facts.requests.seen_by))),
         Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),
@@ -63,6 +68,22 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
         Answer("What was truncated", _truncated(files, story, span)),
         Answer("Who read it", _joined(_read(facts, about))),
     )
+
+
+def _last_words(files: RunFiles, story: Story) -> list[Answer]:
+    """What the program under test wrote last to standard error, if the finding is that it stopped, or it ended by
+    itself.
+    """
+    facts, acted = story.facts, story.members
+    assert facts is not None
+    stopped = facts.problem.name == stuck.CONSUMER and facts.problem.process in facts.programs
+    if not (stopped or (acted is not None and acted.ended_by_itself)) or not (said := last_words(files.path)):
+        return []
+    return [
+        Answer(
+            "What the program said last", f"The end of {PROGRAMS}, which all processes of the program share:\n{said}"
+        )
+    ]
 
 
 def _joined(sentences: Iterable[str]) -> str:
@@ -246,7 +267,8 @@ def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
     if at is None:
         then = terms[-1:]
     for moment in then:
-        yield f"{moment.text.split('. It does not')[0].rstrip('.')} (at {moment.t:.3f} s)."
+        began = f"at {moment.t:.3f} s" if at is not None else f"that was at {moment.t:.3f} s, when this epoch began"
+        yield f"{moment.text.split('. It does not')[0].rstrip('.')} ({began})."
     if not then:
         yield unknown_why(files)
 

@@ -35,8 +35,8 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     lines = [line for check in found for line in _of(check, groups[check.title])]
     told = stories_of(files, found)
     for telling in told:
-        lines += ["", _about(telling, found, groups)]
-        lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
+        answers = (f"{answer.question}: {answer.text}".replace("\n", "\n    ") for answer in telling.answers)
+        lines += ["", _about(telling, found, groups), "", *(f"  {answer}" for answer in answers)]
         lines += ["", telling.text]
     if not told:
         lines += ["", *_untold(files)]

@@ -1,6 +1,6 @@
 """What members of a group did to a record that the group passed over, or that a member processed when the partition was
-no longer its own: who committed which position, what it had processed by then, how it ended, who resumed where. From
-the history alone. Pure but for reading it.
+no longer its own: who committed which position, what it had processed by then, how it ended, who resumed where. Of a
+group that makes no progress: which record it processed last. From the history alone. Pure but for reading it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from checkers.anomalies import commit_ahead, revoked_read
+from checkers.anomalies import commit_ahead, revoked_read, stuck
 from checkers.history.tables import FAIL, OK
 from reports.fault_words import fault_of
 from reports.owners import CRASHED, Hold, Holds
@@ -19,7 +19,7 @@ from reports.stories import Line
 from reports.story_facts import HISTORY_LIMIT, json_lines
 
 AHEAD, REVOKED = (each.ANOMALIES[0].name for each in (commit_ahead, revoked_read))
-ABOUT = (AHEAD, REVOKED)
+ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)
 """Anomalies of which this tells."""
 
 
@@ -107,7 +107,8 @@ class _Reader:
 @dataclass(frozen=True, slots=True)
 class Members:
     """What the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had given
-    up, `next` the owner that came after it, and `read` the read in question.
+    up, `next` the owner that came after it, and `read` the read in question. Of `stuck-consumer`, `hold` is what the
+    last owner owned, and `processed` what the group processed last.
     """
 
     files: RunFiles
@@ -135,12 +136,35 @@ class Members:
         return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
 
     @property
+    def stands(self) -> bool:
+        """Whether it is about a group that makes no progress."""
+        return self.problem.name == stuck.CONSUMER
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the committer's process ended, it is a program under test, and no fault hit it."""
+        hold = self.hold
+        if hold is None or hold.how != CRASHED or hold.process not in self.programs:
+            return False
+        known = self.files.phase("final reads")[0] is not None
+        return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
+
+    def lasted(self, hold: Hold) -> bool:
+        """Whether a member owned the partition until the harness let go of all readers; of a run without that moment,
+        until the history's end.
+        """
+        over = self.files.phase("final reads")[0]
+        return hold.ended < 0 or (over is not None and (self.files.seconds(hold.ended) or 0.0) >= over)
+
+    @property
     def offset(self) -> int:
         """Of the record in question."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
     def did(self) -> list[Did]:
         """All of it, in order of time."""
+        if self.stands:
+            return list(self._of_last())
         found = [*self._of_commit(), *self._of_hold(), *self._of_next(), *self._of_reads()]
         return sorted(dict.fromkeys(found), key=lambda each: each.t)
 
@@ -157,6 +181,13 @@ class Members:
             return self._got(self.commit.process, f"nothing beyond offset {last}")
         return f"{self._got(self.commit.process, f'offset {last}')}, but not offset {self.offset}"
 
+    def how_ended(self, hold: Hold) -> str:
+        """Say how a member lost a partition, with the fault if one crashed it."""
+        if hold is self.hold and self.ended_by_itself:
+            return "ended by itself (no fault hit it)"
+        fault = fault_of(self.files, hold.process, hold.ended) if hold.how == CRASHED else ""
+        return f"{hold.how}{f' ({fault})' if fault else ''}"
+
     def _of_commit(self) -> Iterator[Did]:
         if self.commit is None:
             return
@@ -172,14 +203,19 @@ class Members:
             text = f"the coordinator acknowledged position {offset} to process {process}"
             yield Did(self.ended[0], process, "told", text, (f"position {offset}", "acknowledged"))
 
+    def _of_last(self) -> Iterator[Did]:
+        if self.processed is not None:
+            _, process, t, offsets = self.processed
+            text = f"process {process} {self._got(process, f'offset {max(offsets)}')}, the last that {self.group} did"
+            yield Did(t, process, "read", text, (f"has {max(offsets)}",), grave=True)
+
     def _of_hold(self) -> Iterator[Did]:
         if self.hold is None:
             return
         yield _begins(self.hold, self.problem.where)
-        if self.hold.ended >= 0:
-            how, crashed = how_ended(self.files, self.hold), self.hold.how == CRASHED
-            text = f"process {self.hold.process} {how}"
-            label = ("crashes",) if crashed else ("no longer owns", self.problem.where)
+        if not self.lasted(self.hold):
+            text = f"process {self.hold.process} {self.how_ended(self.hold)}"
+            label = ("crashes",) if self.hold.how == CRASHED else ("no longer owns", self.problem.where)
             yield Did(self.hold.ended, self.hold.process, "ends", text, label, grave=True)
 
     def _of_next(self) -> Iterator[Did]:
@@ -195,12 +231,6 @@ class Members:
 def _begins(hold: Hold, where: str) -> Did:
     text = f"process {hold.process} began to read {where} at position {hold.position}"
     return Did(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
-
-
-def how_ended(files: RunFiles, hold: Hold) -> str:
-    """Say how a member lost a partition, with the fault if one crashed it."""
-    fault = fault_of(files, hold.process, hold.ended) if hold.how == CRASHED else ""
-    return f"{hold.how}{f' ({fault})' if fault else ''}"
 
 
 def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | None]:
@@ -219,7 +249,7 @@ def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | N
     reader = _Reader({part: _Partition(Holds(groups, part)) for part in wanted}, groups)
     for line in json_lines(path):
         reader.take(line)
-    made = {AHEAD: _passed_over, REVOKED: _given_up}
+    made = {AHEAD: _passed_over, REVOKED: _given_up, stuck.CONSUMER: _stands_still}
     return [
         made[each.name](files, each, reader, reader.parts[dense[each.where]])
         if each.name in ABOUT and dense.get(each.where) in wanted
@@ -267,6 +297,17 @@ def _given_up(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition
     return Members(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
 
+def _stands_still(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+    """The group of a reader as a whole: the harness waits for all its members together."""
+    if problem.process not in reader.groups:
+        return None
+    group = reader.groups[problem.process]
+    reads = [each for each in at.reads if reader.groups.get(each.process) == group]
+    hold = max((each for each in at.holds.found if each.group == group), key=lambda each: each.told, default=None)
+    processed = max(reads, key=lambda each: each.t, default=None)
+    return Members(files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs))
+
+
 # --------------------------------------------------------------------------------------------------------------- words
 
 
@@ -274,7 +315,7 @@ def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
     """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known."""
     return [
         [Line(files.seconds(each.t) or 0.0, sentence(each), each.grave) for each in found.did()]
-        if found is not None and found.alone
+        if found is not None and (found.alone or found.stands)
         else []
         for found in members_of(files, problems)
     ]
@@ -282,6 +323,12 @@ def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
 
 def answers_of(found: Members) -> Iterator[tuple[str, str]]:
     """(question, answer) of what members did."""
+    if found.stands:
+        told = " ".join(map(sentence, found.did()))
+        yield "What the group read last", told or f"No member of {found.group} reported or got a record of it."
+        told = "No member owned it, as far as is known." if found.hold is None else _owned(found, found.hold)
+        yield "Which member owned it last", told
+        return
     if found.read is not None:
         yield from _of_a_read(found, found.read)
         return
@@ -308,8 +355,8 @@ def _of_a_commit(found: Members, commit: Commit) -> Iterator[tuple[str, str]]:
     when = f" (the last at {at(found.processed.t)})" if found.processed is not None else ""
     yield "What it had processed by then", f"{who} had {found.had()}{when}."
     how = "owned the partition at no time that is known" if hold is None else "never gave it up"
-    if hold is not None and hold.ended >= 0:
-        how = f"{how_ended(found.files, hold)} at {at(hold.ended)}"
+    if hold is not None and not found.lasted(hold):
+        how = f"{found.how_ended(hold)} at {at(hold.ended)}"
     yield "How its ownership ended", f"{who} {how}."
 
 
@@ -324,9 +371,7 @@ def _of_a_read(found: Members, read: Read) -> Iterator[tuple[str, str]]:
 
 def _owned(found: Members, hold: Hold) -> str:
     at = _clock(found.files)
-    until = "to the end of the run"
-    if hold.ended >= 0:
-        until = f"until it {how_ended(found.files, hold)} at {at(hold.ended)}"
+    until = "to the end of the run" if found.lasted(hold) else f"until it {found.how_ended(hold)} at {at(hold.ended)}"
     return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."
 
 

@@ -20,7 +20,12 @@ NAMES = {
     "junit.xml": "the same for CI",
     "story.txt": "the story of a shrunk run",
 }
-LOCAL = {"spark.log": "what Spark said while judging"}
+PROGRAMS = "clients.log"
+"""What programs under test and client libraries wrote to standard error."""
+LOCAL = {
+    "spark.log": "what Spark said while judging",
+    PROGRAMS: "standard error of the program under test, or of client libraries",
+}
 """Of this machine: they are never sent."""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
 """Files that judging or rendering again reads as well, and that no page links to."""
@@ -54,6 +59,22 @@ def sent(run_dir: Path) -> list[Path]:
     """
     names = [*NAMES, *BESIDE, *(f"nodes/{node.name}/{name}" for node in _nodes(run_dir) for name in OF_NODES)]
     return [Path(name) for name in names if (run_dir / name).is_file()]
+
+
+LAST_LINES = 12
+LAST_BYTES = 2000
+"""Of clients.log, at most."""
+
+
+def last_words(run_dir: Path) -> str:
+    """The last lines of clients.log, each on a line; empty where there is none."""
+    try:
+        with (run_dir / PROGRAMS).open("rb") as file:
+            file.seek(max(0, _size(run_dir / PROGRAMS) - LAST_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-LAST_LINES:])
 
 
 def _nodes(run_dir: Path) -> list[Path]:

@@ -306,6 +306,8 @@ class _History:
         kind = line.get("e")
         if kind == "p" and line.get("role") == "final":
             self._final.add(integer(line.get("p")))
+        elif kind == "p" and line.get("role") == "reader" and line.get("client") == PROGRAM:
+            self.programs.add(integer(line.get("p")))
         elif kind == "p" and line.get("role") == "producer":
             process, settings = integer(line.get("p")), mapping(line.get("settings"))
             if (slot := integer(settings.get("producer"))) >= 0:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from reports.members import Members, answers_of, lines_of, members_of
 from reports.problems import Problem
+from reports.raw_files import raw_files
 from reports.run_files import RunFiles
 from reports.spacetime import draw
 from reports.story import Story, stories_of, text_of
+from reports.telling import tellings_about
 from tests.support.histories.group_history import GroupHistory
 
 
@@ -145,3 +147,57 @@ def test_a_revoked_read_has_the_time_of_the_release_and_the_next_owner(tmp_path:
     assert answers["Who processed it"].startswith(f"Process {one} did, at ")
     assert " until it gave it up at " in answers["When it owned the partition"]
     assert answers["Who owned it afterwards"].startswith(f"Process {two} owned it from ")
+
+
+def stuck_group(client: str = "program", *, crash: bool = True) -> tuple[GroupHistory, Problem]:
+    """A group whose only member has processed two of three records; the harness knows it under its first process."""
+    h = committed(2, client=client, crash=crash)
+    return h, Problem("stuck-consumer", "no progress", "t", 0, process=1, other=20 * 10**9)
+
+
+def answers_with_phases(folder: Path, h: GroupHistory, problem: Problem, over_s: float) -> dict[str, str]:
+    """What the page answers if the final reads began then."""
+    files = files_of(h, folder)
+    files.run = {"phases": [{"name": "final reads", "began": over_s * 1e9, "ended": over_s * 1e9 + 1e9}]}
+    files.traces = {1: [{"e": "became_leader", "t": 0.001, "topic": "t", "partition": 0, "epoch": 0, "leo": 0}]}
+    (telling,) = tellings_about(files, [problem])
+    return {each.question: each.text for each in telling.answers}
+
+
+def test_a_group_that_stands_still_has_the_record_that_it_read_last_and_the_last_owner(tmp_path: Path) -> None:
+    h, problem = stuck_group()
+    answers = answers_with_phases(tmp_path, h, problem, 1.0)
+    assert answers["What the group read last"].startswith("Process 2 reported offset 5 as processed, the last that g")
+    assert answers["Which member owned it last"].startswith("Process 2 owned it from ")
+    assert answers["Which member owned it last"].endswith(" to the end of the run.")
+    (lines,) = lines_of(files_of(h, tmp_path), [problem])
+    assert [each.text for each in lines if each.grave] == [
+        "Process 2 reported offset 5 as processed, the last that g did."
+    ]
+
+
+def test_a_stuck_program_has_its_last_words_on_the_page(tmp_path: Path) -> None:
+    (tmp_path / "clients.log").write_text("".join(f"line {number}\n" for number in range(30)) + "no price\n")
+    h, problem = stuck_group()
+    said = answers_with_phases(tmp_path, h, problem, 1.0)["What the program said last"]
+    assert said.startswith("The end of clients.log, ") and said.endswith("\nline 29\nno price")
+    assert "line 18\n" not in said, "the last lines only"
+    ours, problem = stuck_group("squall")
+    assert "What the program said last" not in answers_with_phases(tmp_path, ours, problem, 1.0)
+    (tmp_path / "clients.log").unlink()
+    h, problem = stuck_group()
+    assert "What the program said last" not in answers_with_phases(tmp_path, h, problem, 1.0)
+
+
+def test_a_program_that_no_fault_hit_ended_by_itself_unless_the_run_was_over(tmp_path: Path) -> None:
+    (tmp_path / "clients.log").write_text("no price\n")
+    question = "How its ownership ended"
+    answers = answers_with_phases(tmp_path, committed(2), ahead(), 1.0)
+    assert answers[question].startswith("Process 1 ended by itself (no fault hit it) at ")
+    assert answers["What the program said last"].endswith("\nno price")
+    answers = answers_with_phases(tmp_path, committed(2), ahead(), 0.001)
+    assert answers[question] == "Process 1 never gave it up." and "What the program said last" not in answers
+    ours = answers_with_phases(tmp_path, committed(2, client="squall"), ahead(), 1.0)
+    assert ours[question].startswith("Process 1 crashed at ")
+    assert [each.path for each in raw_files(tmp_path)] == ["history.jsonl", "clients.log"]
+    assert "clients.log" not in [each.path for each in raw_files(tmp_path, sent_only=True)]
