@@ -14,6 +14,8 @@ from reports.nights.table import CLASSES
 from reports.run_files import RunFiles, integer, mapping, number, objects, texts
 
 LISTED = 4
+MEMBER = "member"
+"""The role of a program under test whose processes are members of a group."""
 RUNS = 29
 """Runs that show with 95 % what one run of ten shows: 1 - 0.9 ** 29 > 0.95."""
 
@@ -47,13 +49,22 @@ def _promised(files: RunFiles) -> Iterator[str]:
 def _tried(files: RunFiles, faults: Sequence[FaultRow]) -> Iterator[str]:
     figures, load = checks.figures_of(files), mapping(files.plan.get("workload"))
     sent = "An unknown number of" if figures.sent is None else f"{figures.sent:,}"
-    clients = [f"{load[name]} {name}" for name in ("producers", "readers") if integer(load.get(name), 0) > 0]
+    kinds = [(integer(load.get(name), 0), name) for name in ("producers", "readers", "members")]
+    program = load.get("command") if load.get("role") == MEMBER else None
+    clients = [
+        f"{many} {name.removesuffix('s'[: many == 1])}{f' of a group ({program})' if name == 'members' else ''}"
+        for many, name in kinds
+        if many > 0 and (name != "members" or program)
+    ]
     seconds = number(files.plan.get("time_s"))
     clock = " of virtual time" if simulated.KEY in files.run else ""
     yield (
         f"{sent} sends{f', with {_listed(clients)}' if clients else ''}"
         f"{f', in {seconds:g} s{clock}' if seconds is not None else ''}."
     )
+    commits = integer(mapping(mapping(files.metrics.get("outcomes")).get("commit")).get("ok"), 0)
+    if program and commits > 0:
+        yield f"The members committed positions {commits:,} time{'s'[: commits > 1]}."
     landed = [fault for fault in faults if fault.state == "landed"]
     if not figures.planned:
         yield "No fault was planned."
@@ -88,9 +99,12 @@ def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
         yield f"Each of the {figures.acked:,} acknowledged records is accounted for."
     if little := [check.title for check in found if check.state == checks.LITTLE]:
         yield f"{_listed(little)} saw little, and prove{'s' * (len(little) == 1)} little."
+    more = (
+        "squall nightly" if mapping(files.plan.get("workload")).get("command") else "squall nightly, squall sim --seeds"
+    )
     yield (
         "This is a single run: if a bug shows in one run of ten, a single run misses it nine times out of ten, and "
-        f"{RUNS} runs with other seeds (squall nightly, squall sim --seeds) find it with a probability of 95 %."
+        f"{RUNS} runs with other seeds ({more}) find it with a probability of 95 %."
     )
 
 

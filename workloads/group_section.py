@@ -9,9 +9,9 @@ from workloads.section import Lane, Rows, Section, Span, Strip, Tone
 
 CAPTION = (
     "Seconds of load, as above. A lane for each process that was a member. Until it learns of its loss a member may "
-    "believe to hold what it holds no longer, because its session is over or another one was assigned the partition. "
-    "The first lane has a mark for each generation."
+    "believe to hold what it holds no longer, because its session is over or another one was assigned the partition."
 )
+MARKED = " The first lane{of} has a mark for each generation."
 LEGEND: Sequence[tuple[Tone, str]] = (
     ("good", "holds partitions"),
     ("neutral", "only believes to hold them"),
@@ -37,7 +37,10 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
 def _sentence(name: str, group: Mapping[str, Any]) -> str:
     members, unowned, unfair = group["members"], group["unowned"], group["unfair"]
     said = f"Group {name}: {_count(len(members), 'process', 'processes')} held partitions"
-    said += f" in {_count(group['generations'], 'generation', 'generations')}."
+    if group["generations"]:
+        said += f" in {_count(group['generations'], 'generation', 'generations')}."
+    else:
+        said += "; in which generations is not known, because no member reported one."
     if unowned is None:
         said += " No partition changed its owner."
     else:
@@ -81,11 +84,16 @@ def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
         members = group["members"][: MOST_LANES // len(groups)]
         left_out += len(group["members"]) - len(members)
         first, whose = ("generations", "") if len(groups) == 1 else (name, f"{name}, ")
-        lanes.append(Lane(first, list(_generations(group))))
+        if group["began"]:
+            lanes.append(Lane(first, list(_generations(group))))
         lanes += [Lane(f"{whose}process {each['process']}", list(_spans(each))) for each in members]
-    caption = CAPTION if len(groups) == 1 else CAPTION.replace("The first lane", "The first lane of each group")
+    caption, legend = CAPTION, LEGEND
+    if begun:
+        caption += MARKED.format(of="" if len(groups) == 1 else " of each group")
+    else:
+        legend = [each for each in LEGEND if each[0] != "mark"]
     more = f" {_count(left_out, 'later process has', 'later processes have')} no lane." if left_out else ""
-    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, LEGEND)
+    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, legend)
 
 
 def _generations(group: Mapping[str, Any]) -> Iterator[Span]:

@@ -57,3 +57,17 @@ def test_a_run_without_a_fault_says_that_it_says_nothing_of_failures(run_dir: Pa
 @pytest.mark.parametrize("word", ["invalid", "unknown"])
 def test_another_verdict_has_its_reasons_instead(run_dir: Path, word: str) -> None:
     assert told(run_dir, verdict=word) == {}
+
+
+def test_the_clients_are_counted_and_members_under_test_are_named_with_their_commits(run_dir: Path) -> None:
+    load = '[workload]\nname = "command"\nproducers = 1\nreaders = 2\nmembers = 2\ncommand = "node orders.mjs"\n'
+    for role, said in (("member", "1 producer, 2 readers and 2 members of a group (node orders.mjs)"),
+                       ("producer", "1 producer and 2 readers")):  # fmt: skip
+        (run_dir / "plan.toml").write_text(f'time_s = 8.0\n{load}role = "{role}"\n')
+        metrics = json.loads((run_dir / "metrics.json").read_text())
+        metrics["outcomes"] = {**metrics.get("outcomes", {}), "commit": {"ok": 153}}
+        (run_dir / "metrics.json").write_text(json.dumps(metrics))
+        answers = told(run_dir)
+        assert f"sends, with {said}, in 8 s." in answers["What was tried"]
+        assert ("The members committed positions 153 times." in answers["What was tried"]) is (role == "member")
+        assert "(squall nightly) find it" in answers["What that is worth"], "no simulation runs a program"

@@ -63,6 +63,7 @@ def test_the_sentence_says_who_was_without_an_owner_and_for_how_long() -> None:
 def test_a_zombie_is_told_apart_from_an_owner_and_every_mark_has_a_legend() -> None:
     h = GroupHistory()
     zombie, other = h.member(), h.member()
+    h.joined(zombie, [0])
     h.assigned(zombie, {0: 0})
     h.now = 100 * MS
     h.assigned(other, {0: 0}, 2)
@@ -141,3 +142,20 @@ def test_a_group_of_many_processes_says_how_many_have_no_lane() -> None:
     assert section is not None and section.strip is not None
     assert len(section.strip.lanes) == 1 + MOST_LANES
     assert section.strip.caption.endswith("1 later process has no lane.")
+
+
+def test_without_generations_the_sentence_says_so_and_no_lane_is_empty() -> None:
+    """A program under test need not report them."""
+    h = GroupHistory()
+    one = h.member()
+    h.assigned(one, {0: 0}, -1)
+    h.now = 20 * MS
+    h.revoked(one, [0], gen=-1)
+    section = section_of(figures(h))
+    assert section is not None and section.strip is not None
+    assert "1 process held partitions; in which generations is not known, because no member reported one." in (
+        section.sentence
+    )
+    assert [lane.name for lane in section.strip.lanes] == ["process 0"]
+    assert "generation" not in section.strip.caption
+    assert "mark" not in {tone for tone, _ in section.strip.legend}
