@@ -171,6 +171,9 @@ class Members:
     def _got(self, process: int, what: str) -> str:
         return f"reported {what} as processed" if process in self.programs else f"got {what}"
 
+    def _label(self, process: int, offset: int) -> tuple[str, str]:
+        return "processed" if process in self.programs else "got", f"offset {offset}"
+
     def had(self) -> str:
         """Say what the committer had processed, after "it had"."""
         assert self.commit is not None
@@ -195,7 +198,7 @@ class Members:
         if self.processed is not None:
             last = max(self.processed.offsets)
             text = f"process {process} {self._got(process, f'offset {last}')}"
-            yield Did(self.processed.t, process, "read", text, (f"has {last}",))
+            yield Did(self.processed.t, process, "read", text, self._label(process, last))
         asked = f"process {process} committed position {offset} of {self.problem.where} (operation {op})"
         text = f"{asked}, and had {self.had()}"
         yield Did(t, process, "position", text, (f"commits position {offset}",), grave=True)
@@ -207,7 +210,7 @@ class Members:
         if self.processed is not None:
             _, process, t, offsets = self.processed
             text = f"process {process} {self._got(process, f'offset {max(offsets)}')}, the last that {self.group} did"
-            yield Did(t, process, "read", text, (f"has {max(offsets)}",), grave=True)
+            yield Did(t, process, "read", text, self._label(process, max(offsets)), grave=True)
 
     def _of_hold(self) -> Iterator[Did]:
         if self.hold is None:
@@ -225,7 +228,9 @@ class Members:
     def _of_reads(self) -> Iterator[Did]:
         for read in (self.read,) if self.read is not None else self.got:
             text = f"process {read.process} {self._got(read.process, f'offset {self.offset}')} (operation {read.op})"
-            yield Did(read.t, read.process, "read", text, (f"has {self.offset}",), grave=self.read is not None)
+            yield Did(
+                read.t, read.process, "read", text, self._label(read.process, self.offset), grave=self.read is not None
+            )
 
 
 def _begins(hold: Hold, where: str) -> Did:
@@ -312,9 +317,14 @@ def _stands_still(files: RunFiles, problem: Problem, reader: _Reader, at: _Parti
 
 
 def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
-    """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known."""
+    """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known. The cause
+    of what a member read too late is its release of the partition.
+    """
     return [
-        [Line(files.seconds(each.t) or 0.0, sentence(each), each.grave) for each in found.did()]
+        [
+            Line(files.seconds(each.t) or 0.0, sentence(each), each.grave and (each.kind != "read" or found.stands))
+            for each in found.did()
+        ]
         if found is not None and (found.alone or found.stands)
         else []
         for found in members_of(files, problems)

@@ -139,9 +139,9 @@ def shows_log(moment: Moment, window: tuple[int, int]) -> bool:
 
 
 def window_of(story: Story) -> tuple[int, int]:
-    """Offsets that are drawn: around the records in question, as many as there is room for."""
+    """Offsets that are drawn: around the records in question, as many as there is room for; none without brokers."""
     offsets = [record.offset for record in story.records if record.offset >= 0]
-    if not offsets:
+    if not offsets or story.of_members:
         return 0, 0
     subjects = [record.offset for record in story.records if record.offset >= 0 and record.is_subject] or offsets
     low, high = max(0, min(offsets) - 1), max(offsets) + 1

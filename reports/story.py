@@ -120,7 +120,7 @@ def _of_members(facts: Facts, acted: Members) -> Story:
     producers, records = producers_of(facts), named_records(facts)
     told, begin = tell(facts, records, producers), load_begin(acted.files)
     did = [
-        Moment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process}", each.kind,
+        Moment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process} (member)", each.kind,
                members.sentence(each), each.label, MUST, grave=each.grave)
         for each in acted.did()
     ]  # fmt: skip
