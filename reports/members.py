@@ -5,7 +5,7 @@ group that makes no progress: which record it processed last. From the history a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -242,18 +242,11 @@ def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | N
     """What members did that led to each of these findings; None if the history does not show it, or if it is about
     something else. The history is read once for all of them.
     """
-    path = files.path / "history.jsonl"
     dense = {name: part for part, name in files.part_names.items()}
     wanted = {dense[each.where] for each in problems if each.name in ABOUT and each.where in dense}
-    try:
-        if not wanted or path.stat().st_size > HISTORY_LIMIT:
-            return [None] * len(problems)
-    except OSError:
+    reader = _read(files, wanted)
+    if reader is None:
         return [None] * len(problems)
-    groups: dict[int, str] = {}
-    reader = _Reader({part: _Partition(Holds(groups, part)) for part in wanted}, groups)
-    for line in json_lines(path):
-        reader.take(line)
     made = {AHEAD: _passed_over, REVOKED: _given_up, stuck.CONSUMER: _stands_still}
     return [
         made[each.name](files, each, reader, reader.parts[dense[each.where]])
@@ -261,6 +254,30 @@ def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | N
         else None
         for each in problems
     ]
+
+
+def processed_by_programs(files: RunFiles) -> int | None:
+    """Count the records that members under test reported as processed, each once; None if nobody can tell."""
+    reader = _read(files, files.part_names)
+    if reader is None:
+        return None
+    by_part = ((each for each in at.reads if each.process in reader.programs) for at in reader.parts.values())
+    return sum(len({offset for read in reads for offset in read.offsets}) for reads in by_part)
+
+
+def _read(files: RunFiles, parts: Collection[int]) -> _Reader | None:
+    """What the history has of these partitions; None without any, or if there is no history, or too long a one."""
+    path = files.path / "history.jsonl"
+    try:
+        if not parts or path.stat().st_size > HISTORY_LIMIT:
+            return None
+    except OSError:
+        return None
+    groups: dict[int, str] = {}
+    reader = _Reader({part: _Partition(Holds(groups, part)) for part in parts}, groups)
+    for line in json_lines(path):
+        reader.take(line)
+    return reader
 
 
 def _passed_over(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:

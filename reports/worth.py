@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from checkers import simulated
-from reports import checks
+from reports import checks, members
 from reports.answers import Answer
 from reports.checks import Check
 from reports.fault_words import FaultRow
@@ -97,6 +97,8 @@ def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
         yield "The promise was kept: it does not cover the records that were lost."
     elif figures.acked is not None:
         yield f"Each of the {figures.acked:,} acknowledged records is accounted for."
+        if (done := _processed(files)) is not None:
+            yield f"The members reported {done:,} records as processed, counted once each."
     if little := [check.title for check in found if check.state == checks.LITTLE]:
         yield f"{_listed(little)} saw little, and prove{'s' * (len(little) == 1)} little."
     more = (
@@ -106,6 +108,11 @@ def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
         "This is a single run: if a bug shows in one run of ten, a single run misses it nine times out of ten, and "
         f"{RUNS} runs with other seeds ({more}) find it with a probability of 95 %."
     )
+
+
+def _processed(files: RunFiles) -> int | None:
+    is_member = mapping(files.plan.get("workload")).get("role") == MEMBER
+    return members.processed_by_programs(files) if is_member else None
 
 
 def _listed(words: Sequence[str]) -> str:

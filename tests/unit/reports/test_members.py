@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from reports.members import Members, answers_of, lines_of, members_of
+from reports.members import Members, answers_of, lines_of, members_of, processed_by_programs
 from reports.problems import Problem
 from reports.raw_files import raw_files
 from reports.run_files import RunFiles
@@ -205,3 +205,18 @@ def test_a_program_that_no_fault_hit_ended_by_itself_unless_the_run_was_over(tmp
     assert ours[question].startswith("Process 1 crashed at ")
     assert [each.path for each in raw_files(tmp_path)] == ["history.jsonl", "clients.log"]
     assert "clients.log" not in [each.path for each in raw_files(tmp_path, sent_only=True)]
+
+
+def test_the_records_that_members_reported_are_counted_once_each(tmp_path: Path) -> None:
+    h = committed(2)
+    again = h.member()
+    h.assigned(again, {0: 4}, 3)
+    for line in h._processes:
+        if line["settings"].get("group"):
+            line["client"] = "program"
+    value = next(send.val for send in h.sends if send.off == 4)
+    h.poll(again, [(4, value)], at=4)
+    assert processed_by_programs(files_of(h, tmp_path)) == 5, "offsets 0, 1, 3, 4 and 5; 4 was reported twice"
+    assert processed_by_programs(files_of(committed(2, client="squall"), tmp_path)) == 0
+    (tmp_path / "history.jsonl").unlink()
+    assert processed_by_programs(RunFiles(tmp_path, part_names={0: "t-0"})) is None

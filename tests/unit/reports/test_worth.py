@@ -70,4 +70,5 @@ def test_the_clients_are_counted_and_members_under_test_are_named_with_their_com
         answers = told(run_dir)
         assert f"sends, with {said}, in 8 s." in answers["What was tried"]
         assert ("The members committed positions 153 times." in answers["What was tried"]) is (role == "member")
+        assert ("The members reported 0 records as processed" in answers["What that is worth"]) is (role == "member")
         assert "(squall nightly) find it" in answers["What that is worth"], "no simulation runs a program"
