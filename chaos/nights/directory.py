@@ -183,7 +183,15 @@ def nights_beside(path: Path) -> list[NightDirectory]:
     if not path.parent.is_dir():
         return []
     folders = [each for each in path.parent.iterdir() if each != path and (each / FILE).exists()]
-    return [NightDirectory(each) for each in sorted(folders, key=lambda each: each.name, reverse=True)]
+    return [NightDirectory(each) for each in sorted(folders, key=_began, reverse=True)]
+
+
+def _began(folder: Path) -> tuple[str, str]:
+    """By when nights are in order; one that cannot be read is the oldest."""
+    try:
+        return str(read_head(folder).get("began") or ""), folder.name
+    except NoNight:
+        return "", folder.name
 
 
 def thin(run: Path, *, found: bool = False) -> None:

@@ -17,7 +17,7 @@ from chaos.commands import durability, night_end
 from chaos.nights import opening
 from chaos.nights.accepted import Accepted
 from chaos.nights.budget import Costs
-from chaos.nights.directory import NightDirectory
+from chaos.nights.directory import NightDirectory, nights_beside
 from chaos.nights.matrix import make_matrix, read_matrix
 from chaos.nights.opening import Opened
 from chaos.nights.plugin import case_of
@@ -291,6 +291,17 @@ def test_a_night_learns_from_the_nights_before_how_long_its_report_takes(tmp_pat
     assert report_s() == usual, "it made none"
     before.write(before.facts, {"report_s": 7 * usual})
     assert report_s() == pytest.approx(7 * usual)
+
+
+def test_the_last_night_is_the_last_that_began_whatever_its_name(tmp_path: Path) -> None:
+    for day, name in enumerate(("red", "red2", "acc", "20260101T010000"), 1):
+        head = {"schema": 1, "night": name, "began": f"2026-07-0{day}T01:00:00+00:00", "items": []}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "night.json").write_text(json.dumps(head))
+    (tmp_path / "zzz").mkdir()
+    (tmp_path / "zzz/night.json").write_text("{")
+    names = [each.path.name for each in nights_beside(tmp_path / "new")]
+    assert names == ["20260101T010000", "acc", "red2", "red", "zzz"]
 
 
 def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
