@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
 """Parts of a matrix, as expressions -> the flags that give them."""
+QUIET_S = 20.0
+"""A run that takes as long is announced when it begins."""
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -433,11 +435,19 @@ def _play(
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
     player.clear, player.stop_at_first = clear, flags["stop_at_first"]
+    player.begun = lambda item, log: _say_begun(say, player, item, log)
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
         raise Refused(f"pytest could not begin, exit code {code}: see its output")
     return end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
+
+
+def _say_begun(say: Console, player: Player, item: Item, log: Path) -> None:
+    """One line for a run that begins, if nothing else would be printed for a while."""
+    if (cost_s := player.costs.of(item).seconds) >= QUIET_S:
+        told = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
+        say.print(told, style="dim", markup=False, soft_wrap=True)
 
 
 def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:

@@ -83,6 +83,8 @@ class Player:
     """Item -> why it is not played."""
     said: Callable[[Item, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
+    begun: Callable[[Item, Path], None] = lambda item, log: None
+    """Called with each attempt that begins, and the file that gets what it prints."""
     stop_at_first: bool = False
     """Begin nothing behind the first item that is not valid."""
     clear: Callable[[], None] = lambda: None
@@ -224,7 +226,8 @@ class Player:
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
         command = [*tether, *self.program, *words]
         environment = {**environment_of_children(), "PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"}
-        with (self.directory.logs / f"{label(item, number)}.txt").open("wb") as out:
+        log = self.directory.logs / f"{label(item, number)}.txt"
+        with log.open("wb") as out:
             popen = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -234,6 +237,7 @@ class Player:
                 start_new_session=True,  # Ctrl-C is for us to answer
             )
         self._children.append(_Child(item, number, popen, self._cores(item), datetime.now(UTC), time.monotonic()))
+        self.begun(item, log)
 
     # ------------------------------------------------------------------------------------------------------ ending
 

@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 
 from chaos import cli
-from chaos.commands import durability, night_end
+from chaos.commands import durability, night_end, nightly
 from chaos.nights import opening
 from chaos.nights.accepted import Accepted
 from chaos.nights.budget import Costs
@@ -272,6 +272,19 @@ def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
     (one,) = told["findings"]
     assert (one["fingerprint"], one["nights"]) == (print_, list(nights))
     assert [run["run"] for run in one["runs"]] == [str(tmp_path / player.attempts[player.items[0].item][0].run)]
+
+
+@pytest.mark.parametrize(("runtime", "announced"), [("process", True), ("sim", False)])
+def test_a_long_run_is_announced_when_it_begins(
+    runtime: str, announced: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    player = night(tmp_path, {1: ["valid"]}, runtime)
+    player.begun = lambda item, log: nightly._say_begun(console(stderr=True), player, item, log)
+    played(player)
+    (item,) = player.items
+    line = f"begins: {item.configuration}, kill, seed 1: about "
+    err = capsys.readouterr().err
+    assert (line in err, f"said/{item.item}.txt" in err) == (announced, announced)
 
 
 def test_a_night_learns_from_the_nights_before_how_long_its_report_takes(tmp_path: Path) -> None:
