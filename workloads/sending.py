@@ -15,7 +15,7 @@ def contradictions(
     """Settings of producers that cannot be together, a sentence for each contradiction."""
     found = []
     if idempotence and acks != -1:
-        found.append("idempotence needs acks = -1 (all)")
+        found.append("idempotence needs acks=all (-1)")
     if idempotence and max_in_flight > IDEMPOTENT_IN_FLIGHT:
         found.append(f"idempotence allows at most {IDEMPOTENT_IN_FLIGHT} requests in flight (max_in_flight)")
     if delivery_timeout_ms <= linger_ms:

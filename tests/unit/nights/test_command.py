@@ -38,7 +38,7 @@ def test_a_list_says_what_would_run_and_writes_nothing(tmp_path: Path, capsys: p
     assert cli.run(words) == 0
     out = capsys.readouterr().out
     assert "1 run over 1 configuration, seeds from" in out
-    assert "excluded: runtime=sim acks=1 idempotence=on: workload: idempotence needs acks = -1 (all)" in out
+    assert "excluded: runtime=sim acks=1 idempotence=on: workload: idempotence needs acks=all (-1)" in out
     assert "MiB stay on disk" in out
     assert not night.exists()
 

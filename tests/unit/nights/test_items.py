@@ -34,7 +34,7 @@ def test_a_cell_holds_every_axis_of_its_workload_and_its_name_only_what_is_unusu
 @pytest.mark.parametrize(
     ("named", "why"),
     [
-        ({"acks": "1", "idempotence": "on"}, "idempotence needs acks = -1 (all)"),
+        ({"acks": "1", "idempotence": "on"}, "idempotence needs acks=all (-1)"),
         ({"replication-factor": "1", "min-isr": "2"}, "min_isr 2 is above replication_factor 1"),
         ({"runtime": "sim", "target": "kafka"}, "the simulator runs Squall's own broker only"),
         ({"runtime": "docker", "target": "kafka"}, "there are images of Squall's own broker only"),

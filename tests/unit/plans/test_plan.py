@@ -95,7 +95,7 @@ def test_a_load_too_short_for_faults_is_refused() -> None:
     [
         ({"sed": 1}, "sed: there is no such setting"),
         ({"workload": {"acks": 2}}, "workload.acks"),
-        ({"workload": {"acks": 1}}, "idempotence needs acks = -1"),
+        ({"workload": {"acks": 1}}, "idempotence needs acks=all"),
         ({"workload": {"min_isr": 4}}, "min_isr 4 is above replication_factor 3"),
         ({"cluster": {"nodes": 1}}, "replication_factor 3 needs as many nodes"),
         ({"faults": [{"at_s": 1, "duration_s": 1, "action": "kil"}]}, "unknown action 'kil'"),
