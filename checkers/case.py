@@ -150,8 +150,7 @@ def read_case(
     kept = _kept(run_dir, troubles, notes) if history is None else _in_memory(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
     changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
-    other_plan = plan.of_another_run(run) if plan else []
-    landed = not any(map(fault_classes.not_landed, faults))
+    other_plan, landed = plan.of_another_run(run) if plan else [], not any(map(fault_classes.not_landed, faults))
     troubles += [*unlike, *told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     seen = simulated.read(run_dir, told.info, kept.seals)
     troubles += [*changed.values(), *other_plan, *seen.troubles]
@@ -159,15 +158,14 @@ def read_case(
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
-    brokers = plan.brokers if plan else ()
-    led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, brokers, faults)
+    there = plan.brokers if plan else ()
+    led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, there, faults)
     ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits(), kept.processes)
     if findings is not None:
         findings = [*findings, *replicas, *lacking, *after.findings]
-    notes += [UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []
-    notes += after.notes
+    notes += [*([UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []), *after.notes]
     troubles += after.behind
     passed_over = {**after.passed_over, **workload.left_out()}
     if not compared:

@@ -97,6 +97,8 @@ def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
         yield "The promise was kept: it does not cover the records that were lost."
     elif figures.acked is not None:
         yield f"Each of the {figures.acked:,} acknowledged records is accounted for."
+        if any(_uncommitted(files)):
+            yield "Those of transactions that did not commit were promised to no reader, and are not looked for."
         if (done := _processed(files)) is not None:
             yield f"The members reported {done:,} records as processed, counted once each."
     if little := [check.title for check in found if check.state == checks.LITTLE]:
@@ -113,6 +115,12 @@ def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
 def _processed(files: RunFiles) -> int | None:
     is_member = mapping(files.plan.get("workload")).get("role") == MEMBER
     return members.processed_by_programs(files) if is_member else None
+
+
+def _uncommitted(files: RunFiles) -> Iterator[int]:
+    """How many transactions ended in each way that is no commit."""
+    ended = mapping(mapping(files.metrics.get("transactions")).get("ended"))
+    return (integer(count) for how, count in ended.items() if how != "committed" and integer(count) > 0)
 
 
 def _listed(words: Sequence[str]) -> str:

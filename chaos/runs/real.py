@@ -112,8 +112,7 @@ def run_and_judge(
         ahead = start_ahead(directory, say.print) if engine == SPARK else None
         with progress.shown():
             try:
-                still = run.info.setdefault("standstills", [])
-                trio.run(stoppable, partial(watching, run.go, still), progress.say)
+                trio.run(stoppable, partial(watching, run.go, run.info), progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and ahead is not None:

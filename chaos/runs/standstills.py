@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -43,8 +43,9 @@ def still(before: Clocks, now: Clocks) -> dict[str, float] | None:
     return {"began": before.monotonic, "s": round(took_s, 1), "suspended_s": round(suspended_s, 1)}
 
 
-async def watching(go: Callable[[], Awaitable[None]], seen: list[dict[str, float]]) -> None:
-    """Run `go`, and add to `seen` each time in which nothing ran here."""
+async def watching(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> None:
+    """Run `go`, and list in `standstills` of `info` (run.json) each time in which nothing ran here."""
+    seen = info.setdefault("standstills", [])
 
     async def look() -> None:
         before = clocks()

@@ -72,3 +72,13 @@ def test_the_clients_are_counted_and_members_under_test_are_named_with_their_com
         assert ("The members committed positions 153 times." in answers["What was tried"]) is (role == "member")
         assert ("The members reported 0 records as processed" in answers["What that is worth"]) is (role == "member")
         assert "(squall nightly) find it" in answers["What that is worth"], "no simulation runs a program"
+
+
+@pytest.mark.parametrize(("aborted", "said"), [(0, False), (3, True)])
+def test_records_of_transactions_that_did_not_commit_are_named_as_not_looked_for(
+    run_dir: Path, aborted: int, said: bool
+) -> None:
+    path = run_dir / "metrics.json"
+    ended = {"committed": 9, "aborted": aborted}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "transactions": {"ended": ended}}))
+    assert ("promised to no reader" in told(run_dir)["What that is worth"]) is said
