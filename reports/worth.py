@@ -34,7 +34,9 @@ def answers_of(files: RunFiles, found: Sequence[Check], faults: Sequence[FaultRo
 
 def _promised(files: RunFiles) -> Iterator[str]:
     guarantee = mapping(files.verdict.get("guarantee"))
-    row = str(guarantee.get("row") or "not known")
+    rows = str(guarantee.get("row") or "not known").split("; ")
+    # A row may repeat another one: "idempotence off", and "idempotence off, more than one request in flight".
+    row = ", ".join(each for each in rows if not any(other.startswith(f"{each}, ") for other in rows))
     classes = [CLASSES.get(each, each) for each in texts(guarantee.get("fault_classes"))]
     yield f"{row}{f', under faults of {_listed(classes)}' if classes else ''}:"
     permitted = sorted(mapping(guarantee.get("permitted")))

@@ -39,6 +39,8 @@ def test_a_valid_run_says_what_was_promised_tried_and_looked_at_and_what_that_is
     [
         ({"row": "acks=1", "permitted": {"lost-write": "x", "duplicate": "y"}}, "config",
          "acks=1: duplicate and lost-write may happen, and no other anomaly."),
+        ({"row": "acks=1; idempotence off; idempotence off, more than one request in flight"}, "config",
+         "acks=1, idempotence off, more than one request in flight: no anomaly is permitted."),
         ({"row": "acks=1", "permitted": {"lost-write": "x"}}, "safe",
          "acks=1: no anomaly was accepted (--expect safe)."),
     ],
