@@ -17,6 +17,12 @@ STOPPED_S = 18.0
 """Longer than `stuck_s`, 15 seconds: what must be noticed is a time."""
 
 
+def _stand_still(running: Squall) -> None:
+    os.killpg(running.process.pid, signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    os.killpg(running.process.pid, signal.SIGCONT)
+
+
 def test_a_run_that_stood_still_after_its_faults_says_so_and_blames_nobody(
     tmp_path: Path, started: list[Squall]
 ) -> None:
@@ -24,9 +30,7 @@ def test_a_run_that_stood_still_after_its_faults_says_so_and_blames_nobody(
     running = Squall(tmp_path, words)
     started.append(running)
     running.until("heal")
-    os.killpg(running.process.pid, signal.SIGSTOP)
-    time.sleep(STOPPED_S)
-    os.killpg(running.process.pid, signal.SIGCONT)
+    _stand_still(running)
     running.code()
     told = json.loads((tmp_path / "runs/latest/verdict.json").read_text())
     assert told["verdict"] in ("valid", "unknown"), told["reasons"]
