@@ -57,7 +57,7 @@ class Run:
         acks: int = 1,
     ) -> None:
         self.h, self._acks = HistoryBuilder(), acks
-        producer = self.h.producer(acks=acks, idempotence=False, max_in_flight=1)
+        producer = self.h.producer(client="program", acks=acks, idempotence=False, max_in_flight=1)
         began = self.h.tick()
         sent, moments = {}, {}
         for off in range(10):
