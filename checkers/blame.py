@@ -13,14 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from checkers.anomalies import commit_ahead, poll_skip, revoked_read, stuck
-from checkers.anomalies.anomaly import OWN
+from checkers.anomalies.anomaly import OWN, PROGRAM
 from checkers.case import Case
 from checkers.findings import Finding
 from checkers.history.tables import PRODUCER, Process
 from checkers.history.values import AFTER_HEALING
-
-PROGRAM = "program"
-"""Process.client of a program under test."""
 
 
 def load_producers(processes: Iterable[Process]) -> list[Process]:

@@ -24,7 +24,7 @@ from typing import Any
 from checkers import blame, fault_classes, guarantees, simulated
 from checkers.analysis import FINDINGS, METRICS
 from checkers.anomalies import dual_ownership, hanging_txn, stuck
-from checkers.anomalies.anomaly import Family
+from checkers.anomalies.anomaly import PROGRAM, Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
 from checkers.coverage import too_little
@@ -148,7 +148,7 @@ def _blaming(judged: Judged, case: Case, mute: str) -> Judged:
         return replace(judged, permitted=None, why=mute)
     did = blame.of_members(case, (judged.name, judged.evidence), judged.processes, [part for part, _ in judged.parts])
     if did:
-        name, promise = blame.of_client(blame.PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
+        name, promise = blame.of_client(PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
         return replace(judged, why=f"not permitted: {name} did this: {did}", cell=promise, blames=name)
     name = blame.name_of(judged.evidence, judged.processes, case.processes)
     if not name:

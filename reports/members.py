@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from checkers.anomalies import commit_ahead, revoked_read, stuck
+from checkers.anomalies.anomaly import PROGRAM
 from checkers.history.tables import FAIL, OK
 from reports.fault_words import fault_of
 from reports.owners import CRASHED, Hold, Holds
@@ -79,7 +80,7 @@ class _Reader:
         kind, process, op = line.get("e"), integer(line.get("p")), integer(line.get("op"))
         if kind == "p" and (group := mapping(line.get("settings")).get("group")):
             self.groups[process] = str(group)
-            if line.get("client") == commit_ahead.PROGRAM:
+            if line.get("client") == PROGRAM:
                 self.programs.add(process)
         elif kind == "i" and line.get("f") == "commit":
             self.ends[op] = -1, -1

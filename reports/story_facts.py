@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from broker.protocol.apis import ApiKey
+from checkers.anomalies.anomaly import PROGRAM
 from checkers.fault_traits import TAKES_DOWN
 from checkers.history.values import AFTER_HEALING
 from checkers.sent import ProduceRequests, SentSettings
@@ -25,8 +26,6 @@ from reports.story_reads import THROWN, Polled, Thrown
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
-PROGRAM = "program"
-"""The client of a process that is a program under test."""
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 

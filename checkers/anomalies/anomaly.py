@@ -23,8 +23,8 @@ from checkers.history.tables import History
 
 FINAL = "final"
 READS = "reads"
-OWN = "squall"
-"""Our own client, as a history names it."""
+OWN, PROGRAM = "squall", "program"
+"""Our own client and a program under test, as a history names them."""
 ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"

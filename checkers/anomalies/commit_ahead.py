@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.group_positions import GROUPS, Place, positions_of
 from checkers.findings import Witness
 from checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
 from checkers.history.tables import FAIL, POLL, History
 
-OWN, PROGRAM = "squall", "program"
-"""Clients that report a record before they commit what is behind it: nothing is missing after a crash."""
 OWN_COMMIT = "own commit"
 """Evidence: a program under test committed that position itself, and had reported nothing at the record's offset or
 beyond by then. No broker can have done that."""
@@ -104,6 +102,7 @@ def _own_commits(place: Place, reads: _Reads, positions: set[int]) -> dict[int, 
 
 
 def _untold(place: Place, reads: _Reads) -> bool:
+    """Our own client and programs report a record before they commit what is behind it: their crash hides nothing."""
     return any(hold.how == CRASHED and reads.client[hold.proc] not in (OWN, PROGRAM) for hold in place.holds)
 
 

@@ -39,7 +39,7 @@ from checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from checkers.anomalies.anomaly import OWN, Anomaly, Check, Need, Seen
+from checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Need, Seen
 from checkers.findings import Witness
 from checkers.history.group_activity import Activity
 from checkers.history.tables import History, Partition, Process
@@ -99,8 +99,6 @@ LITTLE_GOT = 0.5
 FEW_CHANGES = 0.5
 """For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
 comes of these could hardly show."""
-PROGRAM = "program"
-"""A program under test, as a history names it."""
 PAGE_OF_MEMBERS = "docs/workloads/command.md, Members of a group"
 NEVER_RESUMED = "no member ever took over a partition at a committed position"
 SILENT_MEMBERS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.commit_ahead import OWN, OWN_COMMIT, PROGRAM, SKIPPED
+from checkers.anomalies.anomaly import OWN, PROGRAM
+from checkers.anomalies.commit_ahead import OWN_COMMIT, SKIPPED
 from checkers.history.conversion import Conversion
 from checkers.history.group_tables import CRASHED
 from checkers.history.tables import FAIL
