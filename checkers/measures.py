@@ -16,6 +16,7 @@ from checkers.metrics import (
     ALL,
     ALWAYS,
     CALM,
+    CALM_GAP,
     FAULT_GAP,
     FAULTY,
     FINAL_READ,
@@ -43,7 +44,7 @@ from checkers.metrics import (
     spread,
     waiting_for,
 )
-from checkers.nemesis_log import windows
+from checkers.nemesis_log import FOREVER, windows
 
 Gap = tuple[int, int]
 """(begin, end), ns."""
@@ -59,7 +60,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_latencies(sends, context),
         *_gaps(sends, after, context),
         *_recoveries(sends, context.faults),
-        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context.healed_ns),
+        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context.judged_ns),
         *_by_second(sends, told, context.origin_ns),
         *_spread(STALE, _ages(told)),
         *_spread(LAG, _lags(told)),
@@ -117,9 +118,11 @@ def _gaps(sends: list[Row], after: list[Row], context: Context) -> Iterator[Meas
     for group, members in groups.items():
         gaps = _unanswered(members)
         yield Measure(GAP, group, 0, _longest(gaps))
-        healed = _since(gaps, context.healed_ns) if context.healed_ns >= 0 else []
+        healed = _within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
         if healed:
             yield Measure(HEALED_GAP, group, 0, _longest(healed))
+        if calm := [gap for begin, end in context.between for gap in _within(gaps, begin, end)]:
+            yield Measure(CALM_GAP, group, 0, _longest(calm))
         served = [
             (min(first), gap[1])
             for gap in healed
@@ -166,8 +169,8 @@ def _joined(found: dict[bool, Gap]) -> list[Gap]:
     return gaps
 
 
-def _since(gaps: Iterable[Gap], begin: int) -> list[Gap]:
-    return [(max(gap[0], begin), gap[1]) for gap in gaps if gap[1] > begin]
+def _within(gaps: Iterable[Gap], begin: int, end: int) -> list[Gap]:
+    return [(max(gap[0], begin), min(gap[1], end)) for gap in gaps if gap[1] > begin and gap[0] < end]
 
 
 def _longest(gaps: list[Gap]) -> tuple[float, float]:

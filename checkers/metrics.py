@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from checkers.history.group_tables import Hold
 from checkers.history.tables import FinalRead, History, Partition, PlayedFault
 from checkers.history.values import AFTER_HEALING
-from checkers.nemesis_log import FOREVER
+from checkers.nemesis_log import FOREVER, windows
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
@@ -24,7 +24,8 @@ PERCENTILES = (0.5, 0.99, 0.999)
 OVERALL = -1
 """Measure.a of a gap over all partitions together."""
 
-LATENCY, GAP, HEALED_GAP, FRESH_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fresh gap", "fault gap"
+LATENCY, GAP, FAULT_GAP = "latency", "gap", "fault gap"
+HEALED_GAP, FRESH_GAP, CALM_GAP = "healed gap", "fresh gap", "calm gap"
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 OUTCOMES, FINAL_READ, UNPLACED = "outcomes", "final read", "unplaced"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
@@ -73,6 +74,7 @@ class Measure(NamedTuple):
     | final read | partition | isolation | how many records final reads returned |
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
+    | calm gap | the same | 0 | the same, of what lies before and between faults; of all where no fault began |
     | fresh gap | partition | 0 | the same, from the first time in it that a fresh client's write was acknowledged |
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
     | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
@@ -152,6 +154,20 @@ class Context:
     def healed_ns(self) -> int:
         """When the last fault ended; -1 where there was none."""
         return max((fault.ended for fault in self.faults), default=-1)
+
+    @property
+    def judged_ns(self) -> int:
+        """From when on nothing excuses that nothing succeeds: when the last fault ended, or the run's begin where no
+        fault ever began. -1: never.
+        """
+        return self.healed_ns if any(fault.began >= 0 for fault in self.faults) else self.origin_ns
+
+    @property
+    def between(self) -> list[tuple[int, int]]:
+        """The times before and between faults: (begin, end), ns, in order. Where no fault ever began that is all."""
+        on = windows(self.faults)
+        calm = zip([self.origin_ns, *(ended for _, ended in on)], on or [(FOREVER, FOREVER)], strict=False)
+        return [(since, began) for since, (began, _) in calm if since < began]
 
 
 def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:

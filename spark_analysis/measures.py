@@ -203,7 +203,13 @@ HELD = """
 _HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
 
 HEALED_GAPS = f""",
-      array(if(till > {{healed}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
+      array(if(till > {{healed}}{{whose}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
+
+CALM_GAPS = """,
+      transform(
+        filter({between}, span -> reader = 0 and till > span.began and since < span.ended),
+        span -> named_struct('name', 'calm gap', 'a', int(a), 'b', 0, 'since', greatest(since, span.began),
+                             'till', least(till, span.ended)))"""
 
 FRESH_GAPS = f""",
       transform(slice(filter(coalesce(fresh, array()), t -> t >= greatest(since, {{healed}}) and t < till), 1, 1),
@@ -234,15 +240,17 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
         transactions=TRANSACTIONS if context.transactions else "",
         recoveries=RECOVERIES.format(faults=faults) if faults else "",
     )
-    healed = f"{context.healed_ns}L"
+    healed = f"{context.judged_ns}L"
     readers = more = fresh = ""
-    if context.healed_ns >= 0:
-        more = HEALED_GAPS.format(healed=healed)
-        if context.afterwards:
+    if context.judged_ns >= 0:
+        more = HEALED_GAPS.format(healed=healed, whose="" if context.healed_ns >= 0 else " and reader = 1")
+        if context.afterwards and context.healed_ns >= 0:
             more, fresh = more + FRESH_GAPS.format(healed=healed), FRESH.format(after=wrote_after)
         if reading := [process for process in processes if process.role != PRODUCER]:
             last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
             readers = READERS.format(healed=healed, last_heard=f"map({last_heard})", **_owned(holds))
+    if between := context.between:
+        more += CALM_GAPS.format(between=_spans(between))
     if faults:
         more += FAULT_GAPS.format(faults=faults)
     return counts, GAPS.format(load=load, readers=readers, more=more, fresh=fresh)
@@ -296,5 +304,10 @@ def _faults(faults: Sequence[PlayedFault]) -> str:
 
 def _faulty(faulty: Sequence[tuple[int, int]]) -> str:
     """Whether a send overlaps the times at which a fault was on."""
-    spans = ", ".join(f"struct({began}L as began, {min(ended, FOREVER)}L as ended)" for began, ended in faulty)
-    return f"exists(array({spans}), span -> t0 <= span.ended and t1 >= span.began)" if faulty else "false"
+    return f"exists({_spans(faulty)}, span -> t0 <= span.ended and t1 >= span.began)" if faulty else "false"
+
+
+def _spans(windows: Sequence[tuple[int, int]]) -> str:
+    """As an array."""
+    spans = ", ".join(f"struct({began}L as began, {min(ended, FOREVER)}L as ended)" for began, ended in windows)
+    return f"array({spans})"

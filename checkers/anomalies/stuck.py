@@ -17,7 +17,7 @@ from checkers import run_facts
 from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition, Process
-from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from checkers.metrics import CALM_GAP, FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 LOAD = "load"
@@ -32,7 +32,7 @@ ANOMALIES = (
     Anomaly(
         PRODUCER,
         Family.LIVENESS,
-        "no acknowledgement for longer than the plan allows, after healing",
+        "no acknowledgement for longer than the plan allows, after healing or while no fault is on",
         source="the plan's limit `stuck_s`",
         other="for how many ns",
         needs=(Need.SENDS,),
@@ -66,6 +66,8 @@ def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
             found += _longer(CONSUMER, "", measure.b, measure.a, measure.numbers[0], limits.stuck_consumer_s)
         elif measure.name == FRESH_GAP:
             found += _longer(PRODUCER, CLIENT, measure.a, -1, measure.numbers[0], limits.stuck_producer_s)
+        elif measure.name == CALM_GAP and measure.a != OVERALL:
+            found += _longer(PRODUCER, LOAD, measure.a, -1, measure.numbers[0], limits.stuck_producer_s)
         elif measure.name == HEALED_GAP and measure.a != OVERALL:
             length, begin = measure.numbers
             after, served = fresh.get(measure.a, (0, 0))
