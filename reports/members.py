@@ -35,7 +35,7 @@ class Did(NamedTuple):
     grave: bool = False
 
 
-class Commit(NamedTuple):
+class CommittedPosition(NamedTuple):
     """A process asked for this position at `t`, in ns of the history."""
 
     op: int
@@ -44,7 +44,7 @@ class Commit(NamedTuple):
     offset: int
 
 
-class Read(NamedTuple):
+class MemberRead(NamedTuple):
     """What a poll, or a report of what was processed, had of the partition."""
 
     op: int
@@ -58,8 +58,8 @@ class _Partition:
     """What the history says of one partition."""
 
     holds: Holds
-    commits: list[Commit] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
+    commits: list[CommittedPosition] = field(default_factory=list)
+    reads: list[MemberRead] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Reader:
     """Member -> its group."""
     programs: set[int] = field(default_factory=set)
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Commit -> when it was answered, and how."""
+    """Operation of a commit -> when it was answered, and how."""
     _asked: dict[int, int] = field(default_factory=dict)
     """Poll -> its process."""
 
@@ -86,7 +86,7 @@ class _Reader:
             self.ends[op] = -1, -1
             for part, offset in mapping(line.get("at")).items():
                 if part.isdigit() and int(part) in self.parts:
-                    commit = Commit(op, process, integer(line.get("t")), integer(offset))
+                    commit = CommittedPosition(op, process, integer(line.get("t")), integer(offset))
                     self.parts[int(part)].commits.append(commit)
         elif kind == "i" and line.get("f") == "poll" and process in self.groups:
             self._asked[op] = process
@@ -102,7 +102,7 @@ class _Reader:
             if isinstance(got, list) and len(got) >= 6 and (partition := self.parts.get(integer(got[0]))) is not None:
                 offsets = tuple(integer(pair[0]) for pair in got[5] if isinstance(pair, list) and len(pair) == 2)
                 if offsets:
-                    partition.reads.append(Read(op, process, integer(line.get("t")), offsets))
+                    partition.reads.append(MemberRead(op, process, integer(line.get("t")), offsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +119,14 @@ class Members:
     """What the committer owned when it committed."""
     next: Hold | None
     """What the member that resumed beyond the record owned."""
-    commit: Commit | None = None
+    commit: CommittedPosition | None = None
     ended: tuple[int, int] = (-1, -1)
     """When the commit was answered, and how."""
-    processed: Read | None = None
+    processed: MemberRead | None = None
     """What the committer had processed last by then."""
-    got: tuple[Read, ...] = ()
+    got: tuple[MemberRead, ...] = ()
     """Reads of the record by members of the group."""
-    read: Read | None = None
+    read: MemberRead | None = None
     programs: frozenset[int] = frozenset()
 
     @property
@@ -375,7 +375,7 @@ def answers_of(found: Members) -> Iterator[tuple[str, str]]:
     yield "Which member got the record", told
 
 
-def _of_a_commit(found: Members, commit: Commit) -> Iterator[tuple[str, str]]:
+def _of_a_commit(found: Members, commit: CommittedPosition) -> Iterator[tuple[str, str]]:
     at, hold, who = _clock(found.files), found.hold, f"Process {commit.process}"
     answered = f"acknowledged at {at(found.ended[0])}" if found.ended[1] == OK else "its outcome is not known"
     told = f"{who} committed position {commit.offset} of {found.problem.where} at {at(commit.t)}"
@@ -388,7 +388,7 @@ def _of_a_commit(found: Members, commit: Commit) -> Iterator[tuple[str, str]]:
     yield "How its ownership ended", f"{who} {how}."
 
 
-def _of_a_read(found: Members, read: Read) -> Iterator[tuple[str, str]]:
+def _of_a_read(found: Members, read: MemberRead) -> Iterator[tuple[str, str]]:
     assert found.hold is not None
     at = _clock(found.files)
     yield "Who processed it", f"Process {read.process} did, at {at(read.t)} (operation {read.op})."

@@ -19,19 +19,19 @@ STILL_S = 3.0
 """A shorter pause is the machine's load: what is judged by time is given several times as long."""
 
 
-class Clocks(NamedTuple):
+class ClockPair(NamedTuple):
     """A moment, ns."""
 
     monotonic: int
     boot: int
 
 
-def clocks() -> Clocks:
+def clocks() -> ClockPair:
     """What the machine's clocks show now."""
-    return Clocks(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+    return ClockPair(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 
-def still(before: Clocks, now: Clocks) -> dict[str, float] | None:
+def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
     """What run.json says of the time between two looks; None where both came in time. `began`: ns, as in a history.
 
     `s`: how long by the clock that counts suspensions. `suspended_s`: how much of it the machine was suspended.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from chaos.runs.judgement import of_standstills
-from chaos.runs.standstills import AWAKE_S, STILL_S, Clocks, still
+from chaos.runs.standstills import AWAKE_S, STILL_S, ClockPair, still
 
-BEGAN = Clocks(1_000, 5_000)
+BEGAN = ClockPair(1_000, 5_000)
 
 
-def after(monotonic_s: float, boot_s: float) -> Clocks:
-    return Clocks(BEGAN.monotonic + int(monotonic_s * 1e9), BEGAN.boot + int(boot_s * 1e9))
+def after(monotonic_s: float, boot_s: float) -> ClockPair:
+    return ClockPair(BEGAN.monotonic + int(monotonic_s * 1e9), BEGAN.boot + int(boot_s * 1e9))
 
 
 @pytest.mark.parametrize("late_s", [0.0, STILL_S - 0.1])
