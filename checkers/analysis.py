@@ -16,13 +16,14 @@ from typing import Any
 
 from checkers import leaderships, metrics, run_facts, signs
 from checkers.anomalies import stuck, wrong_offset
+from checkers.anomalies.anomaly import OWN
 from checkers.anomalies.registry import find_all
 from checkers.engines import REFERENCE
 from checkers.findings import SCHEMA, Finding, findings_of, to_json
 from checkers.history.conversion import FOLDER, read_lines
-from checkers.history.tables import History, PlayedFault, Process
+from checkers.history.tables import PRODUCER, History, PlayedFault, Process
 from checkers.measures import measure
-from checkers.metrics import Context, Limits, Measure
+from checkers.metrics import CALM_GAP, READER_GAP, Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
@@ -79,13 +80,24 @@ def find(history: History, context: Context, ground: signs.Ground, limits: Limit
     """Find the anomalies of a history and take its measures by the reference engine."""
     measures = measure(history, context)
     findings = findings_of(signs.signed(history, ground, find_all(history)))
-    findings += of_measures(measures, history.processes, limits)
+    findings += of_measures(measures, history.processes, context, limits)
     return Analysis(REFERENCE, history.run, findings, measures, context)
 
 
-def of_measures(measures: Sequence[Measure], processes: Sequence[Process], limits: Limits) -> list[Finding]:
-    """Find what the measures alone show."""
-    return [*stuck.liveness(measures, limits), *wrong_offset.unplaced(measures, processes)]
+def of_measures(
+    measures: Sequence[Measure], processes: Sequence[Process], context: Context, limits: Limits
+) -> list[Finding]:
+    """Find what the measures alone show.
+
+    Before the last fault is over, and without any, no fresh client shows whether a client library or a program under
+    test stood still by itself: there only our own clients are held to the limits.
+    """
+    foreign = {each.proc for each in processes if each.client != OWN}
+    writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
+    waits = [each for each in measures if each.name == READER_GAP and each.a in foreign and context.healed_ns < 0]
+    waits += [each for each in measures if each.name == CALM_GAP and writes]
+    judged = [each for each in measures if each not in waits]
+    return [*stuck.liveness(judged, limits), *wrong_offset.unplaced(measures, processes)]
 
 
 def find_in_run(run_dir: Path) -> History:

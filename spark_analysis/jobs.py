@@ -235,7 +235,7 @@ def analyse_converted(
     ground, of_plan = analysis.facts_of_run(run_dir, kept, faults, outputs=converted.outputs > 0)
     told = (context, kept.processes, kept.holds.rows(), ground)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
-    shown += analysis.of_measures(taken, kept.processes, limits or of_plan)
+    shown += analysis.of_measures(taken, kept.processes, context, limits or of_plan)
     found = Analysis(SPARK, converted.run, shown, taken, context)
     found.write(out)
     return found

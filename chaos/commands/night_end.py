@@ -121,7 +121,7 @@ def night_findings(
 
 
 def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
-    """What an attempt shows that its configuration or its night does not permit, as its verdict.json names it."""
+    """List what an attempt shows that its configuration or its night does not permit, as its verdict.json names it."""
     verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
     shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]
     kinds = ((each.get("name"), each.get("evidence")) for each in shown)

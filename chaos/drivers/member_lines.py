@@ -88,7 +88,7 @@ FORMS = {
     "records": f"a list of {RECORD}",
     "source": RECORD,
 }
-"""What the fields of reports hold that are no plain value."""
+"""Fields of reports that are no plain value, and what they hold."""
 
 
 class MemberLines(Lines):
@@ -103,7 +103,7 @@ class MemberLines(Lines):
         self._outputs: set[int] = set()
 
     def encode(self, message: list[Any]) -> bytes:
-        """As `Lines.encode`, and the record that is the output of this id."""
+        """Encode as `Lines.encode`, and keep the record that is the output of this id."""
         match message:
             case ["write", op, topic, partition, key, value]:
                 self._asked[op] = partition
@@ -112,7 +112,7 @@ class MemberLines(Lines):
         return super().encode(message)
 
     def _explained(self, why: str) -> str:
-        """As `Lines._explained`, and what a field that is missing holds."""
+        """Explain as `Lines._explained`, and say what a missing field holds."""
         field = why.removeprefix("Object missing required field `").rstrip("`")
         return super()._explained(why) + (f", {FORMS[field]}" if field in FORMS else "")
 

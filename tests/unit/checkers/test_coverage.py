@@ -11,7 +11,7 @@ from checkers.case import Case
 from checkers.history.tables import Partition
 from checkers.in_memory import judge_bytes
 from checkers.verdict import INVALID, STOPPED, VALID, Verdict, decide
-from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 from tests.unit.checkers.test_verdict import finding, good
 
@@ -130,3 +130,18 @@ def test_what_took_too_long_while_the_harness_stood_still_is_unknown_and_else_it
     assert any(f"may be the harness's doing: {still[0]}" in each for each in told.reasons)
     calm = decide(replace(good(), shaken=still))
     assert (calm.verdict, calm.notes) == (VALID, still)
+
+
+@pytest.mark.parametrize(("client", "found"), [("squall", {"stuck-producer", "stuck-consumer"}), ("program", set())])
+def test_without_a_fault_only_our_own_clients_are_held_to_the_limit(client: str, found: set[str]) -> None:
+    """Whether a program stood still by itself, no fresh client shows there."""
+    h = HistoryBuilder()
+    p, reader = h.producer(client=client), h.process("reader", client, isolation=0)
+    vals = [h.sent(p, 0)]
+    h.poll(reader, [], at=0, hw=1)
+    send = h.send(p)
+    h.tick(30_000 * MS)
+    vals.append(h.ok(send, 1).val)
+    h.poll(reader, [], at=0, hw=2)
+    h.final([*enumerate(vals)])
+    assert {each.name for each in judged(h).anomalies} == found
