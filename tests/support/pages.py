@@ -151,7 +151,9 @@ def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]
     """What went otherwise than the page says, of commands typed in a clone in their order."""
     wrong = []
     for command in typed:
+        began = time.monotonic()
         code, printed = _typed(command, clone, environment)
+        print(f"{command.place}: {command.text}\n  exit code {code} after {time.monotonic() - began:.0f} s", flush=True)
         if code == UNKNOWN != command.code and RUN.match(command.text):
             code, printed = _typed(command, clone, environment)  # a fault did not land: no word about the page
         line = missing(command, printed)
