@@ -6,8 +6,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workloads.registry import SCENARIOS
+
 _TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,zombie,client")
 _CUTS = ("--faults", "kill,partition", "--time", "20")
+_FOUR_FAULTS = ("--faults", "kill,pause,partition,power_loss", "--time", "30")
+_PRODUCER = ("--command", ".venv/bin/python docs/examples/my_producer.py")
 SETS: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "docker": ("--runtime", "docker"),
@@ -19,6 +23,10 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "acks-all": ("--acks", "all", *_CUTS),
     "acks-1-kafka": ("--acks", "1", *_CUTS, "--target", "kafka"),
     "acks-all-kafka": ("--acks", "all", *_CUTS, "--target", "kafka"),
+    **{
+        f"four-faults-{name}": ("--workload", name, *_FOUR_FAULTS, *(() if scenario.SIMULATED else _PRODUCER))
+        for name, scenario in SCENARIOS.items()
+    },
 }
 """What a person types after `./squall run --seed N`."""
 

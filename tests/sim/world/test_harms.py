@@ -1,0 +1,174 @@
+"""Brokers that each do one small harm, in short simulations without faults: none of these runs is valid.
+
+They are harms that looked `valid` once: what they do was not looked at, or was measured and not judged.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker.apis import produce
+from broker.apis.fetch import FetchApi
+from broker.apis.produce import ProduceApi
+from broker.protocol.errors import ErrorCode
+from broker.replicas.waiters import ProduceResult
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.figures import says
+from chaos.runs.simulation import simulate
+from checkers.history.parser import parse
+from checkers.in_memory import judge_bytes
+from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
+
+READ_COMMITTED = 1
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A rule of the broker, and what is done in its place.
+
+    `anomaly`: the finding that must not be permitted. Empty: the run is unknown, for the reason `says`.
+    """
+
+    owner: Any
+    rule: str
+    instead: Callable[[Rule], Rule]
+    anomaly: str = ""
+    says: str = ""
+    load: dict[str, Any] = field(default_factory=dict)
+    time_s: float = 6.0
+
+
+def starved_at(isolation: int, limit: int) -> Callable[[Rule], Rule]:
+    """Readers at this isolation get no record from the offset `limit` on, and no error."""
+
+    def harmed(sound: Rule) -> Rule:
+        def read(self: Any, fetch: Any, want: Any, left: int, first: bool) -> Any:
+            answer = sound(self, fetch, want, left, first)
+            starved = fetch.replica_id < 0 and fetch.isolation == isolation and want.part.offset >= limit
+            return answer._replace(records=b"") if starved else answer
+
+        return read
+
+    return harmed
+
+
+def without_offsets(sound: Rule) -> Rule:
+    """Acknowledgements name no offset."""
+
+    def on_the_wire(result: ProduceResult) -> Any:
+        index, error, _, *rest = sound(result)
+        return (index, error, -1, *rest)
+
+    return on_the_wire
+
+
+def refusing(share: int) -> Callable[[Rule], Rule]:
+    """Of ten batches, `share` are refused for good."""
+
+    def harmed(sound: Rule) -> Rule:
+        seen = 0
+
+        def append(self: Any, h: Any, index: int, *rest: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen % 10 < share:
+                return ProduceResult(index, int(ErrorCode.INVALID_RECORD), message="refused"), None
+            return sound(self, h, index, *rest)
+
+        return append
+
+    return harmed
+
+
+def closed_between(begin_ms: int, end_ms: int) -> Callable[[Rule], Rule]:
+    """No batch is taken for a while, counted from the first one."""
+
+    def harmed(sound: Rule) -> Rule:
+        first: int | None = None
+
+        def append(
+            self: Any, h: Any, index: int, records: Any, version: int, acks: int, now_ms: int, *rest: Any
+        ) -> Any:
+            nonlocal first
+            first = now_ms if first is None else first
+            if begin_ms <= now_ms - first < end_ms:
+                return ProduceResult(index, int(ErrorCode.NOT_ENOUGH_REPLICAS)), None
+            return sound(self, h, index, records, version, acks, now_ms, *rest)
+
+        return append
+
+    return harmed
+
+
+def up_to_the_log_end(sound: Rule) -> Rule:
+    """Readers get what is not committed, too."""
+
+    def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
+        return self.log_end_offset if isolation == 0 else sound(self, isolation, first_unstable_offset)
+
+    return read_limit
+
+
+def nothing(sound: Rule) -> Rule:
+    return sound
+
+
+HARMS = {
+    "readers at read_committed are starved": Harm(
+        FetchApi, "_read", starved_at(READ_COMMITTED, 20), "stuck-consumer"
+    ),
+    "everything is deleted at once": Harm(
+        FetchApi, "_read", nothing, says="no final read at",
+        load={"topic_settings": {"retention.ms": "1", "segment.bytes": "16384", "segment.ms": "100"}},
+    ),
+    "acknowledgements name no offset": Harm(produce, "_on_the_wire", without_offsets, "wrong-offset"),
+    "most batches are refused": Harm(ProduceApi, "_append", refusing(7), says="sends outside of faults were refused"),
+    "no batch is taken for 20 s": Harm(
+        ProduceApi, "_append", closed_between(4_000, 24_000), "stuck-producer", time_s=32.0
+    ),
+    "readers get what is not committed": Harm(Rules, "read_limit", up_to_the_log_end, "lso-violation"),
+}  # fmt: skip
+
+
+def plan_of(harm: Harm) -> Plan:
+    load = {"name": "appends", "rate": 20, "partitions": 1, "topics": 1, "readers": 2, **harm.load}
+    cluster = {"nodes": 3, "settings": {"log.retention.check.interval.ms": "500"}}
+    table = {"runtime": "sim", "seed": 4, "time_s": harm.time_s, "cluster": cluster, "workload": load, "faults": []}
+    return make_plan(table)
+
+
+def judged(plan: Plan) -> Verdict:
+    """By the history alone, as a real cluster's run is."""
+    files = simulate(plan, stop_at_first=False).files
+    history, told = files["history.jsonl"], json.loads(files["run.json"])
+    own = says(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
+    table = tomllib.loads(files["plan.toml"].decode())
+    return judge_bytes("r", history, files["nemesis.jsonl"], table, info=told, workload=own).verdict
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_no_harm_is_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    harm = HARMS[name]
+    monkeypatch.setattr(harm.owner, harm.rule, harm.instead(getattr(harm.owner, harm.rule)))
+    verdict = judged(plan_of(harm))
+    if harm.anomaly:
+        forbidden = {each.name for each in verdict.anomalies if each.permitted is False}
+        assert verdict.verdict == INVALID and harm.anomaly in forbidden, verdict.reasons
+    else:
+        assert verdict.verdict == UNKNOWN, verdict.reasons
+        assert any(harm.says in each for each in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("time_s", sorted({harm.time_s for harm in HARMS.values()}))
+def test_without_a_harm_the_run_is_valid(time_s: float) -> None:
+    verdict = judged(plan_of(Harm(FetchApi, "_read", nothing, time_s=time_s)))
+    assert verdict.verdict == VALID, verdict.reasons
