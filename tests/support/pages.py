@@ -19,6 +19,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -153,7 +154,7 @@ def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]
     for command in typed:
         began = time.monotonic()
         code, printed = _typed(command, clone, environment)
-        print(f"{command.place}: {command.text}\n  exit code {code} after {time.monotonic() - began:.0f} s", flush=True)
+        sys.stdout.write(f"{command.place}: {command.text}\n  exit code {code}, {time.monotonic() - began:.0f} s\n")
         if code == UNKNOWN != command.code and RUN.match(command.text):
             code, printed = _typed(command, clone, environment)  # a fault did not land: no word about the page
         line = missing(command, printed)
