@@ -137,6 +137,15 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     return found
 
 
+class _RealRuntime(click.Choice[str]):
+    """Names the command that simulates where somebody asks for `sim`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "sim":
+            self.fail(f"'sim': {typed('sim')} simulates runs; it takes the same flags", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def plan_flags(*runtimes: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flags that make a plan; `plan_of` takes what they and `workload_flags` give. runtimes: the default first."""
     worlds = {name: [each for each in runtimes if each in kind.worlds] for name, kind in KINDS.items()}
@@ -250,7 +259,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["process", "docker", "external"]),
+    type=_RealRuntime(["process", "docker", "external"]),
     help="Where brokers run: process, docker, or external (a running cluster, see --bootstrap). "
     "[default: the plan's, else process]",
 )

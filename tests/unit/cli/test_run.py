@@ -103,6 +103,7 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
             ["--compose", "c.yaml", "--target", "other"],
             "--compose, --target other: only for a cluster",
         ),
+        (["--runtime", "sim"], "'sim': ./squall sim simulates runs; it takes the same flags"),
         (["--runtime", "external"], "--runtime external needs --bootstrap HOST:PORT"),
         (["--runtime", "external", "--bootstrap", "nonsense"], "--bootstrap nonsense: HOST:PORT is wanted"),
         (["--runtime", "external", "--bootstrap", "h:port"], "--bootstrap h:port: HOST:PORT is wanted"),
