@@ -71,9 +71,10 @@ class _Writing:
     def _send(self, producer: Producer, process: int, sequence: int, place: Place) -> None:
         key = f"{process}-{sequence}"
         value = payload.value_of(process, sequence)
-        content, digest = payload.make(value, key.encode(), (), BYTES)
+        sent_ms = self.env.wall_ms()
+        content, digest = payload.make(value, key.encode(), (), BYTES, sent_ms)
         op = self.recorder.invoke_send(process, self.recorder.partitions[place], value, key, digest, BYTES)
-        producer.send(*place, key.encode(), content, [], self.env.wall_ms(), partial(self._ended, op, place))
+        producer.send(*place, key.encode(), content, [], sent_ms, partial(self._ended, op, place))
 
     def _ended(self, op: int, place: Place, outcome: Outcome) -> None:
         if outcome.status is Status.OK:

@@ -85,11 +85,12 @@ class _Written:
 
     def send(self, env: Env, client: Client, producer: Producer, process: int, sequence: int, place: Place) -> None:
         key, value = f"{process}-{sequence}", payload.value_of(process, sequence)
-        content, digest = payload.make(value, key.encode(), (), BYTES)
+        sent_ms = env.wall_ms()
+        content, digest = payload.make(value, key.encode(), (), BYTES, sent_ms)
         part = self._recorder.partitions[place]
         op = self._recorder.invoke_send(process, part, value, key, digest, BYTES)
         ended = partial(self._ended, op, client, place)
-        producer.send(*place, key.encode(), content, [], env.wall_ms(), ended)
+        producer.send(*place, key.encode(), content, [], sent_ms, ended)
 
     def _ended(self, op: int, client: Client, place: Place, outcome: Outcome) -> None:
         if outcome.status is not Status.OK:

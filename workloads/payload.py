@@ -1,9 +1,9 @@
 """What a record's value field holds: a globally unique value that proves itself.
 
-Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, key length u16 (0xFFFF where there is no key), the key again,
-padding up to the workload's record size. The CRC covers the value, the key with its length, the headers and the
-padding, so that damage to any of them, or a key or header that travelled with another record, is seen by a reader who
-knows nothing of what was sent.
+Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1: not promised), key length u16 (0xFFFF
+where there is no key), the key again, padding up to the workload's record size. The CRC covers all of these and the
+headers. So a reader who knows nothing of what was sent sees damage to any of them, a key or header of another record,
+and a timestamp that is not the sender's.
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ from checkers.history.values import SEQUENCE_BITS
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAGIC = b"SQ1"
-MIN_SIZE = 3 + 8 + 4 + 2
+HEADER, EMPTY_HEADER = "squall.value", "squall.none"
+HEADER_EVERY = 4
+"""One record in so many of a process has headers: each of them costs its reader as much as two without."""
+MIN_SIZE = 3 + 8 + 4 + 8 + 2
 NO_KEY = 0xFFFF
+NOT_PROMISED = -1
+"""The timestamp in a payload whose record may get another one: its sender sets its own."""
+NOT_KNOWN = -2
+"""The timestamp of a record that was read: the leader set it (LogAppendTime), or the client does not report it."""
 
-_HEAD = Struct(">3sQIH")
-_VALUE_FROM, _CRC_FROM, _LENGTH_FROM = 3, 11, 15
-"""First bytes of value, CRC and key length."""
+_HEAD = Struct(">3sQIqH")
+_VALUE_FROM, _CRC_FROM, _TIMESTAMP_FROM = 3, 11, 15
+"""First bytes of value, CRC and timestamp."""
 _VALUE = Struct(">Q")
-_VALUE_LENGTH = Struct(">QH")
+_COVERED = Struct(">QqH")
 _LENGTH = Struct(">i")
 _PAD_BLOCKS = 2048
 
@@ -55,19 +62,27 @@ def value_of(process: int, sequence: int) -> int:
     return process << SEQUENCE_BITS | sequence
 
 
-def make(value: int, key: bytes | None, headers: Headers = (), size: int = MIN_SIZE) -> tuple[bytes, int]:
+def make(
+    value: int, key: bytes | None, headers: Headers = (), size: int = MIN_SIZE, timestamp_ms: int = NOT_PROMISED
+) -> tuple[bytes, int]:
     """The payload of `value`, and its CRC as the digest to record.
 
     `size` bytes long, or as long as the key needs where that is more. Keys are shorter than 65,535 bytes.
+    `timestamp_ms`: the record's, which a topic with CreateTime keeps.
     """
     echo = key or b""
     assert len(echo) < NO_KEY, len(echo)
     room = size - MIN_SIZE - len(echo)
     padding = _padding(value, room) if room > 0 else b""
     length = NO_KEY if key is None else len(echo)
-    digest = _digest_of_headers(headers, crc32c(_VALUE_LENGTH.pack(value, length) + echo))
+    digest = _digest_of_headers(headers, crc32c(_COVERED.pack(value, timestamp_ms, length) + echo))
     crc = crc32c(padding, digest)
-    return _HEAD.pack(MAGIC, value, crc, length) + echo + padding, crc
+    return _HEAD.pack(MAGIC, value, crc, timestamp_ms, length) + echo + padding, crc
+
+
+def headers_of(value: int, sequence: int) -> list[tuple[str, bytes | None]]:
+    """The headers of a record by its value and its number among those of its process: every fourth one has some."""
+    return [(HEADER, _VALUE.pack(value)), (EMPTY_HEADER, None)] if sequence % HEADER_EVERY == 0 else []
 
 
 def beginning(value: int) -> bytes:
@@ -75,13 +90,17 @@ def beginning(value: int) -> bytes:
     return MAGIC + _VALUE.pack(value)
 
 
-def verify(payload: bytes | None, key: bytes | None, headers: Headers = ()) -> Verified:
-    """The value in a record that was read, or -1 and why it cannot be the record that was sent."""
+def verify(
+    payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN
+) -> Verified:
+    """The value in a record that was read, or -1 and why it cannot be the record that was sent. `timestamp_ms`: the
+    record's, or NOT_KNOWN.
+    """
     if payload is None:
         return Verified(-1, "no payload")
     if len(payload) < MIN_SIZE:
         return Verified(-1, f"payload of {len(payload)} bytes")
-    magic, value, crc, length = _HEAD.unpack_from(payload)
+    magic, value, crc, sent_ms, length = _HEAD.unpack_from(payload)
     if magic != MAGIC:
         return Verified(-1, f"magic {magic!r}")
     key_end = MIN_SIZE if length == NO_KEY else MIN_SIZE + length
@@ -90,11 +109,13 @@ def verify(payload: bytes | None, key: bytes | None, headers: Headers = ()) -> V
     echo = payload[MIN_SIZE:key_end]
     if (None if length == NO_KEY else echo) != key:
         return Verified(-1, f"key {key!r} instead of {echo!r}, value {value}")
-    digest = crc32c(payload[_VALUE_FROM:_CRC_FROM] + payload[_LENGTH_FROM:key_end])
+    digest = crc32c(payload[_VALUE_FROM:_CRC_FROM] + payload[_TIMESTAMP_FROM:key_end])
     if headers:
         digest = _digest_of_headers(headers, digest)
     if crc32c(payload[key_end:], digest) != crc:
         return Verified(-1, f"checksum, value {value}")
+    if timestamp_ms not in (sent_ms, NOT_KNOWN) and sent_ms != NOT_PROMISED:
+        return Verified(-1, f"timestamp {timestamp_ms} instead of {sent_ms}, value {value}")
     return tuple.__new__(Verified, (value, ""))
 
 

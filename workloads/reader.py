@@ -126,8 +126,8 @@ class RecordedReader:
     def _judge(self, part: int, fetched: Fetched, bad: list[Bad]) -> Got:
         pairs = []
         verify = payload.verify
-        for offset, _, key, value, headers in fetched.records:
-            found, why = verify(value, key, headers)
+        for offset, timestamp_ms, key, value, headers in fetched.records:
+            found, why = verify(value, key, headers, timestamp_ms)
             pairs.append((offset, found))
             if why:
                 bad.append(Bad(part, offset, why))

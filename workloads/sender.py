@@ -14,6 +14,7 @@ from functools import partial
 import trio
 
 from broker.env import Env
+from checkers.anomalies.anomaly import PROGRAM
 from checkers.sent import client_id_of
 from workloads import payload
 from workloads.agenda import Agenda
@@ -45,6 +46,8 @@ class SenderSettings:
     """That it sends to."""
     max_bytes: int
     """Of the largest record."""
+    headers: bool = False
+    """Our own client's records have headers now and then: every reader reports them."""
 
 
 @dataclass
@@ -71,6 +74,8 @@ class Sender:
         self._acknowledged = around.acknowledged
         self._handle = around.controls.producers[number]
         self._stopped = env.signal()
+        driver = self._zone.driver
+        self._keeps_timestamps = driver is None or driver.client != PROGRAM
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
@@ -168,12 +173,15 @@ class Sender:
         key = f"{process}-{sequence % KEYS}"
         encoded = key.encode()
         value = payload.value_of(process, sequence)
-        content, digest = payload.make(value, encoded, (), size)
+        headers = payload.headers_of(value, sequence) if self._settings.headers and self._zone.driver is None else []
+        sent_ms = self._env.wall_ms()
+        promised_ms = sent_ms if self._keeps_timestamps else payload.NOT_PROMISED
+        content, digest = payload.make(value, encoded, headers, size, promised_ms)
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
         life.open += 1
         ended = partial(self._ended, life, op, part, value, self._env.mono())
-        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), ended)
+        producer.send(topic, index, encoded, content, headers, sent_ms, ended)
 
     def _ended(self, life: _Life, op: int, part: int, value: int, handed_over: float, outcome: Outcome) -> None:
         if life.scope.cancel_called:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from workloads.payload import NOT_KNOWN
+
 OK, FAIL, INFO = 0, 1, 2
 """As `workloads.client.outcomes.Status`."""
 
@@ -71,6 +73,14 @@ class ReadRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int = NOT_KNOWN
+    """As its sender set it; NOT_KNOWN if the leader did (LogAppendTime)."""
+
+    @classmethod
+    def of(cls, place: Place, record: Any) -> ReadRecord:
+        """One as aiokafka and kafka-python return it: timestamp type 0 is CreateTime."""
+        sent_ms = NOT_KNOWN if record.timestamp_type else record.timestamp
+        return cls(place, record.offset, record.key, record.value, record.headers, sent_ms)
 
 
 class Impossible(Exception):

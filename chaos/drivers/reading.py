@@ -88,7 +88,7 @@ class Reader:
         found: dict[Place, tuple[list[Any], list[Any]]] = {}
         for record in records:
             pairs, bad = found.setdefault(record.place, ([], []))
-            value, why = verify(record.value, record.key, record.headers)
+            value, why = verify(record.value, record.key, record.headers, record.timestamp_ms)
             pairs.append([record.offset, value])
             if why:
                 bad.append([record.offset, why])

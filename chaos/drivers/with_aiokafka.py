@@ -191,7 +191,7 @@ class _Consumer:
             places = [(each.topic, each.partition) for each in self._consumer.assignment()]
             raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
         return [
-            ReadRecord((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            ReadRecord.of((each.topic, each.partition), record)
             for each, records in fetched.items()
             for record in records
         ]

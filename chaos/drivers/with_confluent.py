@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from workloads.payload import NOT_KNOWN
 
 version = f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
 
@@ -27,6 +28,13 @@ GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE,
 BOUNDS_S = 5.0
 BATCH = 500
 RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000, "broker.address.family": "v4"}
+
+
+def read_record(place: Place, message: Any) -> ReadRecord:
+    """A message that has no error."""
+    kind, ms = message.timestamp()
+    sent_ms = ms if kind == TIMESTAMP_CREATE_TIME else NOT_KNOWN
+    return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)
 
 
 def settings(order: Order) -> dict[str, Any]:
@@ -148,9 +156,7 @@ class _Consumer:
         for message in self._consumer.consume(BATCH, within_s):
             place, error = (message.topic(), message.partition()), message.error()
             if error is None:
-                found.append(
-                    ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or ())
-                )
+                found.append(read_record(place, message))
             else:
                 self._errors.append((place, error))
         return found

@@ -180,7 +180,8 @@ class Appends(Scenario):
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
-        settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
+        largest, topics = needs.max_record_bytes, self.topic_names()
+        settings = SenderSettings(needs.producer, self.client_settings(), topics, largest, headers=True)
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.assignment(number), number % 2)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
+from workloads.payload import NOT_KNOWN
 
 READ_COMMITTED = 1
 ABORT_MARKER = 0
@@ -26,6 +27,7 @@ class ReadRecords(NamedTuple):
     """What was in a partition's part of a Fetch response."""
 
     records: list[Record]
+    """Their timestamps are NOT_KNOWN if the leader set them (LogAppendTime)."""
     next_position: int
     """Where to fetch next: behind the last whole batch, whether or not its records are seen."""
     last_epoch: int
@@ -74,6 +76,8 @@ def _visible_records(header: BatchHeader, batch: memoryview, position: int, dama
     except MalformedFrame as problem:
         damage.append(Damage(header.base_offset, str(problem)))
         return []
+    if header.timestamp_type:
+        records = [record._replace(timestamp=NOT_KNOWN) for record in records]
     if header.base_offset < position:
         return [record for record in records if record.offset >= position]
     return records

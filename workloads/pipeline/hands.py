@@ -278,5 +278,5 @@ class LibraryHands:
 
 def values_of(fetched: Fetched) -> list[int]:
     """What verified of one partition's records."""
-    told = [payload.verify(value, key, headers) for _, _, key, value, headers in fetched.records]
+    told = [payload.verify(value, key, headers, sent_ms) for _, sent_ms, key, value, headers in fetched.records]
     return [value for value, _ in told if value >= 0]

@@ -165,13 +165,13 @@ class Life(ABC):
         self._sequence += 1
         key = f"{self.process}-{sequence % KEYS}"
         encoded, value = key.encode(), payload.value_of(self.process, sequence)
-        content, digest = payload.make(value, encoded, (), self._settings.record_bytes)
-        size = self._settings.record_bytes
+        size, sent_ms = self._settings.record_bytes, self._env.wall_ms()
+        content, digest = payload.make(value, encoded, (), size, sent_ms)
         op = self._recorder.invoke_send(self.process, part, value, key, digest, size, txn=txn, source=source)
         self._counters.sent += 1
         self.open += 1
         ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
-        self._hands.send(place, encoded, content, self._env.wall_ms(), ended)
+        self._hands.send(place, encoded, content, sent_ms, ended)
 
     def _ended(
         self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome

@@ -107,7 +107,8 @@ class Steady(Scenario):
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
-        settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
+        largest, topics = needs.max_record_bytes, self.topic_names()
+        settings = SenderSettings(needs.producer, self.client_settings(), topics, largest, headers=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tail, around, self.client_settings(), 0, self.places(), 0, self.poll_pause_ms)
             await Sender(around.own("producer-0"), around, settings, 0, self._agenda(around, began)).run(around.stop)

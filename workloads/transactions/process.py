@@ -164,12 +164,13 @@ class Process:
         key = f"{self._process}-{sequence % KEYS}"
         encoded = key.encode()
         value = payload.value_of(self._process, sequence)
-        content, digest = payload.make(value, encoded, (), size)
+        sent_ms = self._env.wall_ms()
+        content, digest = payload.make(value, encoded, (), size, sent_ms)
         op = notes.recorder.invoke_send(self._process, part, value, key, digest, size, txn=txn)
         notes.counters.sent += 1
         notes.open += 1
         ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
-        self._producer.send(place, encoded, content, self._env.wall_ms(), ended)
+        self._producer.send(place, encoded, content, sent_ms, ended)
 
     def _ended(
         self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome

@@ -186,11 +186,7 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _read(fetched: Mapping[TopicPartition, Sequence[Any]]) -> list[ReadRecord]:
-    return [
-        ReadRecord((each.topic, each.partition), got.offset, got.key, got.value, got.headers)
-        for each, records in fetched.items()
-        for got in records
-    ]
+    return [ReadRecord.of((each.topic, each.partition), got) for each, records in fetched.items() for got in records]
 
 
 def _places(found: Collection[TopicPartition]) -> list[Place]:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
 from chaos.drivers.members.contract import CONSUMER, FETCH_S, Fatal, Hearing, Kept, Who
-from chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, version
+from chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, read_record, version
 
 __all__ = ["member", "version"]
 
@@ -91,9 +91,7 @@ class _Member:
             place, error = (message.topic(), message.partition()), message.error()
             if error is None:
                 self._read[place] = message.offset() + 1
-                self._polled.append(
-                    ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or ())
-                )
+                self._polled.append(read_record(place, message))
             elif error.fatal():
                 raise Fatal(self._fatal(error))
             else:

@@ -98,7 +98,7 @@ class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         except tuple(OVER) as over:
             raise Fatal(OVER[type(over)]) from None
         return [
-            ReadRecord((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            ReadRecord.of((each.topic, each.partition), record)
             for each, records in fetched.items()
             for record in records
         ]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from chaos.drivers import with_confluent
-from chaos.drivers.library import OK, Order
+from chaos.drivers.library import OK, Order, ReadRecord
+from workloads.payload import NOT_KNOWN
 
 
 def order() -> Order:
@@ -25,3 +26,12 @@ def test_a_record_that_a_broker_had_already_is_stored_at_an_unknown_offset(repor
     producer = with_confluent.producer(order(), lambda *answer: answers.append(answer))
     producer._done(3, None, SimpleNamespace(offset=lambda: reported, timestamp=lambda: (1, 99)))
     assert answers == [(3, OK, told, 99, "")]
+
+
+@pytest.mark.parametrize(("kind", "known"), [(1, 99), (2, NOT_KNOWN), (0, NOT_KNOWN)])
+def test_only_timestamps_that_senders_set_are_reported(kind: int, known: int) -> None:
+    about = {"offset": 3, "key": b"k", "value": b"v", "headers": None, "timestamp": (kind, 99)}
+    message = SimpleNamespace(**{name: lambda value=value: value for name, value in about.items()})
+    assert with_confluent.read_record(("t", 0), message) == (("t", 0), 3, b"k", b"v", (), known)
+    row = SimpleNamespace(offset=3, key=b"k", value=b"v", headers=(), timestamp=99, timestamp_type=kind - 1)
+    assert ReadRecord.of(("t", 0), row).timestamp_ms == known

@@ -6,6 +6,7 @@ import pytest
 
 from broker.protocol.records import encode_batch
 from workloads.client.fetched import Damage, read_records
+from workloads.payload import NOT_KNOWN
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 VALUE = b"\0\0\0\0\0\0"
@@ -99,3 +100,11 @@ def test_bytes_without_any_batch_are_reported_where_they_begin() -> None:
 def test_compressed_batches_are_read() -> None:
     for codec in range(5):
         assert offsets(batch(5, 3, codec=codec)) == [5, 6, 7]
+
+
+def test_timestamps_that_the_leader_set_are_not_known_as_the_senders() -> None:
+    records = [(offset, 1_000 + offset, None, b"v", []) for offset in range(2)]
+    sent = read_records(memoryview(encode_batch(records)), 0, None, 0).records
+    assert [record.timestamp for record in sent] == [1_000, 1_001]
+    appended = read_records(memoryview(encode_batch(records, timestamp_type=1)), 1, None, 0).records
+    assert [(record.offset, record.timestamp) for record in appended] == [(1, NOT_KNOWN)]

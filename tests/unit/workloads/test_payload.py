@@ -57,3 +57,30 @@ def test_no_key_and_an_empty_key_differ() -> None:
 
 def test_a_record_without_payload_does_not_verify() -> None:
     assert payload.verify(None, KEY) == (-1, "no payload")
+
+
+def test_a_timestamp_that_is_not_the_senders_is_seen() -> None:
+    made, _ = payload.make(7, KEY, HEADERS, 100, 1_764_000_000_000)
+    assert payload.verify(made, KEY, HEADERS, 1_764_000_000_000) == (7, "")
+    early = payload.verify(made, KEY, HEADERS, 1_763_913_600_000)
+    assert early == (-1, "timestamp 1763913600000 instead of 1764000000000, value 7")
+    assert payload.verify(made, KEY, HEADERS, -1).value == -1, "a record without a timestamp was sent with one"
+
+
+def test_a_timestamp_that_the_leader_set_or_that_a_client_does_not_report_is_not_judged() -> None:
+    made, _ = payload.make(7, KEY, HEADERS, 100, 1_764_000_000_000)
+    assert payload.verify(made, KEY, HEADERS, payload.NOT_KNOWN) == (7, "")
+
+
+def test_a_timestamp_of_a_program_that_sets_its_own_is_not_judged() -> None:
+    made, _ = payload.make(7, KEY, (), 100)
+    assert payload.verify(made, KEY, (), 5) == (7, "")
+
+
+def test_every_fourth_record_has_headers_of_its_own() -> None:
+    had = [payload.headers_of(value, value) for value in range(8)]
+    assert [bool(each) for each in had] == [True, False, False, False] * 2
+    assert had[0] != had[4]
+    made, _ = payload.make(4, KEY, had[4], 100)
+    assert payload.verify(made, KEY, had[4]).value == 4
+    assert payload.verify(made, KEY, had[0]).value == payload.verify(made, KEY, ()).value == -1
