@@ -108,7 +108,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     notes += seal.notes(told.ends, told.torn_bytes)
     whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     members = told.holds, told.outputs, told.owned, told.owners, told.resumed
-    counted = Counted(told.read_inside, *members, groups, told.grants)
+    counted = Counted(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
     about = told.run, kept.partitions, kept.processes, told.outcomes
     return _Kept(*about, counted, whole, told.seals, clock, kept.finals)
 

@@ -198,7 +198,7 @@ _ACKS_0_D = _loses(
     reasons.DAMAGED_ALONE,
     COMMITTED,
     _ACKS,
-    {**_ACKS_0_ORDER, **_HOLE, "corrupt": reasons.ACKS_0_CORRUPT},
+    {**_ACKS_0_ORDER, **_HOLE, **dict.fromkeys(("corrupt", "wrong-lookup"), reasons.ACKS_0_CORRUPT)},
 )
 _ACKS_1 = _loses(reasons.ACKS_1_LOST, ACKED_ONLY, _ACKS)
 _ACKS_1_W = _loses(reasons.ACKS_1_LOST, COMMITTED, _ACKS)
@@ -250,7 +250,7 @@ _MARKS = Cell(
     {"lso-violation": reasons.SEVERAL_MOMENTS},
     "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
 )
-_UNREADABLE = ("lost-write", "unseen", "corrupt", "stuck-consumer", "stuck-group", "not-converged")
+_UNREADABLE = ("lost-write", "unseen", "corrupt", "wrong-lookup", "stuck-consumer", "stuck-group", "not-converged")
 _SERVED = Cell(
     {"lso-violation": reasons.SEVERAL_MOMENTS, **dict.fromkeys(_UNREADABLE, reasons.SERVED_DAMAGED)},
     "measured with Apache Kafka 4.3; LogLoader.recoverLog; AbstractFetcherThread, where a follower asks for a damaged "

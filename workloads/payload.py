@@ -90,9 +90,7 @@ def beginning(value: int) -> bytes:
     return MAGIC + _VALUE.pack(value)
 
 
-def verify(
-    payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN
-) -> Verified:
+def verify(payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN) -> Verified:
     """The value in a record that was read, or -1 and why it cannot be the record that was sent. `timestamp_ms`: the
     record's, or NOT_KNOWN.
     """

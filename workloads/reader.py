@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from broker.env import Env
 from broker.protocol.timestamps import EARLIEST, LATEST
@@ -15,6 +16,7 @@ from workloads.client.consumer import Consumer, Fetched, Polled, ReadEvent
 from workloads.client.outcomes import Status
 from workloads.client.settings import ConsumerSettings
 from workloads.counters import Counters
+from workloads.read_times import ReadTimes
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
@@ -37,8 +39,11 @@ class RecordedReader:
         zone: str = "",
         extra: Mapping[str, object] | None = None,
         process: int | None = None,
+        times: ReadTimes | None = None,
     ) -> None:
-        """process: one that was declared already, with this consumer's isolation; None: one of this role is."""
+        """process: one that was declared already, with this consumer's isolation; None: one of this role is. times: an
+        empty one, if it looks up offsets by time.
+        """
         self._env = env
         self._client = client
         self._recorder = recorder
@@ -46,6 +51,7 @@ class RecordedReader:
         self._isolation = consumer.isolation
         self._last_empty: dict[int, int] = {}
         self._last_error = -ERROR_EVERY_NS
+        self._times = times
         self.consumer = Consumer(client, consumer)
         if process is None:
             settings = {"isolation": consumer.isolation, "max_wait_ms": consumer.max_wait_ms, **(extra or {})}
@@ -58,17 +64,22 @@ class RecordedReader:
         """As `admin.list_offsets`, one recorded operation for each partition. `isolation`: the reader's, if None."""
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
+        asked = {"ts": timestamp} if which == "timestamp" else {}
         ops = {}
         for place in places:
-            fields = {"part": self._recorder.partitions[place], "which": which}
-            ops[place] = self._recorder.invoke(self.process, "list_offsets", fields)
+            part = self._recorder.partitions[place]
+            op = self._recorder.invoke(self.process, "list_offsets", {"part": part, "which": which, **asked})
+            ops[place] = op, part
         found = await list_offsets(self._client, places, timestamp, isolation=isolation, timeout_s=timeout_s)
-        for place, op in ops.items():
+        times = self._times if asked and isolation == self._isolation else None
+        for place, (op, part) in ops.items():
             listed = found[place]
+            known = -1 if times is None else times.since(part, listed.asked_epoch, timestamp)
+            told: dict[str, Any] = {"known": known} if known >= 0 else {}
             if listed.error:
                 self._recorder.complete(op, Status.FAIL, listed.error)
             else:
-                self._recorder.complete(op, Status.OK, off=listed.offset, epoch=listed.leader_epoch)
+                self._recorder.complete(op, Status.OK, off=listed.offset, epoch=listed.leader_epoch, **told)
         self._recorder.flush()
         return found
 
@@ -76,6 +87,7 @@ class RecordedReader:
         """Read these partitions from these offsets."""
         op = self._recorder.invoke(self.process, "assign", {"at": self._at(positions)})
         self.consumer.assign(positions)
+        self._forget(positions)
         self._recorder.complete(op, Status.OK)
         self._recorder.flush()
 
@@ -83,7 +95,13 @@ class RecordedReader:
         """Go on at another offset."""
         op = self._recorder.invoke(self.process, "seek", {"at": self._at({place: position})})
         self.consumer.seek(place, position)
+        self._forget([place])
         self._recorder.complete(op, Status.OK)
+
+    def _forget(self, places: Iterable[Place]) -> None:
+        if self._times is not None:
+            for place in places:
+                self._times.forget(self._recorder.partitions[place])
 
     async def poll(
         self,
@@ -132,6 +150,10 @@ class RecordedReader:
             if why:
                 bad.append(Bad(part, offset, why))
                 self._counters.bad += 1
+        if self._times is not None:
+            proven = zip(fetched.records, pairs, strict=True)
+            got = [(record.offset, record.timestamp) for record, (_, value) in proven if value >= 0]
+            self._times.got(part, fetched.leader_epoch, got)
         for damage in fetched.damage:
             pairs.append((damage.offset, -1))
             bad.append(Bad(part, damage.offset, damage.why))

@@ -21,6 +21,7 @@ from workloads.client.consumer import LOG_TRUNCATED, ReadEvent
 from workloads.client.settings import ClientSettings, ConsumerSettings
 from workloads.libraries import ReaderTask, read_by
 from workloads.live_readers import LiveReaders
+from workloads.read_times import ReadTimes
 from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 
@@ -73,6 +74,7 @@ async def tail(
                     consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
                     zone=zone.name,
                     extra={"reader": number},
+                    times=ReadTimes() if lookups else None,
                 )
                 readers.begins(reader.process, "squall", places)
                 turns = _Turns(env, reader, readers, beginnings, again_s)

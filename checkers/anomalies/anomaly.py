@@ -67,6 +67,7 @@ class Need(StrEnum):
     COMMITS = "committed positions"
     POSITIONS = "committed positions that coordinators reported"
     OUTPUTS = "records that members of groups made of those that they had read"
+    LOOKUPS = "offsets that readers looked up by time, of records that they had got"
     MARKS = "high watermarks and last stable offsets that brokers reported"
 
 

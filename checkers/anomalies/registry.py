@@ -36,6 +36,7 @@ from checkers.anomalies import (
     thrown_back,
     uncommitted_offset,
     wr_cycle,
+    wrong_lookup,
     wrong_offset,
     zombie_write,
 )
@@ -61,6 +62,7 @@ CHECKS: tuple[Check, ...] = (
     thrown_back.CHECK,
     offset_regression.CHECK,
     lso_violation.CHECK,
+    wrong_lookup.CHECK,
     lost_position.CHECK,
     commit_ahead.CHECK,
     dual_ownership.CHECK,
@@ -131,6 +133,8 @@ class Counted(NamedTuple):
     """The number of times that a member got the assignment of a generation; -1: not counted."""
     placed: int = -1
     """The load's sends that were acknowledged with an offset; -1: not counted."""
+    lookups: int = -1
+    """How often a reader looked up a time of which it had got a record; -1: not counted."""
 
     @classmethod
     def of(cls, history: History) -> Counted:
@@ -144,6 +148,7 @@ class Counted(NamedTuple):
             history.resumed,
             history.activities.told(history.names),
             len(history.grants),
+            lookups=len(history.lookups),
         )
 
 
@@ -183,6 +188,7 @@ def not_run(
         Need.PLACES: acks or reads,
         Need.FINAL_READS: done("final_read"),
         Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
+        Need.LOOKUPS: done("list_offsets") and counted.lookups != 0,
         Need.TRANSACTIONS: bool(outcomes.get("txn")),
         Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
         Need.READS_INSIDE: counted.read_inside > 0,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.findings import Witness
-from checkers.history.tables import OUT_OF_RANGE, Partition, Thrown
+from checkers.history.reader_tables import Thrown
+from checkers.history.tables import OUT_OF_RANGE, Partition
 
 ANOMALIES = (
     Anomaly(

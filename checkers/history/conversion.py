@@ -1,8 +1,8 @@
 """A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
 
-`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, holds, grants, stills,
-commits, fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`, which
-says what was read, and why not all of it if that is so.
+`convert` writes `RUN/history/`: records, told, ops, thrown, lookups, txns, members, inits, finals, holds, grants,
+stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`,
+which says what was read, and why not all of it if that is so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
-LAYOUT = 4
+LAYOUT = 5
 """Goes up with each column that a table of a history gets."""
 
 
@@ -61,6 +61,8 @@ class Conversion:
     """How often a member began at a committed position; -1: as above."""
     grants: int = -1
     """The number of times that a member got the assignment of a generation; -1: as above."""
+    lookups: int = 0
+    """How often a reader looked up a time of which it had got a record."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -108,6 +110,7 @@ def convert(run_dir: Path) -> Conversion:
         owners=len(history.owners),
         resumed=history.resumed,
         grants=written["grants"],
+        lookups=written["lookups"],
         apart=[[*each] for each in apart],
         layout=LAYOUT,
         groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
+from checkers.history.reader_tables import Thrown, TimeLookup
 from checkers.history.tables import (
     OF_GROUPS,
     Assignment,
@@ -29,7 +30,6 @@ from checkers.history.tables import (
     Process,
     Row,
     Table,
-    Thrown,
     Told,
     Txn,
 )
@@ -117,6 +117,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("told", Told),
             ("ops", Op),
             ("thrown", Thrown),
+            ("lookups", TimeLookup),
             ("finals", FinalRead),
             ("txns", Txn),
             ("members", Member),
@@ -195,6 +196,7 @@ def read_large(folder: Path, history: History) -> None:
     history.told = _read(folder / "told.parquet", Told)
     history.ops = _read(folder / "ops.parquet", Op)
     history.thrown = _read(folder / "thrown.parquet", Thrown)
+    history.lookups = _read(folder / "lookups.parquet", TimeLookup)
     history.txns = _read(folder / "txns.parquet", Txn)
     history.members = _read(folder / "members.parquet", Member)
     history.inits = _read(folder / "inits.parquet", Init)

@@ -203,10 +203,8 @@ class Parser:
         retention_ms = whole(line.get("retention_ms", -1))
         bounded = retention_ms >= 0 or whole(line.get("retention_bytes", -1)) >= 0
         deletable = "delete" in cleanup and bounded
-        self._partitions[part] = Partition(
-            part, str(line["topic"]), whole(line["index"]), cleanup, retention_ms, deletable,
-            added=line.get("added") is True,
-        )  # fmt: skip
+        about = part, str(line["topic"]), whole(line["index"]), cleanup, retention_ms, deletable
+        self._partitions[part] = Partition(*about, added=line.get("added") is True)
 
     # -------------------------------------------------------------------------------------------- operations
 
@@ -373,6 +371,8 @@ class Parser:
         # Kafka answers -1 where no record is as new as a timestamp. A log always has a start and an end.
         if whole(line["off"]) < (-1 if which == "timestamp" else 0):
             raise Malformed(f"operation {op} found offset {line['off']}, which no log has")
+        if (known := whole(line.get("known", -1))) >= 0:
+            self.history.lookups.append((op, invoked["p"], invoked["part"], known, line["off"], t0, line["t"]))
         if which not in ("latest", "lso"):
             return
         process = self._processes[invoked["p"]]

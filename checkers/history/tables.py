@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from checkers.history.group_activity import Activities
 from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
+from checkers.history.reader_tables import Thrown, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -102,21 +103,6 @@ class Told(NamedTuple):
     ones, too (KIP-207); -1 where that says nothing."""
     t0: int
     t1: int
-
-
-class Thrown(NamedTuple):
-    """A reader was told that its position is impossible: its records are gone, or were replaced by others."""
-
-    t: int
-    proc: int
-    part: int
-    kind: int
-    """TRUNCATED or OUT_OF_RANGE."""
-    position: int
-    log_start: int
-    """-1 where not told."""
-    end: int
-    """TRUNCATED: the first offset that differs, OUT_OF_RANGE: the high watermark; -1 where not told."""
 
 
 class Txn(NamedTuple):
@@ -391,7 +377,7 @@ class Table:
 
 OF_GROUPS = ("holds", "grants", "stills", "commits", "fetches", "outputs")
 """Tables that histories converted before there were groups lack."""
-LARGE = ("records", "told", "ops", "thrown", "txns", "members", "inits", *OF_GROUPS)
+LARGE = ("records", "told", "ops", "thrown", "lookups", "txns", "members", "inits", *OF_GROUPS)
 """Every `Table` of a history."""
 
 
@@ -421,6 +407,7 @@ class History:
     told: Table = field(default_factory=lambda: Table(Told))
     ops: Table = field(default_factory=lambda: Table(Op))
     thrown: Table = field(default_factory=lambda: Table(Thrown))
+    lookups: Table = field(default_factory=lambda: Table(TimeLookup))
     txns: Table = field(default_factory=lambda: Table(Txn))
     members: Table = field(default_factory=lambda: Table(Member))
     inits: Table = field(default_factory=lambda: Table(Init))

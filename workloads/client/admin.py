@@ -66,6 +66,8 @@ class Listed(NamedTuple):
     leader_epoch: int
     error: str
     """Empty, or why there is no answer."""
+    asked_epoch: int = -1
+    """The leader epoch that was named to the leader: one of another epoch answers with an error. -1: none was."""
 
 
 async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:
@@ -379,6 +381,7 @@ async def _list_node(
     found: dict[Place, Listed],
 ) -> None:
     topics: dict[str, ListOffsetsTopic] = {}
+    epochs = dict(asked)
     for (topic, index), epoch in asked:
         wanted = topics.setdefault(topic, ListOffsetsTopic(topic))
         wanted.partitions.append(ListOffsetsPartition(index, epoch, timestamp))
@@ -393,7 +396,11 @@ async def _list_node(
     for told in answer.topics:
         for part in told.partitions:
             found[told.name, part.partition_index] = Listed(
-                part.offset, part.timestamp, part.leader_epoch, _name(part.error_code)
+                part.offset,
+                part.timestamp,
+                part.leader_epoch,
+                _name(part.error_code),
+                epochs.get((told.name, part.partition_index), -1),
             )
             if part.error_code in STALE_METADATA:
                 client.refresh_soon()

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from broker.log.config import LONG_MAX
 from broker.log.log import Log
+from broker.log.lookups import Found, Lookup
 from broker.log.results import AppendResult
 from broker.protocol.records import decode_records, encode_batch, read_header
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs.simulation import SimResult, simulate
+from checkers.history.parser import parse
 
 DAY_MS = 86_400_000
-APPEND = Log.append_as_leader
+APPEND, LOOK_UP = Log.append_as_leader, Log.offset_for_timestamp
 
 
 def plan(name: str = "appends", seconds: float = 4, **load: Any) -> Plan:
@@ -70,3 +73,33 @@ def test_another_timestamp_or_a_header_that_is_lost_is_corrupt(
 
 def test_timestamps_of_a_topic_whose_leaders_set_them_are_not_held_against_its_senders() -> None:
     assert simulate(plan(topic_settings={"message.timestamp.type": "LogAppendTime"})).verdict == "valid"
+
+
+def the_end(self: Log, timestamp: int | None, limit: int) -> Lookup:
+    """The answer to every look-up by time is the end of what may be read."""
+    lookup = LOOK_UP(self, timestamp, limit)
+    lookup.found = Found(timestamp or 0, limit, self.epochs.latest or 0)
+    return lookup
+
+
+def nothing(self: Log, timestamp: int | None, limit: int) -> Lookup:
+    """No record is ever late enough."""
+    return LOOK_UP(self, LONG_MAX, limit)
+
+
+@pytest.mark.parametrize("harm", [the_end, nothing])
+def test_a_look_up_by_time_that_passes_over_what_its_reader_had_got_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, harm: Callable[..., Lookup]
+) -> None:
+    monkeypatch.setattr(Log, "offset_for_timestamp", harm)
+    result = simulate(plan(lookups=True))
+    assert (result.verdict, found(result)) == ("invalid", {"wrong-lookup"})
+
+
+def test_look_ups_of_a_sound_broker_find_nothing_while_its_leaders_change() -> None:
+    kill = {"at_s": 3, "duration_s": 2, "action": "kill", "target": "leader"}
+    load = {"name": "appends", "rate": 20, "lookups": True}
+    result = simulate(make_plan({"seed": 1, "runtime": "sim", "time_s": 10, "workload": load, "faults": [kill]}))
+    assert result.verdict == "valid", result.told
+    looked = parse(result.papers()["history.jsonl"].splitlines(keepends=True)).lookups
+    assert len(looked) > 10, "they looked up records that they had got"

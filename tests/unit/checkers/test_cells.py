@@ -78,12 +78,16 @@ BROKEN = {
 }
 """Anomaly -> the promise that it breaks."""
 
-SERVED = LOSS | {"lso-violation", "corrupt", "stuck-consumer", "stuck-group", "not-converged"}
+SERVED = LOSS | {"lso-violation", "corrupt", "wrong-lookup", "stuck-consumer", "stuck-group", "not-converged"}
 """Permitted where Apache Kafka's leader has a damaged batch."""
 COLUMNS = ("", "W1", "WM", "D", "DM")
 """Classes of faults; empty: P, N and C."""
 MATRIX: dict[str, tuple[frozenset[str], ...]] = {
-    "acks=0": (TAIL | {"send-reorder"}, *[READ | {"send-reorder"}] * 2, *[HOLED | {"send-reorder", "corrupt"}] * 2),
+    "acks=0": (
+        TAIL | {"send-reorder"},
+        *[READ | {"send-reorder"}] * 2,
+        *[HOLED | {"send-reorder", "corrupt", "wrong-lookup"}] * 2,
+    ),
     "acks=1": (TAIL, READ, READ, HOLED, HOLED),
     "acks=all, min ISR 2 or more, flush.messages=1": (NOBODY, NOBODY, NOBODY, NOBODY, HOLED),
     "acks=all, flush.messages=1": (NOBODY, NOBODY, NOBODY, HOLED, HOLED),

@@ -241,7 +241,7 @@ async def test_offsets_are_listed_by_isolation_and_end(cluster: FakeCluster, clo
         latest = await list_offsets(reader.client, [T0], LATEST)
         stable = await list_offsets(reader.client, [T0], LATEST, isolation=1)
         first = await list_offsets(reader.client, [T0, T1], EARLIEST)
-    assert latest == {T0: Listed(5, -1, 0, "")} and stable[T0].offset == 2
+    assert latest == {T0: Listed(5, -1, 0, "", 0)} and stable[T0].offset == 2
     assert (first[T0].offset, first[T1].offset) == (0, 4)
 
 

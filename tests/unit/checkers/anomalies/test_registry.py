@@ -106,6 +106,7 @@ TAKEN_OUT: dict[Need, Callable[[History], None]] = {
     Need.PLACES: lambda history: _keep(history, lambda record: False),
     Need.READS: lambda history: _without_reads(history),
     Need.MARKS: lambda history: history.told.truncate(0),
+    Need.LOOKUPS: lambda history: history.lookups.truncate(0),
     Need.TRANSACTIONS: lambda history: _without_transactions(history),
     Need.COMMITTED_READS: lambda history: _keep(history, lambda record: record.kind != POLL or record.iso == 0),
     Need.READS_INSIDE: lambda history: _without_reads_inside(history),
@@ -194,7 +195,7 @@ def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -
         assert not still
 
 
-SENT_AND_READ = dict.fromkeys(("poll", "final_read", "txn", "commit", "fetch_offsets"), {"ok": 1})
+SENT_AND_READ = dict.fromkeys(("poll", "final_read", "list_offsets", "txn", "commit", "fetch_offsets"), {"ok": 1})
 SENT_AND_READ |= {"send": {"ok": 3, "fail": 1}}
 PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"}, 0)
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
@@ -242,6 +243,10 @@ def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harn
     of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=Counted(read_inside=1))
     assert unlooked == {"stale-ack", "wrong-offset"} | of_groups
+
+
+def test_without_a_look_up_of_a_record_that_its_reader_had_got_none_was_looked_for() -> None:
+    assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(lookups=0)) == {"wrong-lookup"}
 
 
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:

@@ -1,0 +1,20 @@
+"""wrong-lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+select 'wrong-lookup' anomaly, '' evidence, l.part, l.known off, -1L val, l.op, bigint(l.proc) proc, l.off other
+from lookups l join partitions p on p.part = l.part
+where not compacted and not deleted and l.known >= judged_from and (not deletable or cover_t0 >= l.t1)
+  and (l.off < 0 or l.off > l.known)
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.wrong_lookup`."""
+    return [Select(SQL, ("lookups", "partitions"))] if history.lookups else []
