@@ -180,7 +180,7 @@ def read_case(
         findings=findings,
         metrics=metrics or {},
         workload=workload,
-        plan=None if other_plan or seal.PLAN in changed else plan,
+        plan=None if plan is None or other_plan or seal.PLAN in changed else plan.in_force(partitions),
         partitions=partitions,
         processes=kept.processes,
         faults=faults,

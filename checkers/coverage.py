@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from checkers import fault_classes
 from checkers.anomalies import hanging_txn, stuck
 from checkers.case import Case
+from checkers.history.tables import Partition
 from checkers.metrics import ISOLATIONS
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
@@ -24,6 +27,9 @@ def too_little(case: Case) -> list[str]:
             continue
         if not partition.added and not told.get(partition.name, {}).get("acked", 0):
             lacking.append(f"no write to {partition.name} was acknowledged")
+        if not partition.described and partition.log_start > 0:
+            begins = f"{partition.name} begins at {partition.log_start}"
+            lacking.append(f"{begins}, and no broker told its settings: what retention removed is not known")
         if partition.cover_t0 < 0:
             reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
             lacking.append(f"no final read of {partition.name} reached its end: {reached}")
@@ -38,6 +44,16 @@ def too_little(case: Case) -> list[str]:
             f"{planned} fault{'s were' if planned != 1 else ' was'} planned, and nemesis.jsonl has {there or 'none'}"
         )
     return lacking
+
+
+def removed_early(partitions: Iterable[Partition]) -> list[str]:
+    """A sentence for each partition whose log begins behind what retention or requests could have removed."""
+    return [
+        f"{each.name} begins at {each.log_start}, and retention and requests could have removed "
+        + (f"what is below {each.judged_from} only" if each.judged_from else "nothing")
+        for each in partitions
+        if each.log_start > each.judged_from
+    ]
 
 
 def _uncommitted_only(case: Case) -> list[str]:

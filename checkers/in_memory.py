@@ -63,7 +63,7 @@ def judge_bytes(
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
     facts = facts_of(plan)
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
-    parsed = parse(history.splitlines(keepends=True), nemesis_log.apart(faults))
+    parsed = parse(history.splitlines(keepends=True), nemesis_log.apart(faults), nemesis_log.skew_ms(faults))
     told = run_facts.facts_of(info or {})
     disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
     unsealed = broken_seal(parsed, told.info)
@@ -91,7 +91,7 @@ def judge_bytes(
         workload=workload,
         findings=findings,
         metrics=shaped,
-        plan=None if wrong_plan or PLAN in changed else facts,
+        plan=None if wrong_plan or PLAN in changed else facts.in_force(parsed.partitions),
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 
 from checkers import first_schema
@@ -13,6 +14,8 @@ from checkers.history.tables import PlayedFault, Problem, whole
 FILE = "nemesis.jsonl"
 SCHEMA = 2
 """Of the lines that are written now: they say their fault's class, traits and words. Older ones say no schema."""
+CLOCKS = "C"
+"""`PlayedFault.fault_class` of those that move brokers' wall clocks."""
 FOREVER = (1 << 63) - 1
 """ns. Of a fault that never ended."""
 HEARS_AFTER_NS = 10_000_000_000
@@ -85,6 +88,26 @@ def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
         for each in faults
         if each.began >= 0 and OUT_OF_SYNC in each.traits and TAKES_DOWN not in each.traits
     )
+
+
+def skew_ms(faults: Iterable[PlayedFault]) -> int:
+    """How far the clocks of two brokers may have been apart, or one of them from itself, because faults moved them.
+
+    What a clock fault does not say, or one that never ended, may be any amount (FOREVER).
+    """
+    moved = [_moved_ms(each) for each in faults if each.began >= 0 and each.fault_class == CLOCKS]
+    return max((each for each in moved if each > 0), default=0) - min((each for each in moved if each < 0), default=0)
+
+
+def _moved_ms(fault: PlayedFault) -> int:
+    """By how much a fault moved its brokers' clocks at most; negative: back."""
+    offset, rate = fault.params.get("offset_ms"), fault.params.get("rate", 1.0)
+    if not isinstance(offset, int | float) or not isinstance(rate, int | float):
+        return FOREVER
+    if rate != 1 and fault.ended < 0:
+        return FOREVER
+    drift = (rate - 1.0) * (fault.ended - fault.began) / 1e6 if rate != 1 else 0.0
+    return ceil(max(offset, offset + drift) if offset + drift > 0 else min(offset, offset + drift))
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

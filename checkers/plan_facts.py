@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from checkers.guarantees import EXPECTATIONS, RunConfiguration
 from checkers.history.seal import plan_seal
-from checkers.history.tables import Process
+from checkers.history.tables import Partition, Process
 from checkers.metrics import Limits
 
 FILE = "plan.toml"
@@ -47,6 +47,15 @@ class PlanFacts:
     """Ids of the cluster's brokers; empty if it does not say how many there are."""
     seal: int | None = None
     """As the history's header has it (`checkers.history.seal`)."""
+
+    def in_force(self, partitions: Iterable[Partition]) -> PlanFacts:
+        """The same with the settings of topics that brokers told during the run, whoever set them: the lowest min ISR,
+        and unclean elections if any topic had them.
+        """
+        told, planned = [each for each in partitions if each.min_isr >= 0 and not each.added], self.configuration
+        min_isr = min([planned.min_isr, *(each.min_isr for each in told)])
+        unclean = planned.unclean or any(each.unclean == 1 for each in told)
+        return replace(self, configuration=replace(planned, min_isr=min_isr, unclean=unclean))
 
     def of_another_run(self, run: str) -> list[str]:
         """Why this cannot be the plan of a run of this name, which ends in its seed as harness and simulator name runs;

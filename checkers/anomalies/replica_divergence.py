@@ -178,12 +178,13 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
     lacking: list[str] = []
     for partition in partitions:
         key = (partition.topic, partition.index)
+        removable_to = max(partition.requested_to, partition.expirable_to)
         replicas = [
             ReplicaFiles(
                 node,
                 log_dir / partition.name,
                 marks[node].get(key, 0),
-                max(starts[node].get(key, 0), first_offset(log_dir / partition.name) if partition.deletable else 0),
+                max(starts[node].get(key, 0), min(first_offset(log_dir / partition.name), removable_to)),
             )
             for node, log_dir in sorted(log_dirs.items())
             if (log_dir / partition.name).is_dir()

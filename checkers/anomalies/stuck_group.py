@@ -18,9 +18,9 @@ ANOMALIES = (
     Anomaly(
         "stuck-group",
         Family.LIVENESS,
-        "a record was acknowledged after healing, in a partition that the group reads; a member was alive all the "
-        f"time, but no member got the record for {SESSIONS} session time-outs (or for twice the sum of the session "
-        "time-out and the longest time between polls, if that is longer)",
+        "a record was acknowledged after healing, in a partition that the group reads, and retention did not remove "
+        f"it; a member was alive all the time, but no member got the record for {SESSIONS} session time-outs (or for "
+        "twice the sum of the session time-out and the longest time between polls, if that is longer)",
         source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
         other="for how many ns",
         needs=(Need.MEMBERS, Need.ACKS, Need.WRITES_AFTER_HEALING),
@@ -42,12 +42,14 @@ def find(seen: Seen) -> Iterator[Witness]:
         read.setdefault(hold.group, set()).add(hold.part)
     limits = {each.proc: _limit_ns(each.settings) for each in history.processes}
     last = {process.proc: process.last_t for process in history.processes}
+    partitions = {partition.part: partition for partition in history.partitions}
     for group, members in began.items():
         limit = max(limits[proc] for proc in members)
         for part in sorted(read[group] & first.keys()):
             send, until = first[part], first[part].t1 + limit
+            there = not partitions[part].may_lack(send.off)
             alive = any(t0 <= send.t1 and last[proc] >= until for proc, t0 in members.items())
-            if limit and alive and not _got(history, members, send, until):
+            if limit and there and alive and not _got(history, members, send, until):
                 yield Witness("stuck-group", "", part, send.off, send.val, send.op, -1, limit)
 
 

@@ -65,6 +65,8 @@ class Conversion:
     """How often a reader looked up a time of which it had got a record."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
+    skew_ms: int = 0
+    """`nemesis_log.skew_ms`, by which it was seen what retention could have removed."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Name of a group -> `group_activity.Activity`. Empty, too, where an early version converted the history."""
     layout: int = 0
@@ -82,8 +84,8 @@ def convert(run_dir: Path) -> Conversion:
     folder.mkdir(exist_ok=True)
     (folder / CONVERSION).unlink(missing_ok=True)
     faults, trouble = read_faults(run_dir)
-    apart = nemesis_log.apart(faults)
-    history, written = _convert_history(run_dir / parser.FILE, folder, apart)
+    apart, skew_ms = nemesis_log.apart(faults), nemesis_log.skew_ms(faults)
+    history, written = _convert_history(run_dir / parser.FILE, folder, apart, skew_ms)
     write_small(folder, history, faults)
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     conversion = Conversion(
@@ -112,6 +114,7 @@ def convert(run_dir: Path) -> Conversion:
         grants=written["grants"],
         lookups=written["lookups"],
         apart=[[*each] for each in apart],
+        skew_ms=skew_ms,
         layout=LAYOUT,
         groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},
     )
@@ -133,7 +136,7 @@ def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
     """
     faults, _ = read_faults(run_dir)
     with (run_dir / parser.FILE).open("rb") as lines:
-        return parser.parse(lines, nemesis_log.apart(faults)), faults
+        return parser.parse(lines, nemesis_log.apart(faults), nemesis_log.skew_ms(faults)), faults
 
 
 def read_conversion(run_dir: Path) -> Conversion:
@@ -146,10 +149,9 @@ def read_conversion(run_dir: Path) -> Conversion:
 
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
     """Whether history.jsonl, the tables and the faults that they depend on are still those of this conversion."""
-    tables = conversion.tables
-    if conversion.layout != LAYOUT or conversion.apart != [
-        [*each] for each in nemesis_log.apart(read_faults(run_dir)[0])
-    ]:
+    tables, (faults, _) = conversion.tables, read_faults(run_dir)
+    told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults)
+    if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != told:
         return False
     return (
         conversion.source is not None
@@ -195,11 +197,13 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
     return history, read_small(run_dir / FOLDER, history)
 
 
-def _convert_history(path: Path, folder: Path, apart: Sequence[tuple[int, int]]) -> tuple[History, dict[str, int]]:
+def _convert_history(
+    path: Path, folder: Path, apart: Sequence[tuple[int, int]], skew_ms: int
+) -> tuple[History, dict[str, int]]:
     """The rest of the history, and how many rows each large table has."""
     from checkers.history.parquet import TableWriter
 
-    reader = parser.Parser(apart=apart)
+    reader = parser.Parser(apart, skew_ms)
     kept = reader.history
     tables = {name: getattr(kept, name) for name in LARGE}
     writers = {name: TableWriter(folder, name) for name in tables}

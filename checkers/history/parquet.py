@@ -89,9 +89,14 @@ _PARTITIONS = _schema(
     index=_LONG,
     cleanup=_TEXT,
     retention_ms=_LONG,
-    deletable=_FLAG,
+    retention_bytes=_LONG,
+    min_isr=_LONG,
+    unclean=_LONG,
+    described=_FLAG,
     transactional=_FLAG,
-    removable_to=_LONG,
+    requested_to=_LONG,
+    expired_to=_LONG,
+    expirable_to=_LONG,
     added=_FLAG,
     deleted=_FLAG,
     deleted_t=_LONG,
@@ -104,8 +109,11 @@ _PARTITIONS = _schema(
     last_round=_LONG,
     last_committed_round=_LONG,
     compacted=_FLAG,
+    deletable=_FLAG,
     judged_from=_LONG,
 )
+DERIVED = ("compacted", "deletable", "judged_from")
+"""Columns of partitions that follow from others, and are there for queries."""
 _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG)
 
 
@@ -177,7 +185,7 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
     """Fill `history` with what `write_small` wrote, and with its holds, which are few. Returns the faults."""
     history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
     history.partitions = [
-        Partition(**{name: value for name, value in row.items() if name not in ("compacted", "judged_from")})
+        Partition(**{name: value for name, value in row.items() if name not in DERIVED})
         for row in _rows(folder / "partitions.parquet")
     ]
     history.processes = [Process(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
@@ -238,7 +246,7 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def _partition_row(partition: Partition) -> dict[str, Any]:
-    return {**asdict(partition), "compacted": partition.compacted, "judged_from": partition.judged_from}
+    return {**asdict(partition), **{name: getattr(partition, name) for name in DERIVED}}
 
 
 def _as_text(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import msgspec
 from checkers.history import groups
 from checkers.history.late_ends import UNKNOWN, LateEnds
 from checkers.history.positions import FinalReads, Positions, Watermarks, passages
+from checkers.history.retention import Retention
 from checkers.history.seal import seals_of
 from checkers.history.tables import (
     ABORT,
@@ -75,12 +76,13 @@ class Malformed(ValueError):
 
 class Parser:
     """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them.
-    `apart`: when faults kept brokers apart (`checkers.nemesis_log.apart`).
+    `apart`, `skew_ms`: what faults did to brokers (`checkers.nemesis_log.apart`, `skew_ms`).
     """
 
-    def __init__(self, drain: Callable[[History], None] | None = None, apart: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:
         self.history = History()
-        self.drain = drain
+        self.drain: Callable[[History], None] | None = None
+        self._retention = Retention(skew_ms)
         self._open: dict[int, _Open] = {}
         self._last_op = -1
         self._completed_at = -1
@@ -148,6 +150,7 @@ class Parser:
             elif f in groups.ANSWERED:
                 self._groups.answered(f, op, {"st": INFO, "t": -1}, line)
         self._groups.finish()
+        self._retention.finish(self._completed_at)
         history.partitions = [self._partitions[part] for part in sorted(self._partitions)]
         history.processes = [self._processes[proc] for proc in sorted(self._processes)]
         history.names = list(self._names)
@@ -182,6 +185,7 @@ class Parser:
             raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
+        self._retention.began(self.history.wall_ms, self.history.mono_ns)
         self.history.ends = bool(line.get("ends", False))
         self._sealed = "seal" in line
         self.history.seals.update(seals_of(line.get("seals", {})))
@@ -197,14 +201,12 @@ class Parser:
         self._processes[proc] = Process(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
-        part, cleanup = whole(line["part"]), str(line.get("cleanup", "delete"))
+        part, cleanup, added = whole(line["part"]), str(line.get("cleanup", "delete")), line.get("added") is True
         if part in self._partitions or not 0 <= part < LIMIT:
             raise Malformed(f"partition {part} is declared twice, or is no partition")
-        retention_ms = whole(line.get("retention_ms", -1))
-        bounded = retention_ms >= 0 or whole(line.get("retention_bytes", -1)) >= 0
-        deletable = "delete" in cleanup and bounded
-        about = part, str(line["topic"]), whole(line["index"]), cleanup, retention_ms, deletable
-        self._partitions[part] = Partition(*about, added=line.get("added") is True)
+        limits = whole(line.get("retention_ms", -1)), whole(line.get("retention_bytes", -1))
+        partition = Partition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
+        self._partitions[part] = self._retention.declared(partition)
 
     # -------------------------------------------------------------------------------------------- operations
 
@@ -227,6 +229,7 @@ class Parser:
                 raise Malformed("a send to no partition")
             self._new_value(proc, whole(line["v"]))
             self._inside(line, SEND, op, part, whole(line["v"]))
+            self._retention.sent(part, whole(line.get("b", 0)))
             self._groups.sent(op, line, self._processes[proc])
         elif f in ("poll", "final_read"):
             at = offsets_of(line["at"])
@@ -288,6 +291,8 @@ class Parser:
             key_id = self._keys.setdefault((part, key), len(self._keys))
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
         off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
+        if off >= 0:
+            self._retention.appended(part, off, t0, whole(line.get("ts", -1)))
         head = (SEND, st, invoked["p"], part, op, 0, off, invoked["v"], NOT_A_READER, t0, line["t"])
         self.history.records.append((*head, 0, 0, -1, 0, key_id, tries))
 
@@ -302,7 +307,11 @@ class Parser:
             part, position, hw, lso, log_start, pairs, *more = entry
             whole_numbers((part, position, hw, lso, log_start, *more))
             partition = self._partitions[part]
-            seg = self._answered(proc, partition, log_start)
+            if log_start > partition.log_start:
+                partition.log_start = whole(log_start)
+                self._retention.starts_at(part, log_start, t1)
+            self._positions.log_starts_at(proc, part, partition.removed_before(log_start))
+            seg = self._positions.seg(proc, part)
             tail = (isolation, t0, t1, final, seg)
             highest = -1
             if pairs:
@@ -330,14 +339,6 @@ class Parser:
             self._finals.ended(proc, offsets_of(line.get("end", {})))
         if st != OK:
             self._positions.forget(proc)
-
-    def _answered(self, proc: int, partition: Partition, log_start: int) -> int:
-        """A partition's answer has come: which `seg` its records belong to."""
-        if log_start > partition.log_start:
-            partition.log_start = whole(log_start)
-        if partition.deletable:
-            self._positions.log_starts_at(proc, partition.part, partition.removed_before(log_start))
-        return self._positions.seg(proc, partition.part)
 
     def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:
         """Add the records of one partition of one poll. Returns the highest offset."""
@@ -438,10 +439,9 @@ class Parser:
         if f in ("assign", "subscribe", "crash_client") or (f == "seek" and not positions and part == -1):
             self._positions.forget(proc)
             self._groups.gone(t0, proc, f)
-        if f == "admin":
-            for partition in self._partitions.values():
-                if part in (-1, partition.part):
-                    partition.administered(str(line.get("what")), whole(line.get("to", -1)), t0)
+        for partition in self._partitions.values() if f == "admin" else ():
+            if part in (-1, partition.part):
+                self._retention.administered(partition, line, t0)
         for each, position in positions.items() or {part: -1}.items():
             self.history.assignments.append(Assignment(t0, proc, f, each, position))
 
@@ -458,6 +458,8 @@ class Parser:
             self._positions.forget(proc)
             self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
         self._groups.event(kind, proc, line)
+        if kind == "topic_settings":
+            self._retention.configured(str(line["topic"]), dict(line["settings"]))
         if kind in ("txn_end", "txn_init"):
             self._of_transactions(kind, whole(line["t"]), proc, line)
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
@@ -493,8 +495,8 @@ class Parser:
             counts[f"error {error}"] += 1
 
 
-def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = ()) -> History:
-    """A history from its lines, each with its line feed. `apart`: as in `Parser`."""
-    parser = Parser(apart=apart)
+def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> History:
+    """A history from its lines, each with its line feed. `apart`, `skew_ms`: as in `Parser`."""
+    parser = Parser(apart, skew_ms)
     parser.feed(lines)
     return parser.finish()

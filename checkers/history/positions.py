@@ -153,7 +153,7 @@ def passages(
 
 def _moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
     """Where a reader stood who was moved to `position`; -1 where it was not moved."""
-    stood = max(stood, partition.removed_before(log_start)) if stood >= 0 and partition.deletable else stood
+    stood = max(stood, partition.removed_before(log_start)) if stood >= 0 else stood
     return stood if 0 <= stood < position else -1
 
 

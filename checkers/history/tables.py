@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 from checkers.history.group_activity import Activities
 from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
+from checkers.history.partition import Partition as Partition
 from checkers.history.reader_tables import Thrown, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
-REMOVALS = ("delete_records", "retention")
-"""What an administrator asks for that takes records from a log's beginning."""
 
 SEND, POLL, EMPTY_POLL, LISTED = 0, 1, 2, 3
 """Row.kind (the first three) and Told.kind (the last three)."""
@@ -208,80 +207,6 @@ class FinalRead(NamedTuple):
     def complete(self) -> bool:
         """It read everything from the log start to the end as known when it began."""
         return bool(self.whole) and 0 <= self.end <= self.reached and self.start <= max(self.log_start, 0)
-
-
-@dataclass(slots=True)
-class Partition:
-    """A partition, and which part of it the final reads allow to judge."""
-
-    part: int
-    topic: str
-    index: int
-    cleanup: str
-    retention_ms: int
-    deletable: bool
-    """Retention or a delete-records request may remove records from its beginning."""
-    transactional: bool = False
-    """Transactions wrote to it."""
-    removable_to: int = -1
-    """Records were deleted by request, and none that asked for more than those before this offset; -1: whatever."""
-    added: bool = False
-    """It came while the load ran: only what an administrator did has to do with it."""
-    deleted: bool = False
-    """Its topic was deleted by request, at `deleted_t`: it cannot be read any more, and keeps nothing."""
-    deleted_t: int = -1
-    log_start: int = -1
-    """Highest log start that any answer told."""
-    seen: int = -1
-    """The highest offset that any reader saw."""
-    cover_from: int = -1
-    cover_to: int = -1
-    """[cover_from, cover_to): what one final reader went through without a gap."""
-    cover_t0: int = -1
-    """When the last complete final read began: what was acknowledged before then must be in it. -1: there is none."""
-    committed_t0: int = -1
-    """The same of final reads at read_committed, which alone show whether transactions are whole."""
-    last_round: int = 0
-    """The last round in which a final read at read_uncommitted was complete; 0 where none was. What an earlier round
-    returned must be in it."""
-    last_committed_round: int = 0
-    """The same of final reads at read_committed."""
-
-    @property
-    def name(self) -> str:
-        """As people write it."""
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def compacted(self) -> bool:
-        """Records may go once a later one has their key."""
-        return "compact" in self.cleanup
-
-    @property
-    def judged_from(self) -> int:
-        """Below this offset, never negative, nothing counts as lost or elsewhere: it was removed, as configured."""
-        return self.removed_before(max(self.log_start, 0)) if self.deletable else 0
-
-    def removed_before(self, log_start: int) -> int:
-        """Of a log that is said to begin at `log_start`: before which offset records may have been removed by then."""
-        return log_start if self.removable_to < 0 else min(log_start, self.removable_to)
-
-    def may_lack(self, off: int) -> bool:
-        """Return whether a record at this offset may have been removed, as configured. -1: it may be anywhere."""
-        return off < self.judged_from and self.judged_from > 0
-
-    def administered(self, what: str, to: int, t: int) -> None:
-        """Take in what an administrator asked for at `t`, whether or not it was done."""
-        if what in REMOVALS:
-            self.asked_to_remove(to)
-        elif what == "delete_topic":
-            self.deleted, self.deleted_t = True, t
-
-    def asked_to_remove(self, to: int) -> None:
-        """A request: records before this offset may go. -1: any."""
-        bounded = to >= 0 and (not self.deletable or self.removable_to >= 0)
-        self.removable_to = max(self.removable_to, to) if bounded else -1
-        self.deletable = True
 
 
 @dataclass(slots=True)

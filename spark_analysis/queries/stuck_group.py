@@ -25,7 +25,8 @@ limits as (
 wanted as (
   select l.grp, s.part, s.first.*, l.ns, s.first.t1 + l.ns until
   from (select distinct `group` grp, part from holds) h join limits l on l.grp = h.grp join sent s on s.part = h.part
-  where l.ns > 0)
+  join partitions p on p.part = h.part
+  where l.ns > 0 and s.first.off >= p.judged_from)
 select 'stuck-group' anomaly, '' evidence, part, off, val, op, -1L proc, ns other
 from wanted w
 where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m.last_t >= w.until)
@@ -37,4 +38,4 @@ where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.stuck_group`."""
-    return [Select(SQL, ("records", "processes", "holds"))] if history.holds else []
+    return [Select(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []

@@ -39,6 +39,9 @@ class Send:
     """Of an output: the input's value."""
     tries: int = -1
     """It was sent so often; -1: its client does not report it."""
+    size: int = 0
+    past_ms: int = 0
+    """Its timestamp is so long before it was sent."""
 
 
 @dataclass(slots=True)
@@ -250,6 +253,7 @@ class HistoryBuilder:
                 entry.pairs = [(off, moved(val, procs)) for off, val in entry.pairs]
         for each in other.others:
             each.fields = renumbered(each.fields, procs, parts)
+            each.fields |= {"topic": topic} if each.fields.get("topic") == "t" else {}
             each.completion = renumbered(each.completion, procs, parts)
         self.sends += other.sends
         self.polls += other.polls
@@ -286,19 +290,12 @@ class HistoryBuilder:
         """(time, tie-break, which operation, line without its operation id)"""
         events: list[tuple[int, int, int, dict[str, Any]]] = []
         for send in self.sends:
-            invoked = {
-                "e": "i",
-                "p": send.proc,
-                "f": "send",
-                "t": send.t0,
-                "part": send.part,
-                "v": send.val,
-                "k": send.key,
-            }
+            invoked = {"e": "i", "p": send.proc, "f": "send", "t": send.t0}
+            invoked |= {"part": send.part, "v": send.val, "k": send.key}
             inside = {**({"x": send.txn} if send.txn else {}), **({"src": send.src} if send.src >= 0 else {})}
-            events.append((send.t0, 1, id(send), {**invoked, "d": 0, **inside}))
+            events.append((send.t0, 1, id(send), {**invoked, "d": 0, "b": send.size, **inside}))
             if send.st >= 0:
-                done = {"e": "c", "st": send.st, "t": send.t1, "off": send.off, "ts": 0}
+                done = {"e": "c", "st": send.st, "t": send.t1, "off": send.off, "ts": send.t0 // MS - send.past_ms}
                 done |= {"n": send.tries} if send.tries >= 0 else {}
                 events.append((send.t1, 0, id(send), {**done, **({"err": send.err} if send.err else {})}))
         for poll in self.polls:

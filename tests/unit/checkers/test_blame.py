@@ -25,7 +25,7 @@ from reports.terminal import summary
 from tests.unit.checkers.test_guarantees import REACHED
 
 PROGRAM = "the program under test"
-PARTITION = Partition(0, "t", 0, "delete", -1, deletable=False)
+PARTITION = Partition(0, "t", 0, "delete", -1)
 ACKED = {"outcomes": {"send": {"ok": 8}}, "partitions": {"t-0": {"part": 0, "acked": 7}}}
 
 

@@ -10,9 +10,10 @@ import pytest
 from checkers.case import Case
 from checkers.history.tables import Partition
 from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, STOPPED, VALID, Verdict, decide
+from checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
+from tests.unit.checkers.anomalies.test_loss import KAFKAS, retired
 from tests.unit.checkers.test_verdict import finding, good
 
 PLAN: dict[str, Any] = {
@@ -47,6 +48,32 @@ def test_where_no_final_read_got_a_record_of_a_partition_it_is_unknown(isolation
     why = f"5 writes to t-0 were acknowledged, and no final read at {name} got a record"
     assert why in judged(retained(left=0, isolation=isolation)).reasons
     assert judged(retained(left=1, isolation=isolation)).verdict == VALID
+
+
+def begun_at_2(settings: dict[str, str]) -> HistoryBuilder:
+    """Of three records the final reads return the last one, for the log begins there. These settings are in force."""
+    h = retired(0)
+    h.others[0].fields["settings"] = settings
+    h.final([(2, h.sends[2].val)], at=2, log_start=2, isolation=1)
+    return h
+
+
+def test_where_no_broker_told_the_settings_of_a_topic_that_lost_its_beginning_it_is_unknown() -> None:
+    found = judged(begun_at_2({}))
+    assert found.verdict == UNKNOWN
+    assert "t-0 begins at 2, and no broker told its settings: what retention removed is not known" in found.reasons
+
+
+def test_where_no_broker_told_the_settings_of_a_topic_that_has_its_beginning_nothing_is_missing() -> None:
+    h = retained(left=5)
+    h.event("topic_settings", topic="t", settings={})
+    assert judged(h).verdict == VALID
+
+
+def test_a_log_that_begins_too_late_is_named_beside_what_it_lost() -> None:
+    found = judged(begun_at_2(KAFKAS))
+    assert found.verdict == INVALID
+    assert "t-0 begins at 2, and retention and requests could have removed nothing" in found.notes
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from checkers.history.tables import Partition
 
 
-def partition(*, deletable: bool = False, log_start: int = -1) -> Partition:
-    return Partition(0, "t", 0, "delete", -1, deletable, log_start=log_start)
+def partition(*, expired_to: int = 0, log_start: int = -1) -> Partition:
+    return Partition(0, "t", 0, "delete", -1, expired_to=expired_to, log_start=log_start)
 
 
 def test_nothing_may_be_missing_before_anybody_asked() -> None:
@@ -26,8 +26,8 @@ def test_what_was_asked_for_and_not_done_is_still_to_be_there() -> None:
     assert asked.judged_from == 10
 
 
-def test_retention_removes_without_a_bound_before_and_after_a_request() -> None:
-    kept, altered = partition(deletable=True, log_start=40), partition(log_start=40)
+def test_retention_removes_beside_a_request_and_an_unknown_one_removes_anything() -> None:
+    kept, altered = partition(expired_to=40, log_start=40), partition(log_start=40)
     kept.asked_to_remove(30)
     altered.asked_to_remove(30)
     altered.asked_to_remove(-1)

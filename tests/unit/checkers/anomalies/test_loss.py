@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.history.tables import OK
-from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
+from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import LOST, SKIPPED, UNSEEN, Cases
 from tests.support.histories.spoilers import acked, drop
 
@@ -233,6 +233,148 @@ def _() -> HistoryBuilder:
     values = [h.sent(p, off) for off in (0, -1)]
     h.final([(0, values[0])])
     return h
+
+
+LASTS_MS = 600_000
+KAFKAS = {
+    "cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1", "segment.bytes": "1073741824",
+    "segment.ms": "604800000", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+}  # fmt: skip
+"""The settings of a topic of which nobody set any."""
+
+
+def retired(later_ms: int, *, past_ms: int = 0, asked: int = 0, **settings: object) -> HistoryBuilder:
+    """Three records of 1,000 bytes. `later_ms` after the last one the log begins at 2; `settings` are in force.
+    `past_ms`: the records' timestamps are so long before they were sent. `asked`: up to there they shall be deleted.
+    """
+    h = HistoryBuilder()
+    named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    h.event("topic_settings", topic="t", settings=KAFKAS | named)
+    h.tick(LASTS_MS * MS)
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    for send in h.sends:
+        send.size, send.past_ms = 1000, past_ms
+    if asked:
+        h.operation(p, "admin", what="delete_records", part=0, to=asked)
+    h.tick(later_ms * MS)
+    h.final([(2, values[2])], at=2, log_start=2)
+    return h
+
+
+@CASES.case("ten minutes of retention let a record go after ten minutes")
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS, retention_ms=LASTS_MS)
+
+
+@CASES.case("ten minutes of retention let no record go after 600 ms", LOST)
+def _() -> HistoryBuilder:
+    return retired(600, retention_ms=LASTS_MS)
+
+
+@CASES.case("a record may be younger than its retention by what clocks may differ: a second and a hundredth")
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS - 6_500, retention_ms=LASTS_MS)
+
+
+@CASES.case("a record that is younger than its retention by more than clocks may differ is lost", LOST)
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS - 7_500, retention_ms=LASTS_MS)
+
+
+@CASES.case("without a limit of time nothing gets too old", LOST)
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS, retention_ms=-1)
+
+
+@CASES.case("Kafka's default is a week: a record that is gone after a second is lost", LOST)
+def _() -> HistoryBuilder:
+    return retired(1_000)
+
+
+@CASES.case("a record with a timestamp of the past is old at once, with CreateTime")
+def _() -> HistoryBuilder:
+    return retired(1_000, past_ms=LASTS_MS, retention_ms=LASTS_MS)
+
+
+@CASES.case("a record with a timestamp of the future is kept for longer, and is lost where it is not", LOST)
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS, past_ms=-LASTS_MS, retention_ms=LASTS_MS)
+
+
+@CASES.case("a log that has more bytes than it keeps lets records go")
+def _() -> HistoryBuilder:
+    return retired(0, retention_bytes=3_000)
+
+
+@CASES.case("a log that cannot have more bytes than it keeps lets no record go", LOST)
+def _() -> HistoryBuilder:
+    return retired(0, retention_bytes=4_000)
+
+
+@CASES.case("a compacted log has no retention, and lets no last record of a key go by age", LOST)
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS, retention_ms=1, cleanup_policy="compact")
+
+
+@CASES.case("a log that is compacted and deleted has retention")
+def _() -> HistoryBuilder:
+    return retired(LASTS_MS, retention_ms=1, cleanup_policy="compact,delete")
+
+
+@CASES.case("where nobody could ask for a topic's settings, nothing below the log start counts as lost")
+def _() -> HistoryBuilder:
+    h = retired(0)
+    h.others[0].fields["settings"] = {}
+    return h
+
+
+@CASES.case("retention that is shorter at the end than at the beginning counts, whoever changed it")
+def _() -> HistoryBuilder:
+    h = retired(5_000, retention_ms=LASTS_MS)
+    h.event("topic_settings", topic="t", settings=KAFKAS | {"retention.ms": "3000"})
+    return h
+
+
+@CASES.case("retention that is longer at the end than at the beginning changes nothing")
+def _() -> HistoryBuilder:
+    h = retired(5_000, retention_ms=3_000)
+    h.event("topic_settings", topic="t", settings=KAFKAS)
+    return h
+
+
+@CASES.case("settings of another topic say nothing of this one", LOST)
+def _() -> HistoryBuilder:
+    h = retired(5_000)
+    h.event("topic_settings", topic="u", settings=KAFKAS | {"retention.ms": "3000"})
+    return h
+
+
+def _shortened(later_ms: int) -> HistoryBuilder:
+    """An administrator has a record live for 3 s only, where it lived for ten minutes."""
+    h = HistoryBuilder(retention_ms=LASTS_MS)
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.operation(p, "admin", what="retention", part=0, retention_ms=3_000)
+    h.tick(later_ms * MS)
+    h.final([(2, values[2])], at=2, log_start=2)
+    return h
+
+
+@CASES.case("a lifetime that an administrator shortened is over")
+def _() -> HistoryBuilder:
+    return _shortened(3_000)
+
+
+@CASES.case("a lifetime that an administrator shortened is not over yet", LOST)
+def _() -> HistoryBuilder:
+    return _shortened(1_000)
+
+
+@CASES.case("records below what DeleteRecords was asked for are not lost, and the next one is", LOST)
+def _() -> HistoryBuilder:
+    return retired(1_000, asked=1)
 
 
 @CASES.case("below a log start that no retention moved, records are lost", LOST)

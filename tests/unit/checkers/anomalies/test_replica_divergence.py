@@ -24,8 +24,8 @@ from checkers.anomalies.replica_divergence import (
 )
 from checkers.history.tables import Partition
 
-DELETE = Partition(3, "t", 0, "delete", -1, False)
-COMPACT = Partition(3, "t", 0, "compact", -1, False)
+DELETE = Partition(3, "t", 0, "delete", -1)
+COMPACT = Partition(3, "t", 0, "compact", -1)
 
 
 def batch(base: int, *values: str, epoch: int = 1) -> bytes:
@@ -78,10 +78,16 @@ def test_what_one_replica_has_removed_from_its_beginning_is_not_compared(tmp_pat
 def test_what_retention_removed_from_one_replica_alone_is_not_compared(tmp_path: Path) -> None:
     folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, LOG)}
     (folders[2] / "t-0" / f"{0:020}.log").unlink()
-    comparison = compare(folders, [dataclasses.replace(DELETE, deletable=True)])
+    comparison = compare(folders, [dataclasses.replace(DELETE, expirable_to=3)])
     assert found(comparison) == []
     assert comparison.compared["t-0"]["from"] == 3
     assert found(compare(folders, [DELETE])) == [(0, MISSING, 2), (2, MISSING, 2)]
+
+
+def test_what_one_replica_alone_removed_before_retention_could_is_missing(tmp_path: Path) -> None:
+    folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, LOG)}
+    (folders[2] / "t-0" / f"{0:020}.log").unlink()
+    assert found(compare(folders, [dataclasses.replace(DELETE, expirable_to=2)])) == [(2, MISSING, 2)]
 
 
 def test_other_content_differs(tmp_path: Path) -> None:

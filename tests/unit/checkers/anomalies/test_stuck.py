@@ -49,7 +49,7 @@ def test_from_the_first_write_of_a_fresh_client_on_the_loads_clients_stand_still
     assert {each.anomaly for each in findings} == {"stuck-producer"}
 
 
-PARTITIONS = [Partition(part, "t", part, "delete", -1, deletable=False) for part in range(2)]
+PARTITIONS = [Partition(part, "t", part, "delete", -1) for part in range(2)]
 LIMITS = Limits(15, 15)
 
 

@@ -46,6 +46,22 @@ def _() -> GroupHistory:
     return _stands()
 
 
+@CASES.case("a member gets no record that retention removed")
+def _() -> GroupHistory:
+    h = _stands()
+    h._partitions[0]["retention_ms"] = 1
+    h.final([], at=1, log_start=1, end=1, position=1, round_=2)
+    return h
+
+
+@CASES.case("a member gets nothing although the log begins at the record", FOUND)
+def _() -> GroupHistory:
+    h = _stands()
+    h._partitions[0]["retention_ms"] = 1
+    h.final([(0, h.sends[0].val)], round_=2)
+    return h
+
+
 @CASES.case("what a member gets after that is too late", FOUND)
 def _() -> GroupHistory:
     return _stands(late=True)

@@ -1,0 +1,172 @@
+"""What retention could have removed from the beginning of a log, by the settings in force and the records' ages.
+
+Kafka removes whole segments from the beginning of a log: by time once a segment's largest timestamp is more than
+retention.ms old, by size while what is left still has retention.bytes (Kafka documentation, topic configs;
+`UnifiedLog.deleteOldSegments`). So a record that is too young keeps its own segment and all that follow: what time
+could have removed ends before the first of those. Where segments begin is in no history, so records of its segment
+that are older than it count as removable.
+
+Ages are by the harness's clock, from a record's timestamp (its own with CreateTime, the broker's with LogAppendTime; of
+a send whose answer has none, when it was handed over) until somebody was first answered that the log begins behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.history.partition import ANY, Partition
+from checkers.history.tables import whole
+
+CLOCKS_MS = 1_000
+"""A broker's clock may be so far from the harness's, and a hundredth of retention.ms beside it."""
+STOP_MS = 30_000
+"""Brokers are stopped at most so long after the end of the history, and remove segments until then."""
+OVERHEAD_BYTES = 256
+"""A record takes at most so much beside its value: key, headers, its share of its batch and of markers."""
+SLOT_MS = 100
+"""How exactly ages are kept."""
+
+
+class RetentionWatch:
+    """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms`: the wall clock when the run
+    began. `skew_ms`: the most by which a fault moved a broker's clock.
+    """
+
+    def __init__(self, partition: Partition, began_ms: int, skew_ms: int) -> None:
+        self._partition, self._began_ms, self._skew_ms = partition, began_ms, skew_ms
+        self._first: dict[int, int] = {}
+        """Slot of time -> the lowest offset of the records with a timestamp in it."""
+        self._bytes = 0
+        """The most that can have been appended."""
+        self._starts: list[tuple[int, int, int]] = []
+        """(log start, wall clock in ms when it was first seen, `_bytes` by then), both ascending."""
+
+    @property
+    def topic(self) -> str:
+        """Of the partition."""
+        return self._partition.topic
+
+    def sent(self, size: int) -> None:
+        """A record with a value of so many bytes was handed over."""
+        self._bytes += size + OVERHEAD_BYTES
+
+    def appended(self, off: int, stamp_ms: int) -> None:
+        """A record was acknowledged at `off`, with this timestamp."""
+        slot = stamp_ms // SLOT_MS
+        if off < self._first.get(slot, ANY):
+            self._first[slot] = off
+
+    def starts_at(self, log_start: int, wall_ms: int) -> None:
+        """An answer said, first of all, that the log begins at `log_start`."""
+        self._starts.append((log_start, wall_ms, self._bytes))
+        expired = min(log_start, self._removable_to(wall_ms, self._bytes))
+        self._partition.expired_to = max(self._partition.expired_to, expired)
+
+    def configured(self, settings: Mapping[str, Any]) -> None:
+        """These are the topic's settings in force, as text by name. The first ones count for all of the run so far; of
+        later ones those that let more records go count for all of it.
+        """
+        partition, first = self._partition, self._partition.min_isr < 0
+        partition.described = bool(settings)
+        if not settings:
+            return
+        ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
+        min_isr, unclean = int(settings["min.insync.replicas"]), settings["unclean.leader.election.enable"] == "true"
+        if first:
+            partition.cleanup, partition.retention_ms, partition.retention_bytes = settings["cleanup.policy"], ms, size
+            partition.min_isr, partition.unclean = min_isr, int(unclean)
+            return
+        self.shortened(ms)
+        partition.retention_bytes = _lower(partition.retention_bytes, size)
+        partition.min_isr, partition.unclean = min(partition.min_isr, min_isr), max(partition.unclean, int(unclean))
+        if "delete" in settings["cleanup.policy"] and "delete" not in partition.cleanup:
+            partition.cleanup += ",delete"
+
+    def shortened(self, retention_ms: int) -> None:
+        """Somebody gave the topic another retention.ms; a higher one changes nothing."""
+        self._partition.retention_ms = _lower(self._partition.retention_ms, retention_ms)
+
+    def finish(self, wall_ms: int) -> None:
+        """The history ends. What was acknowledged late counts now, too."""
+        expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
+        self._partition.expired_to = max(expired, default=0)
+        self._partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
+
+    def _removable_to(self, wall_ms: int, appended: int) -> int:
+        """The offset below which retention could have removed everything by then."""
+        partition = self._partition
+        if not partition.described:
+            return ANY
+        if "delete" not in partition.cleanup:
+            return 0
+        if 0 <= partition.retention_bytes <= appended:
+            return ANY
+        if partition.retention_ms < 0:
+            return 0
+        margin_ms = CLOCKS_MS + partition.retention_ms // 100 + self._skew_ms
+        oldest = wall_ms + margin_ms - partition.retention_ms
+        """Of the timestamps that are too young for certain."""
+        # Nothing of the run is older than the run, unless a client gave its records timestamps of the past.
+        unknown = ANY if self._first or oldest >= self._began_ms else 0
+        return min((off for slot, off in self._first.items() if slot * SLOT_MS > oldest), default=unknown)
+
+
+class Retention:
+    """Follows all partitions of a history. `skew_ms`: as `RetentionWatch` takes it."""
+
+    def __init__(self, skew_ms: int) -> None:
+        self._skew_ms, self._wall_ms, self._mono_ns = skew_ms, 0, 0
+        self._watches: dict[int, RetentionWatch] = {}
+        self._settings: dict[str, Mapping[str, Any]] = {}
+        """Topic -> what was last answered about its settings."""
+
+    def began(self, wall_ms: int, mono_ns: int) -> None:
+        """Take in the two clocks of the header."""
+        self._wall_ms, self._mono_ns = wall_ms, mono_ns
+
+    def declared(self, partition: Partition) -> Partition:
+        """A partition comes. Returns it."""
+        watch = self._watches[partition.part] = RetentionWatch(partition, self._wall_ms, self._skew_ms)
+        if partition.topic in self._settings:
+            watch.configured(self._settings[partition.topic])
+        return partition
+
+    def configured(self, topic: str, settings: Mapping[str, Any]) -> None:
+        """The settings of a topic that are in force, as text by name; empty: no broker told them."""
+        self._settings[topic] = settings
+        for watch in self._watches.values():
+            if watch.topic == topic:
+                watch.configured(settings)
+
+    def administered(self, partition: Partition, line: Mapping[str, Any], t: int) -> None:
+        """Take in what an administrator asked for at `t`. Early versions do not tell which retention.ms that was."""
+        if "retention_ms" in line:
+            self._watches[partition.part].shortened(whole(line["retention_ms"]))
+        else:
+            partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
+
+    def sent(self, part: int, size: int) -> None:
+        """A record with a value of so many bytes was handed over."""
+        self._watches[part].sent(size)
+
+    def appended(self, part: int, off: int, t0: int, stamp_ms: int) -> None:
+        """A record that was handed over at `t0` was acknowledged at `off`; `stamp_ms`: as the answer says, or -1."""
+        self._watches[part].appended(off, stamp_ms if stamp_ms >= 0 else self._wall(t0))
+
+    def starts_at(self, part: int, log_start: int, t: int) -> None:
+        """At `t`, an answer said for the first time that a log begins at `log_start`."""
+        self._watches[part].starts_at(log_start, self._wall(t))
+
+    def finish(self, t: int) -> None:
+        """The history ends at `t`."""
+        for watch in self._watches.values():
+            watch.finish(self._wall(t))
+
+    def _wall(self, t: int) -> int:
+        return self._wall_ms + (t - self._mono_ns) // 1_000_000
+
+
+def _lower(one: int, other: int) -> int:
+    """The lower of two limits, of which -1 is none."""
+    return max(one, other) if min(one, other) < 0 else min(one, other)
