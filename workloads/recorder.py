@@ -101,6 +101,8 @@ class Recorder:
         self._parts: dict[tuple[str, int], int] = {}
         self.partitions: Mapping[tuple[str, int], int] = self._parts
         """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
+        self.settings: dict[str, Mapping[str, str]] = {}
+        """Topic -> its settings in force, as `topic_settings` was last called with them."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
         """The declaration of each partition, by dense id."""
@@ -153,6 +155,14 @@ class Recorder:
         line = {"cleanup": cleanup, "retention_ms": retention_ms, **size, **came}
         part = self._parts[topic, index] = self._declare((topic, index), line)
         return part
+
+    def topic_settings(self, settings: Mapping[str, Mapping[str, str]]) -> None:
+        """Write down the settings in force of topics, as text by name; of a topic without any nobody could learn them.
+        The last ones of each topic are kept in `settings`.
+        """
+        for topic, each in settings.items():
+            self.settings[topic] = each
+            self.event("topic_settings", topic=topic, settings=each)
 
     def _declare(self, place: tuple[str, int], line: Mapping[str, Any]) -> int:
         part = len(self._places)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,22 @@ def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
 def wrong_topic_settings(settings: Mapping[str, str]) -> list[str]:
     """Names that no topic has, and impossible values, a sentence each."""
     return _wrong((), tuple(sorted(settings.items())))
+
+
+def in_force(broker: Mapping[str, str], topic: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The settings of these names that a topic with these of its own has in a cluster with those of its brokers: as
+    text, as DescribeConfigs has them. ConfigError for a setting that cannot be.
+    """
+    from broker.config import BrokerConfig, topic_config
+
+    config = topic_config(BrokerConfig.from_properties({**_GIVEN, **broker}), topic)
+    return {name: _text(getattr(config, name.replace(".", "_"))) for name in names}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _wrong(broker: Pairs, topic: Pairs) -> list[str]:

@@ -33,20 +33,21 @@ from chaos.runs.last_load import UNSERVED, outlast, write_beside
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
+from chaos.runs.readers_behind import described, led, name_of
 from chaos.runs.sight import counts_of
 from chaos.runs.target_facts import Stranger, about, in_vain
+from chaos.runs.topic_settings import asked, planned
 from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
 from checkers.anomalies.anomaly import OWN
 from checkers.history import seal
 from checkers.leaderships import EPOCHS
 from workloads.afterwards import Written, write_afterwards
-from workloads.client.cluster import Place
 from workloads.control import Controls, Desk
 from workloads.counters import Counters
 from workloads.final_reads import FinalRead
 from workloads.libraries import Driver, Zone
-from workloads.live_readers import Behind, LiveReaders
+from workloads.live_readers import LiveReaders
 from workloads.needs import Needs
 from workloads.recorder import Recorder
 from workloads.scenario import Surroundings
@@ -221,11 +222,14 @@ class Run:
                     nursery.start_soon(observer.keep_polled, lambda: now_ns(env) / 1e9, self.papers.polled)
                 async with self._phase("create topics"):
                     await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
+                    await self._write_settings(servers, recorder)
                 await self._load_and_heal(observer, servers, recorder, nemesis)
                 if self.plan.runtime == external.WORLD:
                     self.info[EPOCHS] = await observer.epochs(self.plan.workload.topic_names(), EPOCHS_WAIT_S)
                 if self.info.get("final_reads") is None:
                     await self._read_finally(servers, recorder)
+                if self._eyes is None:
+                    await self._write_settings(servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:
                     await trio.sleep(QUIET_S)
                     self._eyes.settled()
@@ -236,6 +240,15 @@ class Run:
             known = {seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
             recorder.close(seals={**known, **seen})
             self.papers.close()
+
+    async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
+        """Write down which settings of the workload's topics are in force, whoever set them. What no broker tells at
+        the end is as it was told before.
+        """
+        topics, simulated = self.plan.workload.topic_names(), self._eyes is not None
+        settings = planned(self.plan) if simulated else await asked(self.env("topic settings"), servers, topics)
+        known = recorder.settings
+        recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
     async def _look_around(self, observer: Observer, every_s: float) -> None:
         """Keep what is seen of the brokers up to date, until cancelled. Other threads must not ask a runtime."""
@@ -392,7 +405,7 @@ class Run:
         lacking = {f"{topic}-{index}": why for (topic, index), why in written.lacking.items()}
         if lacking:
             view = await _seen_by(observer)
-            lacking = {name: f"{why}; {_led(view, name)}" for name, why in lacking.items()}
+            lacking = {name: f"{why}; {led(view, name)}" for name, why in lacking.items()}
         told = {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
         self.info["writes_after_healing"] = told
         return written
@@ -411,14 +424,14 @@ class Run:
             "partitions": len(goals),
             "limit_s": limits.stuck_s,
             "took_s": took_s,
-            "behind": [_behind(each, view) for each in behind],
+            "behind": [described(each, view) for each in behind],
         }
 
     async def _outlasted(self, readers: LiveReaders, written: Written, told: dict[str, Any]) -> None:
         """Mark readers that still stand still once fresh ones have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
-        still = {(each.process, _name(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
+        still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
         for each in told["behind"]:
             each["outlasted"] = (each["process"], each["place"]) in still
 
@@ -448,19 +461,6 @@ def _told(read: FinalRead) -> dict[str, Any]:
     return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
 
 
-def _behind(reader: Behind, view: ClusterView | None) -> dict[str, Any]:
-    name = _name(reader.place)
-    return {
-        "process": reader.process,
-        "client": reader.client,
-        "place": name,
-        "position": reader.position,
-        "goal": reader.goal,
-        "idle_s": round(reader.idle_s, 3),
-        "why": _led(view, name),
-    }
-
-
 async def _seen_by(observer: Observer) -> ClusterView | None:
     """Who leads what, if a broker says so soon."""
     with trio.move_on_after(ASK_LIMIT_S):
@@ -476,18 +476,6 @@ async def _play(nemesis: Nemesis, played: trio.Event) -> None:
 def _is_driven(around: Surroundings) -> bool:
     """Whether clients that are not ours have a part in the load."""
     return any(zone.driver is not None for zone in around.zones)
-
-
-def _name(place: Place) -> str:
-    return f"{place[0]}-{place[1]}"
-
-
-def _led(view: ClusterView | None, name: str) -> str:
-    """The leader and the ISR of a partition, in words."""
-    if view is None:
-        return "no broker says who leads it"
-    leader = view.leaders.get(name, -1)
-    return f"{f'leader {leader}' if leader >= 0 else 'no leader'}, ISR {list(view.isr.get(name, ()))}"
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from broker.protocol.errors import ErrorCode, name_of
 from broker.protocol.schema.create_partitions import (
@@ -73,11 +73,22 @@ async def topic_settings(client: Client, topic: str) -> dict[str, str]:
     return {each.name: each.value or "" for each in result.configs if each.config_source == OF_THE_TOPIC}
 
 
+async def settings_in_force(client: Client, topics: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Topic -> its settings of these names as they are in force for one broker, whoever set them. Without topics that
+    the broker answers with an error, and settings that it does not tell. Raises RequestFailed, UnsupportedApi.
+    """
+    asked = [DescribeConfigsResource(TOPIC, topic, list(names)) for topic in topics]
+    answer = await client.ask_once(DescribeConfigsRequest(asked), DescribeConfigsResponse)
+    return {
+        result.resource_name: {each.name: each.value for each in result.configs if each.value is not None}
+        for result in answer.results
+        if not result.error_code
+    }
+
+
 async def topic_setting(client: Client, topic: str, name: str) -> str | None:
     """A topic's setting as one broker has it; None where that is not told. Raises RequestFailed."""
-    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, [name])])
-    answer = await client.ask_once(request, DescribeConfigsResponse)
-    return next((each.value for result in answer.results for each in result.configs if each.name == name), None)
+    return (await settings_in_force(client, [topic], [name])).get(topic, {}).get(name)
 
 
 async def delete_records(client: Client, place: Place, before: int, *, timeout_ms: int) -> tuple[str, int]:

@@ -108,6 +108,8 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
 
     while True:
         await _insist(stage, p, make, MADE)
+        if like.name in desk.recorder.settings:
+            desk.recorder.topic_settings({topic.name: desk.recorder.settings[like.name]})
         for place in places:
             _declare(desk, topic, place)
         env = stage.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
@@ -242,7 +244,8 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
 
         async with _undisturbed(desk, topic):
             parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
-            ops = [_told(desk, process, how, part) for part in parts] if how in REMOVES else []
+            lasts_ms = -1 if value is None else int(value)
+            ops = [_told(desk, process, how, part, retention_ms=lasts_ms) for part in parts] if how in REMOVES else []
             await _insist(stage, p, ask)
             for op in ops:
                 desk.recorder.complete(op, Status.OK)

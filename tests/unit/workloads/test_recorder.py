@@ -165,3 +165,24 @@ def test_a_topic_that_is_made_again_has_partitions_of_its_own(path: Path) -> Non
         ("t-0", True, 1000), ("u-0", False, -1), ("t-0", False, 1000),
     ]  # fmt: skip
     assert [line["id"] for line in lines(path) if line.get("what") == "delete_topic"] == ["ab" * 16]
+
+
+def test_settings_in_force_count_for_partitions_that_are_there_and_for_those_to_come(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    settings = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "5000",
+        "retention.bytes": "-1",
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "true",
+    }
+    recorder.partition("t", 0)
+    recorder.topic_settings({"t": settings, "u": {}})
+    assert recorder.settings == {"t": settings, "u": {}}
+    recorder.partition("t", 1, added=True)
+    recorder.partition("u", 0)
+    recorder.close()
+    *both, untold = parse(path.read_bytes().splitlines(keepends=True)).partitions
+    for each in both:
+        assert (each.cleanup, each.retention_ms, each.min_isr, each.unclean) == ("compact,delete", 5000, 2, 1)
+    assert not untold.described

@@ -1,0 +1,55 @@
+"""The settings in force of topics, whoever set them: what judging holds against what became of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from broker.env import Env
+from chaos.plans.plan import Plan
+from chaos.plans.settings import in_force
+from workloads.client.client import Client
+from workloads.client.cluster import Address
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.topics import settings_in_force
+
+NAMES = (
+    *("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms", "message.timestamp.type"),
+    *("min.insync.replicas", "unclean.leader.election.enable"),
+)
+LIMIT_S = 10.0
+AGAIN_S = 0.2
+
+Settings = Mapping[str, Mapping[str, str]]
+"""Topic -> its settings as text by name, all of `NAMES` or none."""
+
+
+def planned(plan: Plan) -> Settings:
+    """What is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
+
+    They are not asked for: in a simulation nobody else can set them, and further requests would change what a seed
+    shows.
+    """
+    return {topic.name: in_force(plan.cluster.settings, topic.configs, NAMES) for topic in plan.workload.topic_list()}
+
+
+async def asked(env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S) -> Settings:
+    """What a broker answers to a fresh client (DescribeConfigs). A topic has none if no broker told them in time."""
+    found: dict[str, Mapping[str, str]] = {}
+    async with trio.open_nursery() as nursery:
+        client = Client(env, servers)
+        await nursery.start(client.run)
+        with env.timeout(limit_s):
+            while left := [topic for topic in topics if topic not in found]:
+                try:
+                    told = await settings_in_force(client, left, NAMES)
+                except RequestFailed:
+                    told = {}
+                except UnsupportedApi:
+                    break
+                found |= {topic: each for topic, each in told.items() if each.keys() >= set(NAMES)}
+                if len(found) < len(topics):
+                    await env.sleep(AGAIN_S)
+        client.close()
+    return {topic: found.get(topic, {}) for topic in topics}

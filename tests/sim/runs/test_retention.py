@@ -1,0 +1,80 @@
+"""Retention that brokers or topics are given lets records go in time, and no record goes before its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.log import log
+from broker.log.config import LogConfig
+from broker.log.segment import Segment
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.result import SimResult
+from chaos.runs.simulation import simulate
+from checkers.history.parser import parse
+from checkers.history.tables import Partition
+
+pytestmark = pytest.mark.gate
+
+LOOKS = {"log.retention.check.interval.ms": "100"}
+SMALL = {"segment.bytes": "2048"}
+
+
+def steady(brokers: Mapping[str, str], topic: Mapping[str, str]) -> Plan:
+    """Ten seconds of small records into one partition, without a fault."""
+    return make_plan(
+        {
+            "seed": 3,
+            "runtime": "sim",
+            "warmup_s": 1,
+            "time_s": 9,
+            "cluster": {"settings": {**LOOKS, **brokers}},
+            "workload": {"name": "steady", "rate": 20, "topic_settings": {**SMALL, **topic}},
+        }
+    )
+
+
+def partitions_of(result: SimResult) -> Sequence[Partition]:
+    return parse(result.files["history.jsonl"].splitlines(keepends=True)).partitions
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that take a thousandth of retention.ms for it, as if it were seconds."""
+    useless = log.useless
+
+    def too_early(segments: Sequence[Segment], config: LogConfig, *more: Any) -> int:
+        return useless(segments, replace(config, retention_ms=config.retention_ms // 1000), *more)
+
+    monkeypatch.setattr(log, "useless", too_early)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "topic"),
+    [
+        ({}, {"retention.ms": "2500"}),
+        ({"log.retention.ms": "2500"}, {}),
+        ({"log.retention.bytes": "4096"}, {}),
+        ({"log.retention.hours": "100", "log.retention.ms": "2500"}, {}),
+        ({"log.retention.ms": "-1"}, {"retention.bytes": "4096"}),
+    ],
+)
+def test_what_retention_removes_is_no_loss_whoever_set_it(brokers: dict[str, str], topic: dict[str, str]) -> None:
+    result = simulate(steady(brokers, topic))
+    assert (result.verdict, result.anomalies) == ("valid", ()), result.told
+    assert all(each.log_start == each.judged_from > 0 for each in partitions_of(result))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "topic"), [({}, {"retention.ms": "3600000"}), ({"log.retention.minutes": "60"}, {})]
+)
+@pytest.mark.usefixtures("hasty")
+def test_an_hour_of_retention_that_is_over_after_seconds_is_a_loss(
+    brokers: dict[str, str], topic: dict[str, str]
+) -> None:
+    result = simulate(steady(brokers, topic))
+    assert (result.verdict, result.anomalies) == ("invalid", ("lost-write",)), result.told
+    assert all(each.log_start > each.judged_from == 0 for each in partitions_of(result))
