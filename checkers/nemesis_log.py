@@ -12,8 +12,10 @@ from checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
 from checkers.history.tables import PlayedFault, Problem, whole
 
 FILE = "nemesis.jsonl"
-SCHEMA = 2
-"""Of the lines that are written now: they say their fault's class, traits and words. Older ones say no schema."""
+SCHEMA = 3
+"""The schema of the lines that are written now. From 2 on, a line says its fault's class, traits and words; older ones
+say no schema. From 3 on, its evidence has a look in the middle of the fault.
+"""
 CLOCKS = "C"
 """`PlayedFault.fault_class` of those that move brokers' wall clocks."""
 FOREVER = (1 << 63) - 1
@@ -45,7 +47,7 @@ def _fault(line: dict[str, Any]) -> PlayedFault:
     schema = whole(line.get("schema", 1))
     if schema > SCHEMA:
         raise ValueError(f"schema {schema} is newer than {SCHEMA}, which is known here")
-    old = schema < SCHEMA
+    old = schema < 2
     return PlayedFault(
         id=whole(line["id"]),
         action=action,

@@ -16,6 +16,8 @@ BEHIND_OTHERS_S = 20.0
 LONGER_S = 5.0
 """How much longer a fault may stay that has met nothing."""
 POLL_S = 0.1
+MIDDLE = (0.2, 0.8)
+"""Shares of a fault's time between which the look in its middle falls. No unit."""
 
 
 def probe_timeout_s(probe_ms: float | None) -> float:

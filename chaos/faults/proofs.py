@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chaos.faults.words import Json, integer, mapping, number, objects, texts
-from chaos.runtimes.contract import NodeState
+from chaos.runtimes.contract import GONE, NodeState
 
 Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 """(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
@@ -20,6 +20,12 @@ def _came_back(up: Sequence[Json], count: int) -> bool:
     """As `Stage.came_back`: every node is up again, or is still held down by another fault."""
     ready = [integer(each.get("ready_ns")) > 0 or each.get("state") == NodeState.DOWN for each in up]
     return len(ready) == count and all(ready)
+
+
+def stayed_down(seen: Json, hit: Sequence[Any]) -> str:
+    """Return what speaks against nodes without a process at a drawn moment of the fault; empty: nothing does."""
+    found = {each.get("node"): each.get("state") for each in objects(seen.get("middle"))}
+    return "" if hit and all(found.get(node) == GONE for node in hit) else "a node ran in the middle of the fault"
 
 
 CONTROLLED, ALONE = "controlled", "alone"
@@ -47,6 +53,8 @@ def taken_down(proof: str) -> Proves:
         ]
         if len(shown) != len(hit) or not all(shown):
             return f"not every node was {proof}"
+        if missing := stayed_down(seen, hit):
+            return missing
         return "" if _came_back(objects(seen.get("up")), len(hit)) else "not every node came back"
 
     return missing
@@ -59,6 +67,8 @@ def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str
         return "it does not say of every node what was pending on its disk"
     if not isinstance(seen.get("isr"), Mapping):
         return "it does not say who was in sync"
+    if missing := stayed_down(seen, hit):
+        return missing
     return "" if _came_back(objects(seen.get("up")), len(hit)) else "not every node came back"
 
 
@@ -66,6 +76,8 @@ def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> 
     """One node that was gone and came back."""
     if not mapping(seen.get("down")).get("gone"):
         return "the node was not gone"
+    if missing := stayed_down(seen, hit):
+        return missing
     return "" if _came_back([mapping(seen.get("up"))], 1) else "the node did not come back"
 
 
@@ -83,14 +95,51 @@ def rotten(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if changed else "no file is another than before"
 
 
+CPU_SLACK_S = 0.02
+"""CPU seconds by which a stopped process may grow: two of the kernel's clock ticks, in which it counts them."""
+DONE = {"cpu_s": CPU_SLACK_S, "calls": 0}
+"""What `Runtime.activity` may count, and by how much it may grow while the process is stopped."""
+
+
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Nodes that were stopped, answered nothing, and were stopped still when they were let go."""
+    """Nodes that were stopped and answered nothing, did nothing in between, and were stopped still at the end."""
     paused, resumed = objects(seen.get("paused")), objects(seen.get("resumed"))
     stopped = [each.get("state") == "T" and mapping(each.get("probe")).get("ok") is False for each in paused]
     if len(stopped) != len(hit) or not all(stopped):
-        return "not every node was stopped and answered nothing"
+        return "a node was not held, or answered while it should have been"
     kept = ["held_by" in each or each.get("found") == "T" for each in resumed]
-    return "" if len(kept) == len(hit) and all(kept) else "not every node was stopped still at the end"
+    if len(kept) != len(hit) or not all(kept):
+        return "a node was let go by somebody else before the end"
+    looks = [objects(each) for each in seen["looks"]] if isinstance(seen.get("looks"), list) else []
+    if len(looks) < 3 or any([each.get("node") for each in look] != list(hit) for look in looks):
+        return "not every node was looked at when it was paused, in the middle, and before the end"
+    if any(each.get("state") != "T" for look in looks for each in look):
+        return "a node was let go by somebody else in between"
+    return "" if all(map(_idle, looks[0], looks[-1])) else "a node did something while it should have been stopped"
+
+
+def _idle(first: Json, last: Json) -> bool:
+    """Whether a process did nothing between two looks, by what the world can count of it."""
+    grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
+    return bool(grown) and all(0 <= grew <= most for grew, most in grown)
+
+
+def _growth(first: Json, last: Json, name: str) -> float | None:
+    before, after = number(first.get(name)), number(last.get(name))
+    return None if before is None or after is None else after - before
+
+
+def did_meanwhile(looks: object) -> str | None:
+    """What the processes did between their first and their last look, in words. None: there were no two looks."""
+    seen = [objects(each) for each in looks] if isinstance(looks, (list, tuple)) else []
+    if len(seen) < 2:
+        return None
+    pairs = list(zip(seen[0], seen[-1], strict=False))
+    cpu = [grew for first, last in pairs if (grew := _growth(first, last, "cpu_s")) is not None]
+    calls = [grew for first, last in pairs if (grew := _growth(first, last, "calls")) is not None]
+    done = [f"it used {1000 * max(cpu):.0f} ms of CPU time"] if cpu else []
+    done += [f"it made {max(calls):.0f} writes, fsyncs and sends"] if calls else []
+    return " and ".join(done) or None
 
 
 def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -127,7 +176,7 @@ def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """Links that answered, did not while they were cut, and did again."""
     links, before, after = texts(seen.get("links")), texts(seen.get("before")), objects(seen.get("after"))
     of = before if seen.get("traffic") else links
-    during = [*objects(seen.get("during")), *objects(seen.get("last"))]
+    during = [probe for when in ("during", "middle", "last") for probe in objects(seen.get(when))]
     if missing := _proven(seen):
         return missing
     if len(objects(seen.get("during"))) != len(of) or any(each.get("ok") is not False for each in during):
@@ -276,7 +325,10 @@ def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """What each node's own trace shows of its clock."""
     said = mapping(seen.get("said"))
     shown = [mapping(said.get(str(node))).get("off") is True for node in hit]
-    return "" if shown and all(shown) else "not every node's trace shows a wrong clock"
+    if not shown or not all(shown):
+        return "not every node's trace shows a wrong clock"
+    whole = params.get("strobe_ms") or all(mapping(said.get(str(node))).get("undone") == 0 for node in hit)
+    return "" if whole else "a node's trace shows another order in between"
 
 
 def slowed(tolerance: float) -> Proves:

@@ -16,7 +16,7 @@ from broker.env import Env
 from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Fault, Trait
-from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
+from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, MIDDLE, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import Hit
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
@@ -348,10 +348,25 @@ class Stage:
         assert p.began is not None
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
-    async def rest(self, p: Played) -> None:
-        """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land."""
+    async def rest(self, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land. look:
+        as of `outlast`.
+        """
         self.check_landed(p, self.now_ns())
+        await self.outlast(p, look)
+
+    async def outlast(self, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Wait for the fault's end. look: is called once in between, at a moment that the plan's seed decides: what
+        undoes a fault for a while and puts it on again cannot know the moment.
+        """
+        if look is not None:
+            await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))
+            await look()
         await trio.sleep(max(0.0, self.left_s(p)))
+
+    async def activities(self, nodes: Sequence[int]) -> list[Any]:
+        """`Runtime.activity` of each node, in their order."""
+        return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: Played, at_ns: int) -> None:
         """Raise HarnessError if the fault, on since `at_ns`, took longer to land than it was to last."""

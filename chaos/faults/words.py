@@ -106,7 +106,8 @@ def steps_in_turn(seen: Json) -> str:
 
 def cut_and_healed(seen: Json) -> str:
     """How many probes over the links failed during the cut, and how many were answered after it."""
-    during, healed = objects(seen.get("during")), objects(seen.get("after"))
+    during = [probe for when in ("during", "middle", "last") for probe in objects(seen.get(when))]
+    healed = objects(seen.get("after"))
     silent = [probe for probe in during if not probe.get("ok")]
     why = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in silent))
     words = f"{len(silent)} of {len(during)} probes got no answer while cut ({why or 'all answered'})"

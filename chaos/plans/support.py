@@ -99,13 +99,13 @@ def everything() -> Mapping[str, Kind]:
 
 def table() -> str:
     """The registry as Markdown: action x runtime x evidence."""
-    head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed")
+    head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed", "and in its middle")
     lines = [_row(head), "|---" * len(head) + "|"]
     for kind in KINDS.values():
         fault_class = ", ".join(filter(None, (kind.fault_class, kind.worse_class)))
         length = f"{kind.duration_s.low:g} to {kind.duration_s.high:g}"
         where = (possible(kind, runtime) or "-" for runtime in RUNTIMES)
-        lines.append(_row((f"`{kind.name}`", kind.title, fault_class, length, *where, kind.evidence)))
+        lines.append(_row((f"`{kind.name}`", kind.title, fault_class, length, *where, kind.evidence, kind.middle)))
     return "\n".join(lines) + "\n"
 
 

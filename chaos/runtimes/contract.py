@@ -68,6 +68,10 @@ class Manner(StrEnum):
     HOLD = "hold"
 
 
+GONE = "-"
+"""`Runtime.activity` of a node without a process."""
+
+
 class NodeState(StrEnum):
     """The state of a node's process."""
 
@@ -368,6 +372,14 @@ class Runtime(Protocol):
     async def resume(self, node: int) -> Evidence:
         """Let a paused node continue. Evidence: pid, found (its state just before: "T" if it was still stopped), state,
         asked_ns, resumed_ns.
+        """
+
+    async def activity(self, node: int) -> Evidence:
+        """Measure how much a node's process has done so far. A stopped process does nothing, so two measurements show
+        whether it was let go in between.
+
+        Evidence: node, state ("T" while it is stopped, "-" while there is no process), t_ns; unless there is none,
+        cpu_s (CPU seconds of all its threads) or, in the simulator, calls (its writes, fsyncs and sends).
         """
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:

@@ -21,10 +21,14 @@ from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""
+LOOK_S = LAST_LOOK_S - POLL_S
+"""Time limit of a probe over a link that is still cut."""
 
 
 async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
-    """Cut links, each in its own manner. Probes over the links must fail during the cut and succeed afterwards."""
+    """Cut links, each in its own manner. Probes over the links must fail during the cut (at its begin, at a drawn
+    moment, and shortly before its end) and succeed afterwards.
+    """
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
@@ -41,10 +45,11 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         # One that has gone meanwhile did not silence a link that answered before.
         alone = [link for link in whole if stage.company(p, link) <= company[link]]
         stage.check_landed(p, stage.now_ns())
+        middle = await _in_the_middle(stage, p, links)
         await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
         last, then = list[Probe](), {link: stage.company(p, link) for link in whole}
-        if stage.left_s(p) >= LAST_LOOK_S - POLL_S:
-            last = await stage.probes(links, LAST_LOOK_S - POLL_S)
+        if stage.left_s(p) >= LOOK_S:
+            last = await stage.probes(links, LOOK_S)
             # Those that came as it began may have gone: then it is this one that silences the link still.
             alone = alone or [link for link in whole if then[link] | stage.company(p, link) <= company[link]]
         await trio.sleep(max(0.0, stage.left_s(p)))
@@ -56,15 +61,25 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         "links": [str(link) for link in links],
         "before": [str(link) for link in whole],
         "during": [probe.evidence() for probe in during],
+        "middle": [probe.evidence() for probe in middle],
         "last": [probe.evidence() for probe in last],
         "after": [probe.evidence() for probe in after],
         "proven": [str(link) for link in alone],
     }
     if not alone:
         p.error = "other faults came to its targets as it began: nobody knows which of them silenced these links"
-    elif any(probe.ok for probe in (*during, *last)) or not all(probe.ok for probe in after):
+    elif any(probe.ok for probe in (*during, *middle, *last)) or not all(probe.ok for probe in after):
         p.error = "a cut link answered, or a healed one did not"
     p.landed = not p.error
+
+
+async def _in_the_middle(stage: Stage, p: Played, links: Sequence[Link]) -> list[Probe]:
+    """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
+    free_s = stage.left_s(p) - LAST_LOOK_S - LOOK_S
+    if free_s <= 0:
+        return []
+    await trio.sleep(free_s * stage.rng(p, "middle").random())
+    return await stage.probes(links, LOOK_S)
 
 
 def frames(params: Mapping[str, Any]) -> Frames:

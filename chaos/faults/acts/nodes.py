@@ -8,13 +8,14 @@ already down. A power loss or a damaged disk on an ended node would be another f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import trio
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S
-from chaos.faults.proofs import CONTROLLED, left_as_asked
+from chaos.faults.proofs import CONTROLLED, left_as_asked, stayed_down
 from chaos.faults.stage import Patience, Played, Stage
 from chaos.runtimes.contract import Evidence, NodeState
 
@@ -46,23 +47,30 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
         await _hold(stage, p, found)
     p.evidence["up"] = await stage.up_again(p, p.resolved)
     shown = [not each["answered"] if "found" in each else left_as_asked(each, proof) for each in p.evidence["down"]]
-    p.landed = all(shown) and stage.came_back(p.evidence["up"])
+    missing = stayed_down(p.evidence, p.resolved)
+    p.landed = all(shown) and stage.came_back(p.evidence["up"]) and not missing
     if not p.landed:
-        p.error = f"no evidence that every node was {proof}"
+        p.error = missing if all(shown) and missing else f"no evidence that every node was {proof}"
 
 
 async def _hold(stage: Stage, p: Played, found: Found) -> None:
     """Wait until the fault is over. Raises HarnessError if a node that was already down comes up before that."""
     if not found:
-        await stage.rest(p)
+        await stage.rest(p, partial(look_down, stage, p))
         return
     stage.check_landed(p, stage.now_ns())
     await _ask(stage, found)
+    await look_down(stage, p)
     while (left_s := stage.left_s(p)) > 0:
         _check_down(stage, found)
         await trio.sleep(min(POLL_S, left_s))
     _check_down(stage, found)
     await _ask(stage, found)
+
+
+async def look_down(stage: Stage, p: Played) -> None:
+    """Note in the evidence whether the fault's nodes have a process now: none of them may."""
+    p.evidence["middle"] = await stage.activities(p.resolved)
 
 
 async def _ask(stage: Stage, found: Found) -> None:

@@ -61,7 +61,12 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
         during, other = await stage.each(whole, ask), await stage.probes(whole)
         # One that has gone meanwhile did not silence a link that answered before.
         alone = [link for link in whole if stage.company(p, link) <= company[link]]
-        await stage.rest(p)
+        middle = list[Probe]()
+
+        async def look() -> None:
+            middle[:] = await stage.each(whole, ask)
+
+        await stage.rest(p, look)
     finally:
         healed = await stage.lift_all(name, links)
         p.ended = stage.now_ns()
@@ -72,22 +77,22 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
         "before": [str(link) for link in whole],
         **{
             when: [probe.evidence() for probe in probes]
-            for when, probes in (("during", during), ("other", other), ("after", after))
+            for when, probes in (("during", during), ("other", other), ("middle", middle), ("after", after))
         },
         "hits": [int(str(each.get("hits") or 0)) for each in healed],
         "proven": [str(link) for link in alone],
     }
-    p.error = _wrong(dict(zip(whole, during, strict=True)), dict(zip(whole, other, strict=True)), after, alone)
+    p.error = _wrong([*during, *middle], dict(zip(whole, other, strict=True)), after, alone)
     p.landed = not p.error
 
 
 def _wrong(
-    during: dict[Link, Probe], other: dict[Link, Probe], after: Sequence[Probe], alone: Sequence[Link]
+    during: Sequence[Probe], other: dict[Link, Probe], after: Sequence[Probe], alone: Sequence[Link]
 ) -> str | None:
     """What speaks against the cut. None: it is proven."""
     if not alone:
         return "other faults came to its targets as it began: nobody knows which of them silenced these links"
-    if any(probe.ok for probe in during.values()):
+    if any(probe.ok for probe in during):
         return "a request that was cut got its answer"
     if not all(other[link].ok for link in alone):
         return "other requests over these links got no answer either: all of the link was cut"

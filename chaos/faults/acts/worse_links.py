@@ -248,8 +248,8 @@ async def _quiet(
 
 
 async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples, before_s: Mapping[Link, float]) -> None:
-    """Measure with the fault, as soon as it is on and again shortly before its end. If another fault cuts a link's
-    measurement short, repeat it as long as this fault lasts.
+    """Measure with the fault, as soon as it is on, at a drawn moment, and again shortly before its end. If another
+    fault cuts a link's measurement short, repeat it as long as this fault lasts.
     """
     began = trio.current_time()
     for _ in range(proof.rounds):
@@ -259,6 +259,10 @@ async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples, before
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
             await _sample(stage, p, proof, proof.says, silent, before_s)
+    if (spare_s := stage.left_s(p) - 4 * took_s - POLL_S) > 0:
+        await trio.sleep(spare_s * stage.rng(p, "middle").random())
+        for _ in range(proof.rounds):
+            await _sample(stage, p, proof, proof.says, into, before_s)
     spare_s = stage.left_s(p) - 2 * took_s - POLL_S
     if spare_s <= 0:
         return

@@ -41,6 +41,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("longer_by_ms", "pad_bytes"),
     evidence="a large request takes longer than just before and just after, by as much as the limit implies",
+    middle="the same measurement at a drawn moment",
     tell=round_trips,
     done=hit_by("bandwidth"),
 )

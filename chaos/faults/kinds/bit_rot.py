@@ -50,6 +50,7 @@ KIND = Kind(
     play=play,
     proves=proofs.rotten,
     evidence="the file's digest before and after",
+    middle="none: the bits flip in one moment, and nothing flips them back",
     tell=tell,
     done=lambda params, node, links: "losing bits on its disk",
 )

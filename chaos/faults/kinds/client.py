@@ -114,6 +114,7 @@ KIND = Kind(
     play=play,
     proves=proofs.of_a_client,
     evidence="the process id in the history changed; or the client sent or polled nothing meanwhile, but did so after",
+    middle="it has no successor before the end; or it began nothing from begin to end",
     tell=tell,
     done=hit_by("client"),
 )

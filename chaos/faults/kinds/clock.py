@@ -56,10 +56,12 @@ async def play(stage: Stage, p: Played) -> None:
         p.ended = stage.now_ns()
     said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
     p.evidence = {"bent": bent, "said": said}
-    p.landed = all(each["off"] and (not strobe_s or each["jumps"] > 1) for each in said.values())
-    if not p.landed:
-        silent = [node for node, each in said.items() if not each["off"]]
-        p.error = f"node {', '.join(silent) or 'clocks'} did not show a bent clock in what it said itself"
+    silent = [node for node, each in said.items() if not each["off"] or (strobe_s and each["jumps"] < 2)]
+    if silent:
+        p.error = f"node {', '.join(silent)} did not show a bent clock in what it said itself"
+    elif not strobe_s and (undone := [node for node, each in said.items() if each["undone"]]):
+        p.error = f"the clock of node {', '.join(undone)} got other orders in between"
+    p.landed = not p.error
 
 
 def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
@@ -80,10 +82,11 @@ def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[E
 
 def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:
     """What a node's words prove: how many it said, what it showed first and last while it was away, how often it came
-    away or back, and `off`: that most of what it showed is what it was told, and not the true time.
+    away or back, `undone`: how often it had another order after its first one, and `off`: that most of what it showed
+    is what it was told, and not the true time.
     """
     away: list[float] = []
-    matches, since = 0, 0
+    matches, since, undone = 0, 0, 0
     last: ClockWord | None = None
     jumps = 0
     for word in words:
@@ -93,10 +96,12 @@ def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) ->
             expected = offset_ms + (rate - 1.0) * (word.t_ns - since) / 1e6
             matches += abs(word.offset_ms - expected) <= CLOCK_TOLERANCE_MS
             away.append(word.offset_ms)
+        else:
+            undone += bool(away)
         last = word
     off = 2 * matches > len(away) and max(map(abs, away)) > CLOCK_TOLERANCE_MS
     shown = [round(away[0], 1), round(away[-1], 1)] if away else None
-    return {"words": len(words), "jumps": jumps, "off": off, "shown_ms": shown}
+    return {"words": len(words), "jumps": jumps, "undone": undone, "off": off, "shown_ms": shown}
 
 
 def check(params: Params) -> str:
@@ -152,6 +157,7 @@ KIND = Kind(
     play=play,
     proves=proofs.bent,
     evidence="the node's own trace shows that its wall clock is wrong by the planned amount",
+    middle="the node's trace shows its clock every half second; it shows no other order before the end",
     tell=tell,
     done=lambda params, node, links: f"given a wrong clock{listed(params)}",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 async def play(stage: Stage, p: Played) -> None:
     """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
+    from chaos.faults.acts.nodes import look_down
+
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
@@ -32,9 +35,10 @@ async def play(stage: Stage, p: Played) -> None:
         p.error = f"node {node} came to no {number}. {op} within {within_s:g} s"
         return
     stage.has_down(p, [node])
-    await stage.sleep(max(0.0, stage.left_s(p)))
+    await stage.outlast(p, partial(look_down, stage, p))
     (p.evidence["up"],) = up = await stage.up_again(p, [node])
-    p.landed = stage.came_back(up)
+    p.error = proofs.stayed_down(p.evidence, p.resolved) or None
+    p.landed = p.error is None and stage.came_back(up)
 
 
 def drawn(rng: Random) -> dict[str, Any]:
@@ -77,6 +81,7 @@ KIND = Kind(
     play=play,
     proves=proofs.gone_and_back,
     evidence="the broker reached that point, and its process is gone; a new incarnation registers after the restart",
+    middle="no process of the node at a drawn moment after that",
     tell=tell,
     done=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from chaos.errors import HarnessError
@@ -28,6 +29,8 @@ async def play(stage: Stage, p: Played) -> None:
     has caught up: so evidence has who was in sync before, and when the node was again (as of `power_loss`).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
+    from chaos.faults.acts.nodes import look_down
+
     if len(p.resolved) != 1:
         raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
@@ -41,13 +44,17 @@ async def play(stage: Stage, p: Played) -> None:
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence = {"down": down, "damaged": damaged, "isr": isr, "caught_up_ns": -1}
     async with stage.up_after_trouble(p):
-        await stage.rest(p)
+        await stage.rest(p, partial(look_down, stage, p))
     (p.evidence["up"],) = up = await stage.up_again(p, [node])
     p.ended = stage.now_ns()
     lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
-    p.landed = bool(down.get("gone") and stage.came_back(up) and lost)
-    if not p.landed:
-        p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
+    if not lost:
+        p.error = "there was nothing to damage"
+    elif not down.get("gone") or not stage.came_back(up):
+        p.error = f"no evidence that node {node} was gone and came back"
+    else:
+        p.error = proofs.stayed_down(p.evidence, p.resolved) or None
+    p.landed = p.error is None
     stage.note(p)
     with stage.within(CAUGHT_UP_WITHIN_S):
         await stage.until_in_sync(p.resolved)
@@ -106,6 +113,7 @@ KIND = Kind(
     play=play,
     proves=proofs.damaged,
     evidence="the file's size and digest before and after; the process is gone; a new incarnation registers",
+    middle="no process of the node at a drawn moment",
     tell=tell,
     done=lambda params, node, links: (
         f"killed, and losing {'the end of a segment' if params.get('how') == 'tail' else 'a file'}"

@@ -107,6 +107,7 @@ KIND = Kind(
     play=play,
     proves=proofs.disk_struck,
     evidence="how many calls failed, or took longer",
+    middle="none: it claims that it struck, not when",
     tell=tell,
     done=lambda params, node, links: (
         "on a slow disk" if params.get("how") == "slow" else f"on a disk that fails with {params.get('how', 'EIO')}"

@@ -56,6 +56,7 @@ KIND = Kind(
     play=play,
     proves=proofs.flapped,
     evidence="a probe over each link fails during each cut; probes between two cuts work",
+    middle="each cut is probed at its begin and its end, and so is the time between two cuts",
     tell=tell,
     done=hit_by("flapping"),
 )

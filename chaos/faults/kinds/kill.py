@@ -43,6 +43,7 @@ KIND = Kind(
     play=play,
     proves=proofs.taken_down("gone"),
     evidence="the process is gone; a new incarnation registers after the restart",
+    middle="no process of the node at a drawn moment",
     tell=tell,
     done=lambda params, node, links: "killed",
 )

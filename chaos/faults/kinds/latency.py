@@ -59,6 +59,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("longer_by_ms"),
     evidence="round trips over a link take 1.6 times `latency_ms` - `jitter_ms` longer than just before and just after",
+    middle="the same measurement at a drawn moment",
     tell=round_trips,
     called=lambda params: f" (+{_ms(params, 'latency_ms')} ± {_ms(params, 'jitter_ms')} ms)",
     done=lambda params, node, links: f"slow to reach (+{params.get('latency_ms', '?')} ms)",

@@ -120,6 +120,7 @@ KIND = Kind(
     play=play,
     proves=proofs.led_anew,
     evidence="what the controller answered; leaders and replicas, or controller and its epoch, before and after",
+    middle="Metadata is asked for every half second: it was led as asked at least once",
     tell=tell,
     done=lambda params, node, links: (
         "asked to resign as controller"

@@ -50,6 +50,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("limit_bytes"),
     evidence="a connection ends when more bytes are sent over it; just before and just after, all bytes pass",
+    middle="the same measurement at a drawn moment",
     tell=how_they_ended,
     done=hit_by("limit_data"),
 )

@@ -146,6 +146,7 @@ KIND = Kind(
     play=play,
     proves=proofs.gone_from_group,
     evidence="the coordinator still listed the member after its process was gone, but not later; a successor",
+    middle="the coordinator is asked ten times a second",
     tell=tell,
     done=hit_by("member_crash"),
 )

@@ -100,6 +100,7 @@ KIND = Kind(
     play=play,
     proves=proofs.told_of_a_twin,
     evidence="the coordinator fenced or refused one of the two processes, because the other has the instance id",
+    middle="none: the answer comes once",
     tell=tell,
     done=hit_by("member_twin"),
 )

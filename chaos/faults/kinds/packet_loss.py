@@ -69,6 +69,7 @@ KIND = Kind(
     play=play,
     proves=proofs.struck,
     evidence="how many packets were lost",
+    middle="none: it claims that it struck, not when",
     tell=counted,
     done=lambda params, node, links: "losing packets",
 )

@@ -127,6 +127,7 @@ KIND = Kind(
     play=play,
     proves=proofs.silent,
     evidence="a probe over each cut link fails during the fault and works afterwards",
+    middle="a probe over each cut link fails at a drawn moment, too",
     tell=cut_and_healed,
     called=called,
     done=done,

@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Pause the nodes, and resume them at the end. If several faults hold a node, the last one resumes it."""
-    runtime = stage.runtime
+    """Pause the nodes, and resume them at the end. If several faults hold a node, the last one resumes it.
+
+    Each process is looked at when it has been paused, at a drawn moment in the middle, and before the end. It must be
+    stopped each time, and have done nothing in between.
+    """
+    runtime, looks = stage.runtime, list[Any]()
+
+    async def look() -> None:
+        looks.append(await stage.activities(p.resolved))
+
     await stage.begin_on_running_nodes(p, joins=NodeState.PAUSED)
     held: list[Any] = []
     resumed: list[Any] = []
@@ -37,7 +45,9 @@ async def play(stage: Stage, p: Played) -> None:
         held = await stage.together(hold, p.resolved)
         for trouble in troubles:
             raise trouble
-        await stage.rest(p)
+        await look()
+        await stage.rest(p, look)
+        await look()
     finally:
         with stage.shielded():
             for node in p.resolved:
@@ -50,13 +60,10 @@ async def play(stage: Stage, p: Played) -> None:
                 else:
                     resumed.append(await runtime.resume(node))
         p.ended = stage.now_ns()
-    p.evidence = {"paused": held, "resumed": resumed}
-    stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
-    kept = all(each["found"] == "T" for each in resumed if "held_by" not in each)
-    p.landed = stopped and kept and len(resumed) == len(p.resolved)
-    if not p.landed:
-        let_go = "" if kept else "a node was let go by somebody else before the end"
-        p.error = ", ".join(lost) or let_go or "a node was not held, or answered while it should have been"
+    p.evidence = {"paused": held, "looks": looks, "resumed": resumed}
+    missing = proofs.held(p.evidence, p.fault.params, p.resolved)
+    p.error = ", ".join(lost) or missing or None
+    p.landed = p.error is None
 
 
 async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
@@ -74,6 +81,8 @@ def tell(seen: Json) -> str:
         probe = mapping(act.get("probe"))
         answer = "it ANSWERED a probe" if probe.get("ok") else f"a probe got no answer ({probe.get('error')})"
         words.append(f"{_held(act)}; {answer}.")
+    if (did := proofs.did_meanwhile(seen.get("looks"))) is not None:
+        words.append(f"Between the first look and the last one {did}.")
     for act in objects(seen.get("resumed")):
         if "held_by" in act:
             words.append(f"Broker {act.get('node')} was left paused, by fault {', '.join(texts(act['held_by']))}.")
@@ -109,7 +118,9 @@ KIND = Kind(
     draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
     proves=proofs.held,
-    evidence="the process is stopped and answers nothing when the fault begins, and is still stopped when it ends",
+    evidence="the process is stopped and answers nothing at the begin, and is stopped in the middle and at the end; it "
+    "used no CPU time in between",
+    middle="its state at a drawn moment, and its CPU time from begin to end (in a simulation: writes, fsyncs, sends)",
     tell=tell,
     done=lambda params, node, links: "paused",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from chaos.faults import proofs
@@ -21,6 +22,8 @@ async def play(stage: Stage, p: Played) -> None:
     partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
+    from chaos.faults.acts.nodes import look_down
+
     stage.check_metadata_survives(p.resolved)
     await stage.begin_on_running_nodes(p)
     with stage.taking_down(p, p.resolved):
@@ -28,15 +31,17 @@ async def play(stage: Stage, p: Played) -> None:
     # The fault has landed once the nodes have ended, before their files lose anything.
     async with stage.up_after_trouble(p):
         stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
-    await stage.sleep(max(0.0, stage.left_s(p)))
+        await stage.outlast(p, partial(look_down, stage, p))
     up = await stage.up_again(p, p.resolved)
     p.ended = stage.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
-    p.evidence = {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
+    p.evidence |= {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
     told: Any = lost.get("nodes", {})
-    p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and stage.came_back(up)
-    if not p.landed:
+    if not all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) or not stage.came_back(up):
         p.error = "not every node said what was pending on its disk when the power went, and came back"
+    else:
+        p.error = proofs.stayed_down(p.evidence, p.resolved) or None
+    p.landed = p.error is None
     stage.note(p)
     with stage.within(CAUGHT_UP_WITHIN_S):
         await stage.until_in_sync(p.resolved)
@@ -72,6 +77,7 @@ KIND = Kind(
     proves=proofs.lost_power,
     evidence="what was pending on the disk, which bytes and records were lost; a new incarnation registers after the "
     "restart",
+    middle="no process of the node at a drawn moment",
     tell=tell,
     done=lambda params, node, links: "without power",
 )

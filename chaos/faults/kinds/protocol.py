@@ -248,6 +248,7 @@ KIND = Kind(
     play=play,
     proves=proofs.struck,
     evidence="how many frames were hit",
+    middle="none: it claims that it struck, not when",
     tell=counted,
     done=lambda params, node, links: (
         f"to have its {nth(params)} {params.get('api', '')} request {DONE.get(str(params.get('act')), 'harmed')}"

@@ -56,6 +56,7 @@ KIND = Kind(
     play=play,
     proves=proofs.reset,
     evidence="how many connections were reset",
+    middle="none: each reset is a moment",
     tell=tell,
     done=lambda params, node, links: "losing its connections",
 )

@@ -54,6 +54,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("after_ms"),
     evidence="a connection over a link is reset during the fault; just before and just after, it stays open as long",
+    middle="the same measurement at a drawn moment",
     tell=how_they_ended,
     done=hit_by("reset_peer"),
 )

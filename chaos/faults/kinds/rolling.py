@@ -37,6 +37,7 @@ KIND = Kind(
     play=play,
     proves=proofs.restarted,
     evidence="for each step: the broker went down, came up as a new incarnation, and every partition was in sync",
+    middle="none: each node starts again at once",
     tell=steps_in_turn,
     done=hit_by("rolling"),
 )

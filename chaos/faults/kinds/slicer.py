@@ -81,6 +81,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("longer_by_ms"),
     evidence="a large request takes longer than just before and just after, by the pauses between its pieces",
+    middle="the same measurement at a drawn moment",
     tell=round_trips,
     done=hit_by("slicer"),
 )

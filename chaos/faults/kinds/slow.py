@@ -59,6 +59,7 @@ KIND = Kind(
     play=play,
     proves=proofs.slowed(SHARE_TOLERANCE),
     evidence="how often the process was stopped, the share of the time in which it ran, and its CPU time",
+    middle="each stop is looked at as it ends; the share is of the whole time",
     tell=tell,
     done=lambda params, node, links: f"slow{listed(params)}",
 )

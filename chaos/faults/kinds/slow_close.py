@@ -51,6 +51,7 @@ KIND = Kind(
     play=play,
     proves=proofs.compared("longer_by_ms"),
     evidence="after a broker closes a connection, the other end stays open for longer than just before and just after",
+    middle="the same measurement at a drawn moment",
     tell=how_they_ended,
     done=hit_by("slow_close"),
 )

@@ -50,6 +50,7 @@ KIND = Kind(
         "the broker reports that it stopped with its controller's consent, or that no controller answered; "
         "a new incarnation registers after the restart"
     ),
+    middle="no process of the node at a drawn moment",
     tell=tell,
     done=lambda params, node, links: "told to stop",
 )

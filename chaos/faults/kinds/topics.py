@@ -102,6 +102,7 @@ KIND = Kind(
     play=play,
     proves=proofs.changed_topics,
     evidence="what was requested and accepted: ids of the topics, partitions, offsets, values",
+    middle="none: what was accepted is asked for once",
     tell=tell,
     called=called,
     done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",

@@ -74,6 +74,7 @@ KIND = Kind(
     play=play,
     proves=proofs.upgraded,
     evidence="as for `rolling`; the versions before and after, from engine or kernel, and the broker's ApiVersions",
+    middle="none: each node starts again at once",
     tell=tell,
     done=hit_by("upgrade"),
 )

@@ -102,6 +102,7 @@ KIND = Kind(
     play=play,
     proves=proofs.haunted,
     evidence="another process got the id and did a transaction while the zombie was paused; what the zombie then tried",
+    middle="it did nothing from begin to end, which its own counters show",
     tell=tell,
     done=hit_by("zombie"),
 )

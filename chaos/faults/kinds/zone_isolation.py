@@ -82,6 +82,7 @@ KIND = Kind(
     play=play,
     proves=proofs.silent,
     evidence="a probe over each cut link of the zone fails during the fault and works afterwards",
+    middle="a probe over each cut link fails at a drawn moment, too",
     tell=tell,
     done=done,
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
 from chaos.runtimes.docker.cpu_quota import Quota
 from chaos.runtimes.docker.faketime import FILE, before_program
@@ -211,6 +211,15 @@ class Node:
         self.state = NodeState.RUNNING
         told: Evidence = {"pid": self._pid, "container": self.container.name, "found": found, "state": "R"}
         return {**told, "engine": state["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    async def activity(self) -> Evidence:
+        """As `Runtime.activity`: the engine tells the container's state, and the CPU time of its control group."""
+        told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
+        state = await self.container.state()
+        if not state["Running"]:
+            return {**told, "state": GONE}
+        cpu_s, _ = await self.container.cpu()
+        return {**told, "state": "T" if state["Paused"] else "R", "cpu_s": cpu_s}
 
     def poll(self) -> None:
         """Notice a container that ended unasked."""

@@ -9,7 +9,7 @@ import trio
 
 from broker.protocol.errors import MalformedFrame
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from chaos.runtimes.layout import Address
 from chaos.runtimes.real import inquiry
 from chaos.runtimes.real.processes.registry import Registration
@@ -122,6 +122,15 @@ class TheirContainer:
         silence = await inquiry.probe(*self._advertised, timeout_s=PAUSE_PROBE_S)
         told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "state": "T", "engine": "paused"}
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
+
+    async def activity(self) -> Evidence:
+        """As `Runtime.activity`: the engine tells the container's state, and the CPU time of its control group."""
+        told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
+        status = (await self._seen())["Status"]
+        if status not in STATES:
+            return {**told, "state": GONE}
+        cpu_s, _ = await trio.to_thread.run_sync(self._engine.cpu, self._container)
+        return {**told, "state": "T" if status == "paused" else "R", "cpu_s": cpu_s}
 
     async def resume(self) -> Evidence:
         """As `Runtime.resume`."""

@@ -246,6 +246,10 @@ class ExternalRuntime:
         """As `Runtime.resume`."""
         return await self._container(node).resume()
 
+    async def activity(self, node: int) -> Evidence:
+        """As `Runtime.activity`."""
+        return await self._container(node).activity()
+
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """As `Runtime.fault_link`."""
         return await self._linked().fault(name, link, fault)

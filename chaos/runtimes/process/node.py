@@ -8,7 +8,7 @@ import time
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from chaos.runtimes.process.program import Program, Words
 from chaos.runtimes.real.inquiry import probe
 from chaos.runtimes.real.node_folder import NodeFolder
@@ -17,7 +17,7 @@ from chaos.runtimes.real.proc import run_state
 from chaos.runtimes.real.processes.child import Child, start, until
 from chaos.runtimes.real.processes.ports import LOOPBACK
 from chaos.runtimes.real.processes.registry import Registration
-from chaos.runtimes.real.processes.throttle import Measured, Throttle
+from chaos.runtimes.real.processes.throttle import Measured, Throttle, cpu_seconds
 
 SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1
@@ -174,6 +174,16 @@ class Node:
             self._throttle.release()
         times: Evidence = {"asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
         return {"pid": child.pid, "found": found, "state": state, **times}
+
+    async def activity(self) -> Evidence:
+        """As `Runtime.activity`, from /proc/PID/stat. There is no process if nothing answers at its port either."""
+        self.poll()
+        told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
+        if self._child is None:
+            answer = await probe(LOOPBACK, self._probe_port, timeout_s=PAUSE_PROBE_S)
+            return {**told, "state": "R" if answer.ok else GONE}
+        await trio.lowlevel.checkpoint()
+        return {**told, "state": run_state(self._child.pid), "cpu_s": cpu_seconds(self._child.pid)}
 
     def throttle(self) -> Measured:
         """Limit it to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.

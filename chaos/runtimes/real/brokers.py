@@ -63,6 +63,9 @@ class BrokerNode(Protocol):
     async def resume(self) -> Evidence:
         """As `Runtime.resume`."""
 
+    async def activity(self) -> Evidence:
+        """As `Runtime.activity`."""
+
 
 Brokers = Mapping[int, BrokerNode]
 N = TypeVar("N", bound=BrokerNode)

@@ -176,6 +176,10 @@ class RealRuntime:
         """As `Runtime.resume`."""
         return await self._brokers[node].resume()
 
+    async def activity(self, node: int) -> Evidence:
+        """As `Runtime.activity`."""
+        return await self._brokers[node].activity()
+
     # --------------------------------------------------------------------------------------------- clocks and CPUs
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:

@@ -16,6 +16,7 @@ from broker.protocol.errors import MalformedFrame
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.broker_settings import fitted
 from chaos.runtimes.contract import (
+    GONE,
     Act,
     ClockWord,
     CrashOp,
@@ -231,6 +232,15 @@ class SimRuntime:
             "asked_ns": asked_ns,
             "resumed_ns": self.world.now_ns(),
         }
+
+    async def activity(self, node: int) -> Evidence:
+        """As `Runtime.activity`."""
+        found = self._node(node)
+        await trio.lowlevel.checkpoint()
+        told: Evidence = {"node": node, "t_ns": self.world.now_ns()}
+        if found.env is None or not found.env.alive:
+            return {**told, "state": GONE}
+        return {**told, "state": "T" if found.stands_still else "S", "calls": sum(found.calls.values())}
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
         """As `Runtime.slow_cpu`: the node's effects wait for most of each tenth of a second, like a process over its

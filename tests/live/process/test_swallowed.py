@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,15 +17,18 @@ import trio
 
 from chaos.faults import stage
 from chaos.faults.kinds import KINDS
-from chaos.faults.stage import Stage
+from chaos.faults.proofs import CPU_SLACK_S
+from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes import damage
-from chaos.runtimes.contract import Evidence
+from chaos.runtimes.contract import Evidence, Link
 from chaos.runtimes.process import node as process_node
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real import bit_rot
+from chaos.runtimes.real.proc import run_state
 from chaos.runtimes.real.processes.child import Child
+from chaos.runtimes.real.processes.throttle import cpu_seconds
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY
@@ -53,6 +57,70 @@ async def test_a_pause_that_somebody_ended_is_no_pause(
     assert unproven(line)
     (line,) = await play(runtime, make_fault(0, 0, 1.0, "pause", "node:2", {}), cluster=SEEN)
     assert line["evidence"]
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("seen", [True, False], ids=["at-the-look", "at-no-look"])
+async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """Undone when nobody looks, only the CPU time that the broker used to answer shows it."""
+    pid, outlast = pids(runtime)["broker 2"], Stage.outlast
+
+    async def undo() -> None:
+        before = cpu_seconds(pid)
+        os.kill(pid, signal.SIGCONT)
+        while cpu_seconds(pid) - before <= 2 * CPU_SLACK_S:
+            await runtime.probe(Link("CLIENT", 2))
+
+    async def stop_again() -> None:
+        os.kill(pid, signal.SIGSTOP)
+        while run_state(pid) != "T":
+            await trio.sleep(0.01)
+
+    async def undone(stage: Stage, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+        assert look is not None
+
+        async def looked() -> None:
+            await undo()
+            await look()
+            await stop_again()
+
+        if not seen:
+            await undo()
+            await stop_again()
+        await outlast(stage, p, looked if seen else look)
+
+    with monkeypatch.context() as undoing:
+        undoing.setattr(Stage, "outlast", undone)
+        (line,) = await play(runtime, make_fault(0, 0, 1.0, "pause", "node:2", {}), cluster=SEEN)
+    assert line["evidence"] is None
+    assert ("let go by somebody else in between" if seen else "did something while") in line["error"]
+    assert unproven(line)
+
+
+@pytest.mark.gate
+async def test_a_broker_that_is_started_again_in_between_was_not_killed(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlast = Stage.outlast
+
+    async def undone(stage: Stage, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+        assert look is not None
+
+        async def looked() -> None:
+            await runtime.start_node(2)
+            await look()
+            await runtime.kill(2)
+
+        await outlast(stage, p, looked)
+
+    with monkeypatch.context() as undoing:
+        undoing.setattr(Stage, "outlast", undone)
+        (line,) = await play(runtime, make_fault(0, 0, 1.0, "kill", "node:2", {}), cluster=SEEN)
+    assert line["evidence"] is None
+    assert "a node ran in the middle" in line["error"]
+    assert unproven(line)
 
 
 @pytest.mark.parametrize("manner", ["refuse", "drop", "hold"])

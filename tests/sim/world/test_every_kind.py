@@ -19,7 +19,7 @@ from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from checkers import fault_traits
 from checkers.fault_classes import class_of, classes_of, not_landed
-from checkers.nemesis_log import parse_faults
+from checkers.nemesis_log import SCHEMA, parse_faults
 from reports.fault_words import fault_rows
 from reports.page import render
 from reports.problems import Problem
@@ -91,7 +91,7 @@ def test_each_kind_is_played_proven_judged_and_told(kind: Kind, tmp_path: Path) 
     directory = save(result, tmp_path, "again")
     lines = (directory.path / "nemesis.jsonl").read_bytes().splitlines(keepends=True)
     line = json.loads(lines[-1])
-    assert line["schema"] == 2
+    assert line["schema"] == SCHEMA
     assert line["fault_class"] == kind.fault_class
     assert line["traits"] == sorted((kind.traits | kind.more_traits(line["params"])) & fault_traits.ALL)
     (again,), problem = parse_faults(lines)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -49,6 +49,8 @@ class Swallowed:
     by: Callable[[Patch], None]
     params: dict[str, Any] = field(default_factory=dict)
     target: str = ""
+    lasts_s: float = 0.0
+    """How long the fault lasts, in seconds. 0: as drawn."""
 
 
 def nothing(*given: Any, **more: Any) -> None:
@@ -95,6 +97,29 @@ def wires_healed_soon(patch: Patch) -> None:
     patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
 
 
+LASTS_S = 4.0
+"""How long a fault lasts that is undone in between."""
+
+
+def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.3) -> None:
+    """Whatever is put on a link, somebody takes it off soon, and puts it on again before the end."""
+    add = Wire.add
+
+    def on_and_off(wire: Wire, name: str, fault: Any) -> None:
+        add(wire, name, fault)
+
+        def off() -> None:
+            kept = dict(wire._on)
+            for each in kept:
+                wire.remove(each)
+            wire._on = kept
+
+        wire.kernel.at(since_s, off)
+        wire.kernel.at(until_s, wire._sort)
+
+    patch.setattr(Wire, "add", on_and_off)
+
+
 # ----------------------------------------------------------------------------------------------------------- of nodes
 
 
@@ -130,6 +155,51 @@ def let_go_early(patch: Patch) -> None:
         node._world.kernel.at(0.5, env.resume)
 
     patch.setattr(SimNode, "pause", for_a_moment)
+
+
+def let_go_between(patch: Patch, since_s: float = 0.4, until_s: float = 3.8) -> None:
+    """Somebody sends SIGCONT soon, and SIGSTOP again before the end."""
+    pause = SimNode.pause
+
+    def on_and_off(node: SimNode) -> None:
+        pause(node)
+        assert node.env is not None
+        node._world.kernel.at(since_s, node.env.resume)
+        node._world.kernel.at(until_s, node.env.pause)
+
+    patch.setattr(SimNode, "pause", on_and_off)
+
+
+def let_go_for_a_moment(patch: Patch) -> None:
+    """The same, at a time when nobody looks: only what the process did shows it."""
+    let_go_between(patch, 3.4, 3.8)
+
+
+def alive_between(patch: Patch) -> None:
+    """Somebody starts the killed broker soon, and kills it again before the end."""
+    die = SimNode.die
+
+    def reborn(node: SimNode, *, power: bool = False) -> Any:
+        patch.setattr(SimNode, "die", die)
+        told = die(node, power=power)
+        node._world.kernel.at(0.2, node.launch)
+        node._world.kernel.at(3.8, node.die)
+        return told
+
+    patch.setattr(SimNode, "die", reborn)
+
+
+def clock_true_between(patch: Patch) -> None:
+    """Somebody trues the clock soon, and bends it again before the end."""
+    bend = SimNode.bend_clock
+
+    def on_and_off(node: SimNode, offset_ms: float, rate: float) -> None:
+        bend(node, offset_ms, rate)
+        if (offset_ms, rate) != (0, 1.0):
+            node._world.kernel.at(1.6, bend, node, 0, 1.0)
+            node._world.kernel.at(2.2, bend, node, offset_ms, rate)
+
+    patch.setattr(SimNode, "bend_clock", on_and_off)
 
 
 def no_crash_point(patch: Patch) -> None:
@@ -331,17 +401,30 @@ def same_version(patch: Patch) -> None:
 
 LINKS = (Swallowed("blind", blind_wires),)
 SWALLOWED: dict[str, Sequence[Swallowed]] = {
-    "kill": (Swallowed("immortal", immortal),),
+    "kill": (Swallowed("immortal", immortal), Swallowed("alive-between", alive_between, lasts_s=LASTS_S)),
     "stop": (Swallowed("deaf", deaf),),
-    "pause": (Swallowed("never", never_paused), Swallowed("let-go", let_go_early)),
+    "pause": (
+        Swallowed("never", never_paused),
+        Swallowed("let-go", let_go_early),
+        Swallowed("let-go-between", let_go_between, lasts_s=LASTS_S),
+        Swallowed("let-go-for-a-moment", let_go_for_a_moment, lasts_s=LASTS_S),
+    ),
     "partition": tuple(
         Swallowed(f"{name}-{manner}", by, {"shape": "isolate", "manner": manner, "side": "both"}, "node:2")
         for manner in ("refuse", "drop", "hold")
         for name, by in (("blind", blind_wires), ("healed", wires_healed_soon))
+    )
+    + tuple(
+        Swallowed(f"healed-between-{manner}", wires_healed_between, {"manner": manner}, "node:2", LASTS_S)
+        for manner in ("refuse", "drop")
     ),
     "crash_at": (Swallowed("no-point", no_crash_point),),
     "power_loss": (Swallowed("immortal", immortal),),
-    "clock": (Swallowed("steady", steady_clock), Swallowed("steady-strobe", steady_clock, {"strobe_ms": 300})),
+    "clock": (
+        Swallowed("steady", steady_clock),
+        Swallowed("steady-strobe", steady_clock, {"strobe_ms": 300}),
+        Swallowed("true-between", clock_true_between, lasts_s=LASTS_S),
+    ),
     "slow": (Swallowed("unlimited", unlimited_cpu), Swallowed("freed", freed_quota)),
     "disk": tuple(
         Swallowed(f"whole-{how}-{op}", whole_disk, {"how": how, "op": op, "nth": 1})
@@ -379,7 +462,12 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
     **dict.fromkeys(
         ("packet_loss", "protocol", "bandwidth", "slicer", "limit_data", "reset_peer", "slow_close"), LINKS
     ),
-    **dict.fromkeys(("latency", "flapping", "zone_isolation"), (*LINKS, Swallowed("healed", wires_healed_soon))),
+    **dict.fromkeys(("flapping", "zone_isolation"), (*LINKS, Swallowed("healed", wires_healed_soon))),
+    "latency": (
+        *LINKS,
+        Swallowed("healed", wires_healed_soon),
+        Swallowed("healed-between", partial(wires_healed_between, since_s=0.7, until_s=2.9), lasts_s=LASTS_S),
+    ),
 }
 CASES = [
     pytest.param(name, case, id=f"{name}-{case.how}")
@@ -396,14 +484,14 @@ def test_each_kind_has_a_world_that_swallows_it() -> None:
 
 def honest(name: str, case: Swallowed) -> Plan:
     """A plan whose only fault lands in an honest world."""
-    return _honest(name, tuple(sorted(case.params.items())), case.target)
+    return _honest(name, tuple(sorted(case.params.items())), case.target, case.lasts_s)
 
 
 @cache
-def _honest(name: str, params: tuple[tuple[str, Any], ...], target: str) -> Plan:
+def _honest(name: str, params: tuple[tuple[str, Any], ...], target: str, lasts_s: float) -> Plan:
     tried = []
     for seed in range(8):
-        plan = _asked(name, dict(params), target, seed)
+        plan = _asked(name, dict(params), target, lasts_s, seed)
         result = simulate(plan, stop_at_first=False)
         assert result.judgement is not None
         (fault,) = result.judgement.faults
@@ -414,10 +502,11 @@ def _honest(name: str, params: tuple[tuple[str, Any], ...], target: str) -> Plan
     raise AssertionError(f"no seed lands: {tried}")
 
 
-def _asked(name: str, params: Mapping[str, Any], target: str, seed: int) -> Plan:
+def _asked(name: str, params: Mapping[str, Any], target: str, lasts_s: float, seed: int) -> Plan:
     kind = KINDS[name]
     plan, fault = plan_of(kind, seed), drawn(kind, seed)
     fault |= {"params": {**fault["params"], **params}, "target": target or fault["target"]}
+    fault["duration_s"] = lasts_s or fault["duration_s"]
     return make_plan({**plan.model_dump(mode="json"), "faults": [fault]})
 
 

@@ -17,6 +17,7 @@ from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import (
+    GONE,
     ClockWord,
     FailWrites,
     FrameAct,
@@ -151,6 +152,9 @@ class World:
     async def kill(self, node: int) -> dict[str, Any]:
         self.states[node] = NodeState.DOWN
         return {"gone": True}
+
+    async def activity(self, node: int) -> dict[str, Any]:
+        return {"node": node, "state": GONE if self.states[node] is NodeState.DOWN else "S", "calls": 0}
 
     async def damage(self, node: int, how: str, *, size: int = 1000) -> dict[str, Any]:
         assert self.states[node] is NodeState.DOWN

@@ -12,6 +12,7 @@ from chaos.faults.audit import audit
 from chaos.faults.kind import Kind
 from chaos.faults.kinds import KINDS
 from checkers import fault_traits
+from checkers.nemesis_log import SCHEMA
 
 Line = dict[str, Any]
 
@@ -24,7 +25,7 @@ def of(kind: Kind, **more: Any) -> Line:
     """A line of a fault with the parameters that it has by default."""
     params = kind.defaults
     traits = sorted({str(trait) for trait in kind.traits | kind.more_traits(params)} & fault_traits.ALL)
-    line = {"schema": 2, "id": 0, "action": kind.name, "fault_class": kind.fault_class, "traits": traits}
+    line = {"schema": SCHEMA, "id": 0, "action": kind.name, "fault_class": kind.fault_class, "traits": traits}
     return {**line, "params": params, "target": {"asked": "node:1", "resolved": [1]}, "evidence": None, **more}
 
 
@@ -91,3 +92,51 @@ def test_evidence_of_its_kind_proves_it_and_each_part_of_it_is_needed() -> None:
     answered = [{"ok": True}, *landed()["evidence"]["during"][1:]]
     assert told({**landed(), "evidence": {**landed()["evidence"], "during": answered}})
     assert told({**landed(), "evidence": {**landed()["evidence"], "proven": ["3->4"]}})
+
+
+IN_BETWEEN: dict[str, tuple[str, Line, Line, str]] = {
+    "a pause": (
+        "pause",
+        {"looks": [[{"node": 1, "state": "T", "cpu_s": used}] for used in (4.0, 4.01, 4.02)]},
+        {"looks": [[{"node": 1, "state": "T", "cpu_s": used}] for used in (4.0, 4.01, 4.03)]},
+        "a node did something while it should have been stopped",
+    ),
+    "a simulated pause": (
+        "pause",
+        {"looks": [[{"node": 1, "state": "T", "calls": 7}]] * 3},
+        {"looks": [[{"node": 1, "state": state, "calls": 7}] for state in "TST"]},
+        "a node was let go by somebody else in between",
+    ),
+    "a pause without a look in its middle": (
+        "pause",
+        {"looks": [[{"node": 1, "state": "T", "calls": 7}]] * 3},
+        {"looks": [[{"node": 1, "state": "T", "calls": 7}]] * 2},
+        "not every node was looked at when it was paused, in the middle, and before the end",
+    ),
+    "a kill": (
+        "kill",
+        {"middle": [{"node": 1, "state": "-"}]},
+        {"middle": [{"node": 1, "state": "R"}]},
+        "a node ran in the middle of the fault",
+    ),
+    "a clock": (
+        "clock",
+        {"said": {"1": {"off": True, "undone": 0}}},
+        {"said": {"1": {"off": True, "undone": 1}}},
+        "a node's trace shows another order in between",
+    ),
+}
+ENDS: dict[str, Line] = {
+    "pause": {"paused": [{"state": "T", "probe": {"ok": False}}], "resumed": [{"found": "T"}]},
+    "kill": {"down": [{"gone": True}], "up": [{"ready_ns": 1}]},
+    "clock": {},
+}
+
+
+@pytest.mark.parametrize("what", IN_BETWEEN)
+def test_a_fault_that_was_undone_in_between_is_not_proven_by_its_begin_and_its_end(what: str) -> None:
+    name, sound, undone, why = IN_BETWEEN[what]
+    assert told(of(KINDS[name], evidence=ENDS[name] | sound)) == []
+    (said,) = told(of(KINDS[name], evidence=ENDS[name] | undone))
+    assert said.endswith(why)
+    assert told(of(KINDS[name], evidence=ENDS[name] | undone, schema=2)) == [], "older evidence has no such look"

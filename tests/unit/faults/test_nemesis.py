@@ -18,11 +18,14 @@ from chaos.faults.nemesis import Nemesis
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runs.papers import MemoryPapers
-from chaos.runtimes.contract import Link, NodeState, Probe
+from chaos.runtimes.contract import GONE, Link, NodeState, Probe
 from workloads.client import admin
 from workloads.client.connection import RequestFailed
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+
+
+LETTERS = {NodeState.RUNNING: "S", NodeState.PAUSED: "T", NodeState.DOWN: GONE}
 
 
 class World:
@@ -61,6 +64,9 @@ class World:
         self.done.append(f"resume {node}")
         self.states[node] = NodeState.RUNNING
         return {"state": "R", "found": "S" if self.inert else "T"}
+
+    async def activity(self, node: int) -> dict[str, Any]:
+        return {"node": node, "state": LETTERS[self.states[node]], "calls": 0}
 
     async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
         if not self.inert:

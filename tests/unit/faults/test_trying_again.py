@@ -69,8 +69,8 @@ async def test_what_another_fault_cuts_short_is_measured_again(
     world = Scripted(before, *during)
     (line,) = await played(world, [make_fault(0, 0.1, 3.0, action, "node:1", params)])
     assert line["error"] is None
-    again_at_the_end = 1
-    assert set(world.looks.values()) == {len(during) + again_at_the_end}
+    in_the_middle = at_the_end = 1
+    assert set(world.looks.values()) == {len(during) + in_the_middle + at_the_end}
 
 
 @pytest.mark.parametrize(("action", "params", "before", "during"), LANDS, ids=[each[0] for each in LANDS])
