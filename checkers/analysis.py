@@ -90,12 +90,13 @@ def of_measures(
     """Find what the measures alone show.
 
     Before the last fault is over, and without any, no fresh client shows whether a client library or a program under
-    test stood still by itself: there only our own clients are held to the limits.
+    test stood still by itself: there only our own clients are held to the limits. So are single producers, always.
     """
     foreign = {each.proc for each in processes if each.client != OWN}
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
     waits = [each for each in measures if each.name == READER_GAP and each.a in foreign and context.healed_ns < 0]
     waits += [each for each in measures if each.name == CALM_GAP and writes]
+    waits += [each for each in measures if each.name in stuck.OF_ONE and each.a in foreign]
     judged = [each for each in measures if each not in waits]
     return [*stuck.liveness(judged, limits), *wrong_offset.unplaced(measures, processes)]
 

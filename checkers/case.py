@@ -12,7 +12,7 @@ from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
 from checkers.history import conversion, seal
-from checkers.history.group_activity import from_json
+from checkers.history.group_activity import Activity, from_json
 from checkers.history.tables import FinalRead, History, Partition, PlayedFault, Process
 from checkers.metrics import Limits
 from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
@@ -47,6 +47,8 @@ class Case:
     partitions: Sequence[Partition] = ()
     processes: Sequence[Process] = ()
     faults: Sequence[PlayedFault] = ()
+    groups: Mapping[str, Activity] = field(default_factory=dict)
+    """How much each group did, by its name."""
     whole: bool = True
     """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
     nemesis_read: bool = True
@@ -184,6 +186,7 @@ def read_case(
         partitions=partitions,
         processes=kept.processes,
         faults=faults,
+        groups=counted.groups,
         whole=kept.whole,
         nemesis_read=trouble is None and not unlike and seal.NEMESIS not in changed,
         told=seal.RUN not in changed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checkers import fault_classes
+from checkers import coverage_of_clients, fault_classes
 from checkers.anomalies import hanging_txn, stuck
 from checkers.case import Case
 from checkers.history.tables import Partition
@@ -36,6 +36,7 @@ def too_little(case: Case) -> list[str]:
     lacking += _uncommitted_only(case)
     lacking += _nothing_read(case)
     lacking += _mostly_refused(case)
+    lacking += coverage_of_clients.too_little(case)
     lacking += _not_shown(case)
     lacking += filter(None, map(fault_classes.not_landed, case.faults))
     if case.plan and len(case.faults) < case.plan.faults:

@@ -95,6 +95,7 @@ def judge_bytes(
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,
+        groups=parsed.activities.told(parsed.names),
         whole=not any(each.untrusted for each in (parsed.problem, unsealed) if each is not None),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
         told=RUN not in changed,

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from checkers import measured_transactions
+from checkers import measured_producers, measured_transactions
+from checkers.gaps import Gap, longest, unanswered, within
 from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
 from checkers.history.values import producer_of, sequence_of
 from checkers.metrics import (
@@ -46,9 +47,6 @@ from checkers.metrics import (
 )
 from checkers.nemesis_log import FOREVER, windows
 
-Gap = tuple[int, int]
-"""(begin, end), ns."""
-
 
 def measure(history: History, context: Context) -> list[Measure]:
     """Every measure of a history, sorted."""
@@ -68,6 +66,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_acked(after, AFTERWARDS),
         *_unplaced(sends),
         *measured_transactions.measure(history),
+        *measured_producers.measure(history, sends, context),
     ]
     return sorted(measures)
 
@@ -116,67 +115,24 @@ def _gaps(sends: list[Row], after: list[Row], context: Context) -> Iterator[Meas
         groups.setdefault(send.part, []).append(send)
         groups.setdefault(OVERALL, []).append(send)
     for group, members in groups.items():
-        gaps = _unanswered(members)
-        yield Measure(GAP, group, 0, _longest(gaps))
-        healed = _within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
+        gaps = unanswered(members)
+        yield Measure(GAP, group, 0, longest(gaps))
+        healed = within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
         if healed:
-            yield Measure(HEALED_GAP, group, 0, _longest(healed))
-        if calm := [gap for begin, end in context.between for gap in _within(gaps, begin, end)]:
-            yield Measure(CALM_GAP, group, 0, _longest(calm))
+            yield Measure(HEALED_GAP, group, 0, longest(healed))
+        if calm := [gap for begin, end in context.between for gap in within(gaps, begin, end)]:
+            yield Measure(CALM_GAP, group, 0, longest(calm))
         served = [
             (min(first), gap[1])
             for gap in healed
             if (first := [t for t in fresh.get(group, ()) if gap[0] <= t < gap[1]])
         ]
         if served:
-            yield Measure(FRESH_GAP, group, 0, _longest(served))
+            yield Measure(FRESH_GAP, group, 0, longest(served))
         for fault in context.faults:
             over = [gap for gap in gaps if 0 <= fault.began <= gap[1] and (gap[0] <= fault.ended or fault.ended < 0)]
             if over and group != OVERALL:
-                yield Measure(FAULT_GAP, fault.id, group, _longest(over))
-
-
-def _unanswered(sends: Iterable[Row]) -> list[Gap]:
-    """The times in which somebody tried to write and nothing was acknowledged, as `checkers.metrics` defines them."""
-    moments: list[tuple[int, bool, bool]] = []
-    for send in sends:
-        moments += ((send.t0, False, send.st == OK), (_given_up(send), True, send.st == OK))
-    moments.sort()
-    gaps: list[Gap] = []
-    on = {True: 0, False: 0}
-    found: dict[bool, Gap] = {}
-    for (t, ends, acked), (until, *_) in pairwise(moments):
-        on[acked] += -1 if ends else 1
-        if ends and acked:
-            gaps += _joined(found)
-            found = {}
-        for which in (True, False):
-            if on[which]:
-                found[which] = (found[which][0] if which in found else t), until
-    return gaps + _joined(found)
-
-
-def _given_up(send: Row) -> int:
-    """When its outcome came. Nobody knows how long its client waited where it never came."""
-    return send.t1 if send.t1 >= 0 else send.t0
-
-
-def _joined(found: dict[bool, Gap]) -> list[Gap]:
-    """Tries that failed, and the one that was acknowledged: one gap where they touch."""
-    gaps = sorted(found.values())
-    if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:
-        return [(gaps[0][0], max(gap[1] for gap in gaps))]
-    return gaps
-
-
-def _within(gaps: Iterable[Gap], begin: int, end: int) -> list[Gap]:
-    return [(max(gap[0], begin), min(gap[1], end)) for gap in gaps if gap[1] > begin and gap[0] < end]
-
-
-def _longest(gaps: list[Gap]) -> tuple[float, float]:
-    """(length, begin) of the longest one, the first of several."""
-    length, negative_begin = max((end - begin, -begin) for begin, end in gaps)
-    return length, -negative_begin
+                yield Measure(FAULT_GAP, fault.id, group, longest(over))
 
 
 def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Measure]:
@@ -221,7 +177,7 @@ def _reader_gaps(
         if end > begin:
             times = sorted(t for t in progress if begin < t < end)
             gaps.setdefault((proc, part), []).extend(pairwise([begin, *times, end]))
-    yield from (Measure(READER_GAP, *place, _longest(each)) for place, each in gaps.items())
+    yield from (Measure(READER_GAP, *place, longest(each)) for place, each in gaps.items())
 
 
 def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:

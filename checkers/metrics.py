@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from checkers.history.group_tables import Hold
-from checkers.history.tables import FinalRead, History, Partition, PlayedFault
+from checkers.history.tables import PRODUCER, FinalRead, History, Partition, PlayedFault, Process
 from checkers.history.values import AFTER_HEALING
 from checkers.nemesis_log import FOREVER, windows
 
@@ -34,6 +34,8 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 """By Row.iso."""
 TRANSACTIONS, COMMIT_LATENCY = "transactions", "commit latency"
 UNCOMMITTED, UNCOMMITTED_OFFSETS = "uncommitted", "uncommitted offsets"
+PRODUCER_GAP, TRANSACTION_GAP = "producer gap", "transaction gap"
+PRODUCER_SENDS, TRIED = "producer sends", "tried transactions"
 
 LOAD, AFTERWARDS = 0, 1
 """Measure.b of what was acknowledged: to the load's producers, and to those that wrote after healing."""
@@ -88,6 +90,11 @@ class Measure(NamedTuple):
     | uncommitted | ABORTED_DATA ... | 1: final reads | of how many transactions, how many reads; see below |
     | uncommitted offsets | the same | the same | at how many offsets of these transactions |
     | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
+    | producer gap | a producer's first process | 0 | longest gap of its sends while no fault was on, its begin |
+    | transaction gap | the first process of a transactional id | 0 | the same of its transactions, see below |
+    | producer sends | a producer's first process | status | how many of its sends ended so while no fault was on |
+    | tried transactions | the first process of a transactional id | 0, 1 | how many committed; while no fault was on
+      ended otherwise than committed or aborted |
 
     A write waits from when it was handed over until its outcome came; where none ever came, only the moment in which it
     was handed over counts. Time in which nobody tried to write is no gap, with two exceptions: between two writes that
@@ -97,6 +104,9 @@ class Measure(NamedTuple):
     The age of a poll is the time from when somebody was first told of an offset behind its last record until the poll
     began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
     one): that less its position is its lag (R6). Final reads count for neither.
+
+    The processes that follow one another as one producer of the load are one producer. A transactional id waits from a
+    transaction's begin until its end is acknowledged, commit or abort; an InitProducerId that failed is a try as well.
 
     Uncommitted is what readers at read_uncommitted got of transactions before anybody asked for a commit, or although
     nobody ever did. It shows that there was something which readers at read_committed were not to be given.
@@ -144,6 +154,8 @@ class Context:
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
     """Producers that wrote after healing: their sends are no load, and what is measured leaves them out."""
+    producers: Mapping[int, int] = field(default_factory=dict)
+    """Process -> the first process of the same producer (`same_producer`), where that is another one."""
 
     @property
     def transactions(self) -> bool:
@@ -173,7 +185,26 @@ class Context:
 def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
     """What the measures of a history are taken against."""
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
-    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes, afterwards)
+    about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
+    return Context(*about, afterwards, same_producer(history.processes))
+
+
+def same_producer(processes: Iterable[Process]) -> dict[int, int]:
+    """Return process -> first process of those that followed one another as one producer: with one transactional id,
+    or with one number among the load's producers or members. Without the first ones themselves.
+    """
+    first: dict[tuple[str, Any], int] = {}
+    found = {}
+    for each in sorted(processes, key=lambda each: each.proc):
+        told = ((name, each.settings.get(name)) for name in _NAMES_OF_PRODUCERS)
+        named = next((pair for pair in told if pair[1] not in (None, "")), None)
+        if each.role == PRODUCER and named is not None:
+            found[each.proc] = first.setdefault(named, each.proc)
+    return {proc: one for proc, one in found.items() if one != proc}
+
+
+_NAMES_OF_PRODUCERS = ("transactional_id", "producer", "member")
+"""Settings of a process that say which producer of the load it is: the first one that it has."""
 
 
 def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
@@ -210,6 +241,14 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
             ],
         },
         "reading": _reading(by_name, names),
+        "producers": [
+            {"proc": first, **{name: int(ended.get(st, 0)) for st, name in enumerate(("ok", "fail", "info"))}}
+            for first, ended in _by_process(by_name.get(PRODUCER_SENDS, ())).items()
+        ],
+        "transactional_ids": [
+            {"proc": first, "committed": int(tried.get(0, 0)), "failed": int(tried.get(1, 0))}
+            for first, tried in _by_process(by_name.get(TRIED, ())).items()
+        ],
         "transactions": _transactions(by_name) if context.transactions else None,
         "partitions": {
             partition.name: {
@@ -317,6 +356,14 @@ def _by_name(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
     for measure in sorted(measures):
         by_name.setdefault(measure.name, []).append(measure)
     return by_name
+
+
+def _by_process(measures: Iterable[Measure]) -> dict[int, dict[int, float]]:
+    """Measure.a -> Measure.b -> the first number."""
+    found: dict[int, dict[int, float]] = {}
+    for each in measures:
+        found.setdefault(each.a, {})[each.b] = each.numbers[0]
+    return found
 
 
 def _latency(measures: Iterable[Measure], flag: int) -> dict[str, float] | None:

@@ -63,7 +63,7 @@ LOST_IN_TRANSACTIONS = {
         "the coordinator lost records of epochs and decisions: a producer gets an epoch again with which it wrote "
         "before, and its commits also commit what an earlier transaction of that epoch has left open",
     ),
-    "stuck-producer/load": WAITS_FOR_A_MARKER,
+    **{f"stuck-producer/{each}": WAITS_FOR_A_MARKER for each in ("load", "producer", "transactional id")},
 }
 """What is permitted too where records of transactions may be lost."""
 

@@ -22,7 +22,8 @@ from checkers.nemesis_log import FOREVER, windows
 
 def views(context: Context) -> tuple[str, ...]:
     """What the statements read."""
-    return "standing", "told", *(("txns", "txn_values", "records") if context.transactions else ())
+    more = ("txns", "txn_values", "records") if context.transactions else ()
+    return "standing", "told", "txns", "inits", *more
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
@@ -39,8 +40,17 @@ ANY = str(metrics.ALL)
 
 SEQUENCE = f"val & {(1 << SEQUENCE_BITS) - 1}L"
 
+TRIES = """
+tries as (
+  select min(proc) over (partition by id) first, how, st, t0, t1 from (
+    select id, proc, how, st, t0, if(t1 >= 0, t1, t0) t1 from txns where not (how = 0 and st = 2)
+    union all
+    select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
+"""As `checkers.measured_producers.Attempt`, with the first process of its transactional id."""
+
 COUNTS = f"""
-with sends as (
+with {TRIES},
+sends as (
   select part, st, t0, t1, producer, acked_at, val, int((t1 - {{origin}}) div 1000000000) second from standing
   where sent = 1{{load}}),
 counted as (
@@ -52,11 +62,17 @@ counted as (
       {_count("latency", "{flag}", took="took")},
       {_count("latency by second", "second", took="took")}), array()),
     array({_count("outcomes", "{flag}", "st")},
+      if(t1 >= 0 and {{flag}} = {CALM}, {_count("producer sends", "{whose}", "st")}, null),
       if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
   from (select *, (t1 - t0) div {LATENCY_UNIT_NS} took from sends)
   union all
   select inline(array({_count("acked", "part", str(metrics.AFTERWARDS))})) from standing
   where sent = 1 and st = 0 and {{after}}
+  union all
+  select inline(array_compact(array(
+    if(st = 0 and how = 1, {_count("tried transactions", "first")}, null),
+    if(not (st = 0 and how <> 0) and {{flag}} = {CALM}, {_count("tried transactions", "first", "1")}, null))))
+  from tries
   union all
   select inline(array_compact(array(
     {_count("reads", "(t1 - {origin}) div 1000000000", x="records")},
@@ -155,9 +171,15 @@ unanswered as (
 
 
 GAPS = f"""
-with sends as (select explode(array(part, {OVERALL})) grp, st, t0, t1 from standing where sent = 1{{load}}),
+with {TRIES},
+sends as (
+  select explode(array(part, {OVERALL}, -2 - 2 * {{whose}})) grp, st, t0, t1 from standing where sent = 1{{load}}
+  union all
+  select -3 - 2 * first, st, t0, t1 from tries),
 {unanswered("grp", "sends")},
-gaps as (select 0 reader, grp a, 0 b, since, till from unanswered{{readers}})
+gaps as (
+  select if(grp >= {OVERALL}, 0, 2 - grp % 2) reader, if(grp >= {OVERALL}, grp, (-2 - grp) div 2) a, 0 b, since, till
+  from unanswered{{readers}})
 select name, a, b, array(double(longest.length), double(-longest.begin)) numbers from (
   select name, a, b, max(struct(till - since as length, -since as begin)) longest from (
     select inline(filter(flatten(array(
@@ -165,6 +187,9 @@ select name, a, b, array(double(longest.length), double(-longest.begin)) numbers
     from gaps{{fresh}})
   group by name, a, b)
 """
+
+"""Below OVERALL a group is a producer's, or, if it is odd, a transactional id's. `reader` says whose the gap is: 0 of a
+partition, 1 of a reader, 2 of a producer, 3 of a transactional id."""
 
 READERS = """
   union all
@@ -200,16 +225,17 @@ HELD = """
         left join values {rows} as w(of_proc, of_part, owned, since, next, held_till)
           on proc = of_proc and part = of_part and t0 >= since and t0 < next"""
 
-_HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
+_HEALED = "element_at(array('healed gap', 'reader gap', 'producer gap', 'transaction gap'), int(reader + 1))"
 
 HEALED_GAPS = f""",
       array(if(till > {{healed}}{{whose}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
 
 CALM_GAPS = """,
       transform(
-        filter({between}, span -> reader = 0 and till > span.began and since < span.ended),
-        span -> named_struct('name', 'calm gap', 'a', int(a), 'b', 0, 'since', greatest(since, span.began),
-                             'till', least(till, span.ended)))"""
+        filter({between}, span -> reader <> 1 and till > span.began and since < span.ended),
+        span -> named_struct(
+          'name', element_at(array('calm gap', '', 'producer gap', 'transaction gap'), int(reader + 1)),
+          'a', int(a), 'b', 0, 'since', greatest(since, span.began), 'till', least(till, span.ended)))"""
 
 FRESH_GAPS = f""",
       transform(slice(filter(coalesce(fresh, array()), t -> t >= greatest(since, {{healed}}) and t < till), 1, 1),
@@ -232,8 +258,10 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
     load = f" and not {wrote_after}" if context.afterwards else ""
+    whose = _whose(context.producers)
     counts = COUNTS.format(
         load=load,
+        whose=whose,
         after=wrote_after,
         origin=f"{context.origin_ns}L",
         flag=f"if({_faulty(windows(context.faults))}, {FAULTY}, {CALM})",
@@ -253,7 +281,13 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
         more += CALM_GAPS.format(between=_spans(between))
     if faults:
         more += FAULT_GAPS.format(faults=faults)
-    return counts, GAPS.format(load=load, readers=readers, more=more, fresh=fresh)
+    return counts, GAPS.format(load=load, whose=whose, readers=readers, more=more, fresh=fresh)
+
+
+def _whose(producers: Mapping[int, int]) -> str:
+    """The first process of a send's producer."""
+    pairs = ", ".join(f"{proc}L, {first}L" for proc, first in producers.items())
+    return f"int(coalesce(try_element_at(map({pairs}), producer), producer))" if pairs else "int(producer)"
 
 
 _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
@@ -264,6 +298,8 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.LAG: lambda row: (row[0], *row[3:]),
     metrics.TRANSACTIONS: lambda row: row[:1],
     metrics.COMMIT_LATENCY: lambda row: (row[0], *row[3:]),
+    metrics.PRODUCER_SENDS: lambda row: row[:1],
+    metrics.TRIED: lambda row: row[:1],
     metrics.UNCOMMITTED: lambda row: row[:2],
     metrics.UNCOMMITTED_OFFSETS: lambda row: row[1:2],
     metrics.SECOND: lambda row: (row[0], row[3], row[4], row[-1]),

@@ -264,6 +264,10 @@ class Recorder:
         """InitProducerId, asked at `began_ns`, was answered now: all earlier producers of this id are fenced."""
         self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=producer_id, pe=epoch)
 
+    def not_initialised(self, process: int, transactional_id: str, began_ns: int, error: str) -> None:
+        """InitProducerId, asked at `began_ns`, brought no producer id until now."""
+        self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=-1, pe=-1, **_error(error))
+
     def read(
         self, process: int, f: str, began_ns: int, at: Mapping[int, int], outcome: ReadOutcome, txn: int = -1
     ) -> int:

@@ -3,6 +3,7 @@
 Four things show it. The gaps of the load that follows the last fault (the measures show it). From run.json
 the write to every partition after healing (`writes`), the workload's own readers that do not poll it (`live`), and
 final reads that get nothing (`final`): the load may have ended before the outage did, so these look in every run.
+One producer or transactional id may be stuck while its partitions take other writes: each is measured for itself.
 Where a fresh client was served meanwhile, the evidence is `client`, and `checkers.blame` says whose finding it is.
 """
 
@@ -17,7 +18,17 @@ from checkers import run_facts
 from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition, Process
-from checkers.metrics import CALM_GAP, FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from checkers.metrics import (
+    CALM_GAP,
+    FRESH_GAP,
+    HEALED_GAP,
+    OVERALL,
+    PRODUCER_GAP,
+    READER_GAP,
+    TRANSACTION_GAP,
+    Limits,
+    Measure,
+)
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 LOAD = "load"
@@ -26,18 +37,22 @@ WRITES = "writes"
 """Evidence: the write to every partition after healing."""
 CLIENT = "client"
 """Evidence: the workload's own client got nothing, while a fresh one was served in the same partition."""
+OF_PRODUCER, OF_ID = "producer", "transactional id"
+"""Evidence: one of the workload's producers or transactional ids, while no partition was stuck."""
+OF_ONE = {PRODUCER_GAP: OF_PRODUCER, TRANSACTION_GAP: OF_ID}
 LIVE = "live"
 """Evidence: the workload's own readers, which lived through the faults and did not poll those writes."""
 ANOMALIES = (
     Anomaly(
         PRODUCER,
         Family.LIVENESS,
-        "no acknowledgement for longer than the plan allows, after healing or while no fault is on",
+        "no acknowledgement for a partition, a producer or a transactional id for longer than the plan allows, after "
+        "healing or while no fault is on",
         source="the plan's limit `stuck_s`",
         other="for how many ns",
         needs=(Need.SENDS,),
-        meaning="partitions acknowledged nothing for too long after all faults had ended",
-        meaning_of_one="partition acknowledged nothing for too long after all faults had ended",
+        meaning="partitions or producers had no acknowledgement for too long, and no fault was on",
+        meaning_of_one="partition or producer had no acknowledgement for too long, and no fault was on",
         counts="partitions",
     ),
     Anomaly(
@@ -57,10 +72,14 @@ NOT_SO_FAR = "the run did not come so far"
 
 
 def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
-    """stuck-producer and stuck-consumer: what took longer after healing than the plan allows."""
+    """stuck-producer and stuck-consumer: what took longer after healing than the plan allows.
+
+    A partition that acknowledges nothing keeps its producers waiting, too: then these are no findings of their own.
+    """
     taken = list(measures)
     fresh = {measure.a: measure.numbers for measure in taken if measure.name == FRESH_GAP}
     found: list[Witness] = []
+    of_one: list[Witness] = []
     for measure in taken:
         if measure.name == READER_GAP:
             found += _longer(CONSUMER, "", measure.b, measure.a, measure.numbers[0], limits.stuck_consumer_s)
@@ -74,6 +93,9 @@ def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
             if begin + length == served + after:
                 length = served - begin  # from then on the partition is known to take writes
             found += _longer(PRODUCER, LOAD, measure.a, -1, length, limits.stuck_producer_s)
+        elif evidence := OF_ONE.get(measure.name):
+            of_one += _longer(PRODUCER, evidence, -1, measure.a, measure.numbers[0], limits.stuck_producer_s)
+    found += of_one if not any(each.anomaly == PRODUCER for each in found) else ()
     return [Finding(each.anomaly, each.evidence, each.proc, 1, (each,)) for each in found]
 
 

@@ -49,7 +49,7 @@ def _fenced(txn: Txn, inits: list[Init]) -> Init | None:
 
 def _inits_of(history: History) -> dict[int, list[Init]]:
     found: dict[int, list[Init]] = {}
-    for init in history.inits.rows():
+    for init in (each for each in history.inits.rows() if each.producer_id >= 0):
         found.setdefault(init.id, []).append(init)
     return found
 

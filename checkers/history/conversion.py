@@ -20,7 +20,7 @@ from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 FOLDER = "history"
 CONVERSION = "conversion.json"
 LAYOUT = 5
-"""Goes up with each column that a table of a history gets."""
+"""Goes up with each column that a table of a history gets, and with what is counted of groups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+class MemberActivity(NamedTuple):
+    """Of one process that ever owned a partition."""
+
+    proc: int
+    polls: int
+    """Answers to its polls, one for each partition; final reads are none."""
+    got: int
+    """Records in these."""
+    due: int
+    """Sends that were acknowledged in a partition while it owned it."""
+
+
 class Activity(NamedTuple):
     """Of one group."""
 
@@ -18,6 +30,8 @@ class Activity(NamedTuple):
     """How often a member began to read one of them at its committed position."""
     got: int
     """Records that polls of its members returned, each as often as it was."""
+    members: tuple[MemberActivity, ...] = ()
+    """By their processes, ascending. Empty, too, where an early version converted the history."""
 
 
 @dataclass(slots=True)
@@ -32,6 +46,13 @@ class Activities:
     resumed: dict[int, int] = field(default_factory=dict)
     got: dict[int, int] = field(default_factory=dict)
     """Process -> records that its polls returned; final reads are none."""
+    polls: dict[int, int] = field(default_factory=dict)
+    due: dict[int, int] = field(default_factory=dict)
+    """As in `MemberActivity`, by process."""
+    acked: dict[int, int] = field(default_factory=dict)
+    """Partition -> sends that were acknowledged up to now."""
+    owns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(partition, process) that owns it -> `acked` when it was given it."""
 
     def given(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
         """A member was assigned a partition. resumes: it begins at the committed position."""
@@ -40,9 +61,22 @@ class Activities:
         self.resumed[group] = self.resumed.get(group, 0) + resumes
         owners[part] = proc
         self.members.setdefault(group, set()).add(proc)
+        self.owns[part, proc] = self.acked.get(part, 0)
+
+    def released(self, part: int, proc: int) -> None:
+        """A member owns a partition no longer."""
+        if (part, proc) in self.owns:
+            due = self.acked.get(part, 0) - self.owns.pop((part, proc))
+            self.due[proc] = self.due.get(proc, 0) + due
+
+    def sent(self, part: int, st: int) -> None:
+        """A send ended so."""
+        if not st:
+            self.acked[part] = self.acked.get(part, 0) + 1
 
     def polled(self, proc: int, records: int) -> None:
-        """A poll returned so many."""
+        """A poll returned so many of one partition."""
+        self.polls[proc] = self.polls.get(proc, 0) + 1
         self.got[proc] = self.got.get(proc, 0) + records
 
     def told(self, names: Sequence[str]) -> dict[str, Activity]:
@@ -53,6 +87,10 @@ class Activities:
                 self.changes[group],
                 self.resumed[group],
                 sum(self.got.get(proc, 0) for proc in self.members[group]),
+                tuple(
+                    MemberActivity(proc, *(each.get(proc, 0) for each in (self.polls, self.got, self.due)))
+                    for proc in sorted(self.members[group])
+                ),
             )
             for group, owners in self.owners.items()
         }
@@ -60,4 +98,13 @@ class Activities:
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, Activity]:
     """What `Activity._asdict` made of each."""
-    return {name: Activity(**{**each, "owned": tuple(each["owned"])}) for name, each in stored.items()}
+    return {
+        name: Activity(
+            **{
+                **each,
+                "owned": tuple(each["owned"]),
+                "members": tuple(MemberActivity(*one) for one in each.get("members", ())),
+            }
+        )
+        for name, each in stored.items()
+    }

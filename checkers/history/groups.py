@@ -249,6 +249,7 @@ class Groups:
             if beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart):
                 hold.proved = max(hold.proved, beat)
             hold.over = t, how
+            self._history.activities.released(part, proc)
             self._write(proc, part, hold)
 
     def _write(self, proc: int, part: int, hold: _Holding) -> None:

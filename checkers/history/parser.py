@@ -289,6 +289,7 @@ class Parser:
         part, key, key_id, st = invoked["part"], invoked.get("k"), -1, line["st"]
         if key is not None and self._partitions[part].compacted:
             key_id = self._keys.setdefault((part, key), len(self._keys))
+        self.history.activities.sent(part, st)
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
         off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
@@ -478,10 +479,9 @@ class Parser:
             raise Malformed(f"the lines before this one were changed after they were written: their {SEAL} differs")
 
     def _active(self, proc: int, t: int) -> None:
-        if self._processes[proc].first_t < 0:
-            self._processes[proc].first_t = t
-        if t > self._processes[proc].last_t:
-            self._processes[proc].last_t = t
+        process = self._processes[proc]
+        process.first_t = t if process.first_t < 0 else process.first_t
+        process.last_t = max(process.last_t, t)
 
     # ------------------------------------------------------------------------------------------------- names
 

@@ -159,7 +159,8 @@ class Member(NamedTuple):
 
 
 class Init(NamedTuple):
-    """A producer got its id and epoch for a transactional id: from then on all earlier ones are fenced."""
+    """A producer got its id and epoch for a transactional id: from then on all earlier ones are fenced. Or it was
+    refused them, and both are -1."""
 
     t: int
     proc: int

@@ -8,13 +8,14 @@ from checkers.history.conversion import Conversion
 from spark_analysis.query import Rule, Select, has_transactions
 
 SQL = """
-with own as (
+with given as (select * from inits where producer_id >= 0),
+own as (
   select t.op txn, t.id, t.proc, max(i.t) since
-  from txns t join inits i on i.id = t.id and i.proc = t.proc and i.t <= t.t0
+  from txns t join given i on i.id = t.id and i.proc = t.proc and i.t <= t.t0
   group by t.op, t.id, t.proc),
 fence as (
   select o.txn, min(struct(i.t, i.proc)) by
-  from own o join inits i on i.id = o.id and i.proc <> o.proc and i.t0 >= o.since
+  from own o join given i on i.id = o.id and i.proc <> o.proc and i.t0 >= o.since
   group by o.txn)
 select 'zombie-write' anomaly, if(c.final, 'final', 'reads') evidence, c.part, c.off, c.val, c.txn op,
        bigint(c.txn_proc) proc, bigint(by.proc) other

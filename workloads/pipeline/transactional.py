@@ -55,7 +55,8 @@ class TransactionalLife(Life):
         began_ns = self._recorder.now_ns()
         try:
             identity = await self._producer.init()
-        except NotDone:
+        except NotDone as failure:
+            self._recorder.not_initialised(self.process, self._producer.id, began_ns, failure.name)
             return False
         self._recorder.initialised(self.process, self._producer.id, began_ns, *identity)
         return True

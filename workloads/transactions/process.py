@@ -63,7 +63,8 @@ class Process:
         began_ns = self._notes.recorder.now_ns()
         try:
             identity = await self._producer.init()
-        except NotDone:
+        except NotDone as failure:
+            self._notes.recorder.not_initialised(self._process, self._producer.id, began_ns, failure.name)
             return False
         self._notes.recorder.initialised(self._process, self._producer.id, began_ns, *identity)
         return True

@@ -20,7 +20,20 @@ from checkers.history.values import AFTER_HEALING
 from checkers.leaderships import EVER, Leadership, Leaderships
 from checkers.measures import measure
 from checkers.mechanisms import BY_LOST_RECORDS, Sign
-from checkers.metrics import ACKED, AFTERWARDS, FRESH_GAP, GAP, LOAD, READER_GAP, Measure, context_of
+from checkers.metrics import (
+    ACKED,
+    AFTERWARDS,
+    FRESH_GAP,
+    GAP,
+    LOAD,
+    PRODUCER_GAP,
+    PRODUCER_SENDS,
+    READER_GAP,
+    TRANSACTION_GAP,
+    TRIED,
+    Measure,
+    context_of,
+)
 from checkers.signs import LostRange, signed
 from checkers.signs import ground as ground_of
 from spark_analysis import witnesses
@@ -36,6 +49,7 @@ from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
 from tests.unit.checkers.test_interruptions import CHANGED, again, without_output
 from tests.unit.checkers.test_sent_again import KILLED, doubled, half_lost, overtaken, used_again
+from tests.unit.checkers.test_single_clients import LONG, of_ids, one_refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -310,6 +324,15 @@ def test_both_measure_the_same_of_writes_that_overlap_touch_and_stand_alone(
     kept, faults = conversion.read_lines(tmp_path)
     measures = measure(kept, context_of(kept, faults))
     assert sum(each.name == GAP and each.numbers[0] > 12 * MS for each in measures) > 5, "some are of several writes"
+
+
+@NIGHT
+def test_both_measure_the_same_of_single_producers_and_transactional_ids(spark: SparkSession, tmp_path: Path) -> None:
+    histories = [*(h for h, _, _ in LONG), of_ids(how="aborted"), of_ids(committed=2), one_refused(acked=2, number=2)]
+    compared(spark, tmp_path, merged(histories), fault_line(began_ms=8_000, ended_ms=9_000))
+    kept, faults = conversion.read_lines(tmp_path)
+    names = {each.name for each in measure(kept, context_of(kept, faults))}
+    assert {PRODUCER_GAP, TRANSACTION_GAP, PRODUCER_SENDS, TRIED} <= names
 
 
 @NIGHT

@@ -24,7 +24,7 @@ from checkers.anomalies.registry import (
     ran_on_little,
 )
 from checkers.history.conversion import convert, read_conversion
-from checkers.history.group_activity import Activity, from_json
+from checkers.history.group_activity import Activity, MemberActivity, from_json
 from checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
 from checkers.history.tables import (
     EMPTY_POLL,
@@ -385,10 +385,10 @@ def group_of(*steps: tuple[int, str, tuple[int, ...]]) -> HistoryBuilder:
 @pytest.mark.parametrize(
     ("steps", "did"),
     [
-        ([(0, "reset", (0, 1))], Activity((0, 1), changes=0, resumed=0, got=3)),
+        ([(0, "reset", (0, 1))], Activity((0, 1), changes=0, resumed=0, got=3, members=(MemberActivity(0, 1, 3, 0),))),
         (
             [(0, "reset", (0,)), (0, "committed", (0,)), (1, "committed", (0,)), (0, "reset", (0,))],
-            Activity((0,), changes=2, resumed=2, got=12),
+            Activity((0,), 2, 2, 12, (MemberActivity(0, 3, 9, 0), MemberActivity(1, 1, 3, 0))),
         ),
     ],
 )

@@ -1,0 +1,96 @@
+"""Tells which clients got nothing although others did: producers, transactional ids and members of groups.
+
+Partitions that all took writes and were read do not show it: one producer may be refused for ever, one transactional id
+may never get a producer id, and one member may own nothing. Time in which a fault was on does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from checkers.anomalies import stuck
+from checkers.anomalies.anomaly import PROGRAM
+from checkers.case import Case
+from checkers.history.group_activity import Activity
+from checkers.history.tables import Process
+from checkers.nemesis_log import windows
+
+FEW_TRIES = 5
+"""Whoever tried less often may have come late, or may have had bad luck."""
+
+
+def too_little(case: Case) -> list[str]:
+    """A sentence for each client that got nothing. Where a finding says that it was stuck, that is enough."""
+    stood = {each.proc for each in case.findings or () if each.evidence in stuck.OF_ONE.values()}
+    return [*_producers(case, stood), *_transactional_ids(case, stood), *_members(case)]
+
+
+def _producers(case: Case, stood: set[int]) -> Iterator[str]:
+    told = case.metrics.get("producers", ())
+    acked = sum(each["ok"] for each in told)
+    processes = {each.proc: each for each in case.processes}
+    for each in told:
+        tries = each["fail"] + each["info"]
+        if acked and not each["ok"] and tries >= FEW_TRIES and each["proc"] not in stood:
+            settings = processes[each["proc"]].settings
+            named = f"producer {settings['producer']}" if "producer" in settings else f"process {each['proc']}"
+            yield f"none of {tries} sends of {named} outside of faults was acknowledged, and {acked} of others were"
+
+
+def _transactional_ids(case: Case, stood: set[int]) -> Iterator[str]:
+    processes = {each.proc: each for each in case.processes}
+    for each in case.metrics.get("transactional_ids", ()):
+        if not each["committed"] and each["failed"] >= FEW_TRIES and each["proc"] not in stood:
+            named = processes[each["proc"]].settings.get("transactional_id") or f"of process {each['proc']}"
+            yield f"the transactional id {named} committed nothing: {each['failed']} tries outside of faults failed"
+
+
+def _members(case: Case) -> Iterator[str]:
+    for group, did in sorted(case.groups.items()):
+        of_number: dict[int, list[Process]] = {}
+        for each in case.processes:
+            settings = each.settings
+            if settings.get("group") == group and type(settings.get("member")) is int and not settings.get("twin"):
+                of_number.setdefault(settings["member"], []).append(each)
+        yield from _starved(group, did, of_number)
+        yield from _never_assigned(case, group, did, of_number)
+
+
+def _starved(group: str, did: Activity, of_number: Mapping[int, list[Process]]) -> Iterator[str]:
+    """Members whose polls were answered, and brought nothing of what was acknowledged while they owned partitions."""
+    of_proc = {each.proc: each for each in did.members}
+    for number, processes in sorted(of_number.items()):
+        own = [of_proc[each.proc] for each in processes if each.proc in of_proc]
+        polls, got, due = (sum(each[place] for each in own) for place in (1, 2, 3))
+        if not got and min(polls, due) >= FEW_TRIES:
+            yield (
+                f"member {number} of the group {group} got no record, and {due} were acknowledged in its partitions "
+                "while it owned them"
+            )
+
+
+def _never_assigned(case: Case, group: str, did: Activity, of_number: Mapping[int, list[Process]]) -> Iterator[str]:
+    """Members that were there for long and never owned a partition. Every assignor gives one to each member as long as
+    one topic has as many. Which of its processes a program under test reports partitions for is its own affair.
+    """
+    topics = [each.topic for each in case.partitions if each.part in did.owned]
+    most = max(map(topics.count, topics), default=0)
+    owners = {each.proc for each in did.members}
+    there = [each for processes in of_number.values() for each in processes if each.first_t >= 0]
+    end = max((each.last_t for each in there), default=-1)
+    enough_s = case.plan.limits.stuck_consumer_s if case.plan else None
+    if not owners or enough_s is None or len(of_number) > most:
+        return
+    for number, processes in sorted(of_number.items()):
+        mentioned = [each.first_t for each in processes if each.first_t >= 0 and each.client != PROGRAM]
+        if not mentioned or owners & {each.proc for each in processes}:
+            continue
+        calm_s = _calm_ns(case, min(mentioned), end) / 1e9
+        if calm_s > enough_s:
+            yield f"member {number} of the group {group} never owned a partition in {calm_s:.0f} s outside of faults"
+
+
+def _calm_ns(case: Case, begin: int, end: int) -> int:
+    """How long no fault was on between two times."""
+    on = sum(max(0, min(until, end) - max(since, begin)) for since, until in windows(case.faults))
+    return max(0, end - begin) - on

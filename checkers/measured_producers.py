@@ -1,0 +1,75 @@
+"""The measures of producers and transactional ids of `checkers.metrics`, taken the obvious way.
+
+Partitions that take other clients' writes do not show that one producer is refused, or that one transactional id gets
+no producer id. So both are measured for themselves. A producer is all processes that follow one another in its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from checkers.gaps import Try, given_up, longest, unanswered, within
+from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, Row
+from checkers.history.values import producer_of
+from checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIED, Context, Measure
+from checkers.nemesis_log import FOREVER, windows
+
+
+class Attempt(NamedTuple):
+    """One try with a transactional id: a transaction whose end was asked for or that failed, or an InitProducerId that
+    failed. What a client left open by itself is none.
+    """
+
+    id: int
+    proc: int
+    how: int
+    """As `Txn.how`."""
+    st: int
+    t0: int
+    t1: int
+
+
+def measure(history: History, sends: Iterable[Row], context: Context) -> Iterator[Measure]:
+    """Yield what producers and transactional ids got. `sends`: of the load."""
+    of_producers: dict[int, list[Row]] = {}
+    for send in sends:
+        proc = producer_of(send.val)
+        of_producers.setdefault(context.producers.get(proc, proc), []).append(send)
+    faulty = windows(context.faults)
+    for first, sent in of_producers.items():
+        yield from _gap(PRODUCER_GAP, first, sent, context)
+        ended = Counter(each.st for each in sent if each.t1 >= 0 and not _hit(each, faulty))
+        yield from (Measure(PRODUCER_SENDS, first, st, (count,)) for st, count in ended.items())
+    of_ids: dict[int, list[Attempt]] = {}
+    for attempt in _attempts(history):
+        of_ids.setdefault(attempt.id, []).append(attempt)
+    for attempts in of_ids.values():
+        first = min(each.proc for each in attempts)
+        yield from _gap(TRANSACTION_GAP, first, attempts, context)
+        committed = sum(each.st == OK and each.how == COMMIT for each in attempts)
+        lost = sum(not (each.st == OK and each.how in (COMMIT, ABORT)) and not _hit(each, faulty) for each in attempts)
+        yield from (Measure(TRIED, first, so, (count,)) for so, count in enumerate((committed, lost)) if count)
+
+
+def _attempts(history: History) -> Iterator[Attempt]:
+    for txn in history.txns.rows():
+        if not (txn.how == NOT_ENDED and txn.st == INFO):
+            yield Attempt(txn.id, txn.proc, txn.how, txn.st, txn.t0, txn.t1)
+    for init in history.inits.rows():
+        if init.producer_id < 0:
+            yield Attempt(init.id, init.proc, NOT_ENDED, FAIL, init.t0, init.t)
+
+
+def _gap(name: str, first: int, tries: Sequence[Try], context: Context) -> Iterator[Measure]:
+    gaps = unanswered(tries)
+    calm = [gap for begin, end in context.between for gap in within(gaps, begin, end)]
+    calm += within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
+    if calm:
+        yield Measure(name, first, 0, longest(calm))
+
+
+def _hit(one: Try, faulty: Iterable[tuple[int, int]]) -> bool:
+    """Whether a fault was on while it waited."""
+    return any(one.t0 <= ended and given_up(one) >= began for began, ended in faulty)
