@@ -170,10 +170,8 @@ def read_case(
     notes += [*([UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []), *after.notes]
     troubles += after.behind
     passed_over = {**after.passed_over, **workload.left_out()}
-    if not compared:
-        passed_over[replica_divergence.NAME] = replica_divergence.NOT_COMPARED
-    if not looked:
-        passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
+    passed_over |= {} if compared else {replica_divergence.NAME: replica_divergence.NOT_COMPARED}
+    passed_over |= {} if looked else {not_converged.NAME: not_converged.NOT_LOOKED}
     counted = kept.counted._replace(placed=placed_of(metrics or {}))
     unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, counted)
     notes.append(looked_for(unlooked))

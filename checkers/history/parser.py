@@ -186,8 +186,7 @@ class Parser:
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
         self._retention.began(self.history.wall_ms, self.history.mono_ns)
-        self.history.ends = bool(line.get("ends", False))
-        self._sealed = "seal" in line
+        self.history.ends, self._sealed = bool(line.get("ends", False)), "seal" in line
         self.history.seals.update(seals_of(line.get("seals", {})))
 
     def _process(self, line: dict[str, Any]) -> None:
@@ -364,9 +363,7 @@ class Parser:
         return highest
 
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
-        """The latest offset is the high watermark, told another way; `lso`, asked for with read_committed, the last
-        stable offset.
-        """
+        """The latest offset is a high watermark; `lso`, asked for at read_committed, a last stable offset."""
         which = invoked.get("which", "latest")
         if line["st"] != OK:
             return
