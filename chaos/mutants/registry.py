@@ -91,6 +91,7 @@ from chaos.mutants import (
     m79_generation_unchecked_in_transactions,
     m80_no_order_of_requests,
     m81_offsets_outlive_topics,
+    m82_lookups_by_first_timestamp,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -183,6 +184,7 @@ _ALL: tuple[Mutant, ...] = (
     m79_generation_unchecked_in_transactions.MUTANT,
     m80_no_order_of_requests.MUTANT,
     m81_offsets_outlive_topics.MUTANT,
+    m82_lookups_by_first_timestamp.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

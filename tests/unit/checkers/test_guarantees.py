@@ -109,7 +109,7 @@ def test_acks_1_may_lose_what_no_reader_got() -> None:
 def test_acks_0_may_lose_and_reorder_and_with_disk_damage_show_it() -> None:
     config = RunConfiguration(acks=0)
     assert permitted(config) == LOSS | {"send-reorder"}
-    assert permitted(config, "D") == LOSS | HOLES | {"send-reorder", "corrupt"}
+    assert permitted(config, "D") == LOSS | HOLES | {"send-reorder", "corrupt", "wrong-lookup"}
 
 
 def test_unclean_election_may_lose_but_never_disagree_after_it_converged() -> None:

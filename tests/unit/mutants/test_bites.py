@@ -284,3 +284,12 @@ def test_34_a_follower_forgets_what_it_has_of_a_producer() -> None:
         forgetful.append_as_follower(sent, NEWEST)
     assert forgetful.log_end_offset == 3
     assert 7 not in forgetful.producers.entries
+
+
+def test_82_a_record_inside_of_a_batch_is_passed_over() -> None:
+    log = open_log(MemoryFs())
+    for timestamp in (1_000, 1_050):
+        log.append_as_leader(batch(3, timestamp=timestamp), 0, 2_000)
+    assert log.offset_for_timestamp(1_001, 6).run() == (1_001, 1, 0)
+    with find("82").planted():
+        assert log.offset_for_timestamp(1_001, 6).run() == (1_050, 3, 0)

@@ -1,0 +1,39 @@
+"""Redpanda #6604, PR 6606 (2022): a look-up by time skips each batch that begins before that time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.log.lookups import Candidate, Lookup, Pause
+from broker.log.reads import segment_at
+from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+
+def _not_before(self: Lookup, timestamp: int) -> Iterator[Candidate | Pause]:
+    """Each batch whose first record is so late."""
+    for segment in self._segments[segment_at(self._segments, self._start) :]:
+        for step in self._walk(segment, max(self._start, segment.base_offset)):
+            if isinstance(step, Pause):
+                yield step
+            elif step.header.base_timestamp >= timestamp:
+                yield self._candidate(segment, step, timestamp)
+
+
+def plan(seed: int) -> Plan:
+    """Nothing need go wrong. Batches span most of the time between them, so that many times lie inside of one."""
+    workload = {"rate": 60, "linger_ms": 200, "readers": 2, "lookups": True}
+    return hunt_plan(seed, somewhat_late(seed, "82"), workload=workload)
+
+
+MUTANT = Mutant(
+    id="82",
+    name="lookups-by-first-timestamp",
+    title="leaves out batches that begin before the time that is looked up",
+    source="Redpanda #6604, PR 6606 (2022)",
+    replaces=(Replaced(Lookup, "_not_before", _not_before),),
+    expected=("wrong-lookup",),
+    faults=("latency",),
+    plan=plan,
+)
