@@ -1,12 +1,27 @@
-"""Readers that did not come as far as the harness waited for: what run.json says of them."""
+"""Readers that did not come as far as the harness waited for: which of them count, and what run.json says of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from broker.protocol.timestamps import EARLIEST
 from chaos.faults.targets import ClusterView
+from workloads.client.admin import list_offsets
+from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.live_readers import Behind
+
+ASK_LIMIT_S = 3.0
+
+
+async def with_records_left(client: Client, behind: Sequence[Behind]) -> list[Behind]:
+    """Those that can still get something: not where retention has removed all that the harness waited for, so that the
+    log begins at the goal or beyond. Whether it was allowed to is judged by the records that are gone.
+    """
+    places = list(dict.fromkeys(each.place for each in behind))
+    starts = await list_offsets(client, places, EARLIEST, timeout_s=ASK_LIMIT_S) if places else {}
+    return [each for each in behind if starts[each.place].error or starts[each.place].offset < each.goal]
 
 
 def described(reader: Behind, view: ClusterView | None) -> dict[str, Any]:

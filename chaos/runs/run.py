@@ -33,7 +33,7 @@ from chaos.runs.last_load import UNSERVED, outlast, write_beside
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
-from chaos.runs.readers_behind import described, led, name_of
+from chaos.runs.readers_behind import described, led, name_of, with_records_left
 from chaos.runs.sight import counts_of
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runs.topic_settings import asked, planned
@@ -416,6 +416,7 @@ class Run:
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
         behind = await readers.reach(self.env("reads afterwards"), goals, limits.stuck_s, limit_s)
+        behind = await with_records_left(observer.client, behind)
         took_s = round(trio.current_time() - began, 3)
         view = await _seen_by(observer) if behind else None
         return {

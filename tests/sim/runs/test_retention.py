@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -78,3 +79,22 @@ def test_an_hour_of_retention_that_is_over_after_seconds_is_a_loss(
     result = simulate(steady(brokers, topic))
     assert (result.verdict, result.anomalies) == ("invalid", ("lost-write",)), result.told
     assert all(each.log_start > each.judged_from == 0 for each in partitions_of(result))
+
+
+def test_members_are_not_behind_at_inputs_that_retention_removed() -> None:
+    """A member that finds its position below the log start goes to the end of the log, where nothing is left."""
+    plan = make_plan(
+        {
+            "seed": 5,
+            "runtime": "sim",
+            "warmup_s": 1,
+            "time_s": 4,
+            "cluster": {"settings": {"log.retention.check.interval.ms": "15"}},
+            "workload": {"name": "pipeline", "topic_settings": {"segment.bytes": "1024", "retention.ms": "1"}},
+        }
+    )
+    result = simulate(plan)
+    after = json.loads(result.files["run.json"])["reads_after_healing"]
+    assert (after["ok"], after["behind"], result.anomalies) == (True, [], ()), result.told
+    assert after["took_s"] >= after["limit_s"], "some reader did not come to where the writes after healing were"
+    assert result.verdict == "unknown", "no record was left to read"
