@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
@@ -92,13 +92,16 @@ def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
     )
 
 
-def skew_ms(faults: Iterable[PlayedFault]) -> int:
-    """How far the clocks of two brokers may have been apart, or one of them from itself, because faults moved them.
+def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
+    """By how much brokers' clocks may have been off from the clock of the history, or from their own earlier time: what
+    faults moved them, and the machine's own clock where it was set or suspended. `info`: run.json.
 
     What a clock fault does not say, or one that never ended, may be any amount (FOREVER).
     """
+    drift = info.get("wall_drift_ms")
     moved = [_moved_ms(each) for each in faults if each.began >= 0 and each.fault_class == CLOCKS]
-    return max((each for each in moved if each > 0), default=0) - min((each for each in moved if each < 0), default=0)
+    ahead, behind = (max((sign * each for each in moved if sign * each > 0), default=0) for sign in (1, -1))
+    return min(FOREVER, ahead + behind + (abs(drift) if type(drift) is int else 0))
 
 
 def _moved_ms(fault: PlayedFault) -> int:

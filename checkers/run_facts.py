@@ -79,6 +79,7 @@ def _final_read(value: Any) -> bool:
 _BEHIND = {"process": _whole, "client": _any, "place": _text, "position": _any, "goal": _any, "why": _any}
 FORMS: Mapping[str, Form] = {
     "ended_ns": _whole,
+    "wall_drift_ms": _whole,
     "phases": _list(_entry({"name": _text})),
     "heal": _entry({}, {"failed": _list(_any)}),
     "faults": _entry({"planned": _whole, "landed": _whole}),

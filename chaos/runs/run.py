@@ -176,7 +176,9 @@ class Run:
             self.info["trouble"] = "interrupted" if _is_interrupt(error) else said_by(error)
             raise
         finally:
-            self.info["ended_ns"] = now_ns(self._env)
+            ended, wall_ms = now_ns(self._env), self._env.wall_ms() - self.info["began_wall_ms"]
+            self.info["ended_ns"] = ended
+            self.info["wall_drift_ms"] = wall_ms - (ended - self.info["began_ns"]) // 1_000_000
             self.info["node_exits"] = [
                 {
                     "node": e.node,

@@ -84,7 +84,7 @@ def convert(run_dir: Path) -> Conversion:
     folder.mkdir(exist_ok=True)
     (folder / CONVERSION).unlink(missing_ok=True)
     faults, trouble = read_faults(run_dir)
-    apart, skew_ms = nemesis_log.apart(faults), nemesis_log.skew_ms(faults)
+    apart, skew_ms = nemesis_log.apart(faults), nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     history, written = _convert_history(run_dir / parser.FILE, folder, apart, skew_ms)
     write_small(folder, history, faults)
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
@@ -135,8 +135,9 @@ def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
     FileNotFoundError where there is no history.
     """
     faults, _ = read_faults(run_dir)
+    skew_ms = nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     with (run_dir / parser.FILE).open("rb") as lines:
-        return parser.parse(lines, nemesis_log.apart(faults), nemesis_log.skew_ms(faults)), faults
+        return parser.parse(lines, nemesis_log.apart(faults), skew_ms), faults
 
 
 def read_conversion(run_dir: Path) -> Conversion:
@@ -150,7 +151,7 @@ def read_conversion(run_dir: Path) -> Conversion:
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
     """Whether history.jsonl, the tables and the faults that they depend on are still those of this conversion."""
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
-    told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults)
+    told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != told:
         return False
     return (

@@ -30,7 +30,7 @@ SLOT_MS = 100
 
 class RetentionWatch:
     """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms`: the wall clock when the run
-    began. `skew_ms`: the most by which a fault moved a broker's clock.
+    began. `skew_ms`: as `checkers.nemesis_log.skew_ms`.
     """
 
     def __init__(self, partition: Partition, began_ms: int, skew_ms: int) -> None:

@@ -31,17 +31,23 @@ def test_clocks_are_apart_by_what_a_fault_moved_them_and_their_rate_added(
     offset_ms: float, rate: float, skew: int
 ) -> None:
     faults, _ = parse_faults([clock(offset_ms, rate, began=0, ended=4_000 * MS)])
-    assert skew_ms(faults) == skew
+    assert skew_ms(faults, {}) == skew
 
 
 def test_a_clock_that_runs_at_another_rate_for_ever_may_be_anywhere() -> None:
     faults, _ = parse_faults([clock(0, 2.0, began=0, ended=None)])
-    assert skew_ms(faults) == FOREVER
+    assert skew_ms(faults, {}) == FOREVER
 
 
 def test_a_clock_fault_that_never_began_moves_no_clock() -> None:
     faults, _ = parse_faults([clock(5_000, began=None, ended=None)])
-    assert skew_ms(faults) == 0
+    assert skew_ms(faults, {}) == 0
+
+
+def test_a_machine_that_was_suspended_or_set_moves_all_of_its_clocks() -> None:
+    faults, _ = parse_faults([clock(5_000, began=0, ended=4_000 * MS)])
+    assert [skew_ms(faults, {"wall_drift_ms": drift}) for drift in (600_000, -600_000)] == [605_000, 605_000]
+    assert skew_ms([], {"wall_drift_ms": "soon"}) == 0
 
 
 def test_a_broker_whose_clock_was_ahead_removes_earlier_by_that_much() -> None:
