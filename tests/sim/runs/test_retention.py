@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.log import log
+from broker.log import log, retention
 from broker.log.config import LogConfig
 from broker.log.segment import Segment
 from chaos.plans.plan import Plan, make_plan
@@ -45,7 +45,7 @@ def partitions_of(result: SimResult) -> Sequence[Partition]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that take a thousandth of retention.ms for it, as if it were seconds."""
-    useless = log.useless
+    useless = retention.useless
 
     def too_early(segments: Sequence[Segment], config: LogConfig, *more: Any) -> int:
         return useless(segments, replace(config, retention_ms=config.retention_ms // 1000), *more)
