@@ -18,6 +18,7 @@ from typing import Any
 from checkers.history.partition import ANY, Partition
 from checkers.history.tables import whole
 
+LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
 """A broker's clock may be so far from the harness's, and a hundredth of retention.ms beside it."""
 STOP_MS = 30_000
@@ -71,16 +72,16 @@ class RetentionWatch:
         partition.described = bool(settings)
         if not settings:
             return
-        ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
-        min_isr, unclean = int(settings["min.insync.replicas"]), settings["unclean.leader.election.enable"] == "true"
+        ms, size, min_isr = (whole(int(settings[name])) for name in LIMITS)
+        cleanup, unclean = str(settings["cleanup.policy"]), settings["unclean.leader.election.enable"] == "true"
         if first:
-            partition.cleanup, partition.retention_ms, partition.retention_bytes = settings["cleanup.policy"], ms, size
+            partition.cleanup, partition.retention_ms, partition.retention_bytes = cleanup, ms, size
             partition.min_isr, partition.unclean = min_isr, int(unclean)
             return
         self.shortened(ms)
         partition.retention_bytes = _lower(partition.retention_bytes, size)
         partition.min_isr, partition.unclean = min(partition.min_isr, min_isr), max(partition.unclean, int(unclean))
-        if "delete" in settings["cleanup.policy"] and "delete" not in partition.cleanup:
+        if "delete" in cleanup and "delete" not in partition.cleanup:
             partition.cleanup += ",delete"
 
     def shortened(self, retention_ms: int) -> None:

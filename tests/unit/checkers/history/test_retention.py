@@ -95,6 +95,15 @@ def test_a_replica_may_lack_what_retention_can_remove_until_brokers_are_stopped(
     assert partition(retired(0)).expirable_to == 0, "Kafka's default is a week"
 
 
+@pytest.mark.parametrize(
+    "odd", [{"retention.ms": "soon"}, {"retention.bytes": None}, {"min.insync.replicas": "9" * 30}, {"retention.ms": []}]
+)
+def test_settings_that_are_none_are_damage(odd: dict[str, object]) -> None:
+    h = HistoryBuilder()
+    h.event("topic_settings", topic="t", settings=KAFKAS | odd)
+    assert parse(h.lines()).problem is not None
+
+
 def test_settings_in_force_decide_what_is_promised_whoever_set_them() -> None:
     plan = facts_of({"workload": {"min_isr": 2, "replication_factor": 3}})
     h = HistoryBuilder()
