@@ -162,7 +162,7 @@ def _reader_gaps(
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
     points: dict[tuple[int, int, Wait], list[int]] = {}
     for each in told:
-        if each.kind == LISTED or each.final or each.proc not in last:
+        if each.kind >= LISTED or each.final or each.proc not in last:
             continue
         waits = held.get((each.proc, each.part), (ALWAYS,))
         wait = waits[max(bisect_right(waits, each.t0, key=lambda wait: wait[0]) - 1, 0)]
@@ -234,7 +234,7 @@ def _ages(told: list[Told]) -> Iterator[tuple[Reader, int]]:
     for part, known in ends.items():
         first_known = _first_known(known)
         for each in told:
-            if each.part == part and each.kind != LISTED and not each.final and each.st == OK:
+            if each.part == part and each.kind < LISTED and not each.final and each.st == OK:
                 since = first_known(each.position)
                 yield (each.proc, part), max(0, each.t0 - since) // LATENCY_UNIT_NS if since is not None else 0
 
@@ -259,10 +259,10 @@ def _lags(told: list[Told]) -> Iterator[tuple[Reader, int]]:
     positions: dict[Reader, int] = {}
     for each in sorted(told, key=lambda each: (each.op, each.idx)):
         reader = each.proc, each.part
-        if each.kind != LISTED:
+        if each.kind < LISTED:
             if not each.final:
                 positions[reader] = each.position
-        elif reader in positions:
+        elif each.kind == LISTED and reader in positions:
             yield reader, max(0, max(each.hw, each.lso) - positions[reader])
 
 

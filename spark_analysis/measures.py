@@ -87,7 +87,7 @@ counted as (
                partition by part order by off desc range between unbounded preceding and 1 preceding) known
       from (
         select part, proc, inline(array(
-                 named_struct('off', position, 'polled', kind <> 3 and final = 0 and st = 0, 't0', t0, 't', null),
+                 named_struct('off', position, 'polled', kind < 3 and final = 0 and st = 0, 't0', t0, 't', null),
                  named_struct('off', hw, 'polled', false, 't0', t0, 't', if(hw >= 0, t1, null))))
         from told)))
   where polled
@@ -96,7 +96,7 @@ counted as (
   from (
     select proc, part, kind, position_before, greatest(0L, greatest(hw, lso) - position_before) behind
     from (
-      select *, last_value(if(kind <> 3 and final = 0, position, null), true) over (
+      select *, last_value(if(kind < 3 and final = 0, position, null), true) over (
                   partition by proc, part order by op, idx rows between unbounded preceding and 1 preceding)
                 position_before
       from told))
@@ -210,7 +210,7 @@ READERS = """
             select part, epoch, st, t0, t1, records, inline(array(
                      named_struct('proc', proc, 'iso', iso, 'off', position,
                                   'ended', position >= if(iso = 1, lso, hw),
-                                  'polled', kind <> 3 and final = 0, 't', null),
+                                  'polled', kind < 3 and final = 0, 't', null),
                      named_struct('proc', proc, 'iso', 0, 'off', hw, 'ended', false, 'polled', false,
                                   't', if(epoch >= 0 and hw >= 0, t1, null)),
                      named_struct('proc', proc, 'iso', 1, 'off', lso, 'ended', false, 'polled', false,

@@ -61,7 +61,10 @@ class RecordedReader:
     async def list_offsets(
         self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
     ) -> dict[Place, Listed]:
-        """As `admin.list_offsets`, one recorded operation for each partition. `isolation`: the reader's, if None."""
+        """As `admin.list_offsets`, one recorded operation for each partition. `isolation`: the reader's, if None.
+
+        `led` of an earliest offset: as `Listed.led_epoch`.
+        """
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
         asked = {"ts": timestamp} if which == "timestamp" else {}
@@ -74,8 +77,9 @@ class RecordedReader:
         times = self._times if asked and isolation == self._isolation else None
         for place, (op, part) in ops.items():
             listed = found[place]
-            known = -1 if times is None else times.since(part, listed.asked_epoch, timestamp)
+            known = -1 if times is None else times.since(part, listed.led_epoch, timestamp)
             told: dict[str, Any] = {"known": known} if known >= 0 else {}
+            told |= {"led": listed.led_epoch} if which == "earliest" else {}
             if listed.error:
                 self._recorder.complete(op, Status.FAIL, listed.error)
             else:

@@ -260,11 +260,17 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
             known = [each for each in ids if each.strip("0")]
             return "" if len(set(known)) == len(ids) > 1 else "no topic followed another of its name"
         case "partitions":
-            return "" if integer(seen.get("partitions")) > 1 else "it does not say how many partitions there are"
+            if integer(seen.get("partitions")) <= 1:
+                return "it does not say how many partitions there are"
+            written = [integer(each) > 0 for each in seen.get("acknowledged") or ()]
+            return "" if written and all(written) else "an added partition acknowledged no record"
         case "delete_records":
             deleted = [mapping(each) for each in mapping(seen.get("deleted")).values()]
             done = [integer(each.get("low_watermark")) >= integer(each.get("before")) >= 0 for each in deleted]
-            return "" if done and all(done) else "not all replicas have deleted what was asked for"
+            if not done or not all(done):
+                return "not all replicas have deleted what was asked for"
+            gone = all(integer(each.get("log_start")) >= integer(each.get("before")) for each in deleted)
+            return "" if gone else "at the end a log began before the offset to which its records were deleted"
     known_value = seen.get("value") is not None and seen.get("seen") == seen.get("value")
     return "" if seen.get("setting") and known_value else "no broker has the value that was asked for"
 

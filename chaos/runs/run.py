@@ -399,9 +399,11 @@ class Run:
     async def _write_afterwards(
         self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
     ) -> Written:
-        """Write to every partition. run.json has: whether all succeeded, how long it took, and which did not."""
+        """Write to every partition, also to those that a fault added, or of a topic that it made. run.json has: whether
+        all succeeded, how long it took, and which did not.
+        """
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
-        places = self.plan.workload.places()
+        places = sorted(recorder.partitions)
         written = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)
         took_s = round(trio.current_time() - began, 3)
         lacking = {f"{topic}-{index}": why for (topic, index), why in written.lacking.items()}

@@ -1,29 +1,31 @@
-"""offset-regression: a high watermark, last stable offset or latest offset that goes back."""
+"""offset-regression: a high watermark, last stable offset, latest offset or log start that goes back."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.answers import answers
 from checkers.findings import Witness
-from checkers.history.tables import LISTED
+from checkers.history.tables import LISTED, LISTED_START, Told
 
 ANOMALIES = (
     Anomaly(
         "offset-regression",
         Family.READERS,
         "for one client in one leader epoch, the high watermark or the last stable offset goes back; or the latest "
-        "offset, of either isolation level, goes back, in any epoch",
+        "offset, of either isolation level, goes back, in any epoch; or a leader lists an earliest offset below a log "
+        "start that it had told any client in that epoch, or below an offset up to which it had deleted records",
         source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
         other="the offset reported before",
         needs=(Need.MARKS,),
-        meaning="reported high watermarks or last stable offsets went back",
-        meaning_of_one="reported high watermark or last stable offset went back",
+        meaning="reported high watermarks, last stable offsets or log starts went back",
+        meaning_of_one="reported high watermark, last stable offset or log start went back",
     ),
 )
 
-HIGH_WATERMARK, LAST_STABLE_OFFSET = "high watermark", "last stable offset"
+HIGH_WATERMARK, LAST_STABLE_OFFSET, LOG_START = "high watermark", "last stable offset", "log start"
 """Evidence: which of them went back."""
 
 
@@ -36,6 +38,7 @@ def find(seen: Seen) -> Iterator[Witness]:
     offset before it knows one at least as high as what its predecessors told (KIP-207). So with the last stable offset:
     whatever was decided below it was committed, and the new leader has it (Redpanda PR 7544).
     """
+    yield from _log_starts(seen.view(answers))
     before: dict[tuple[object, ...], int] = {}
     settled: dict[tuple[object, ...], int] = {}
     highest: dict[tuple[object, ...], dict[int, int]] = {}
@@ -58,6 +61,26 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, earlier)
             before[listed, told, epoch] = off
             by_epoch[epoch] = max(by_epoch.get(epoch, -1), off)
+
+
+def _log_starts(told: list[Told]) -> Iterator[Witness]:
+    """Each earliest offset that was listed, against what was answered to anybody before it was asked for.
+
+    While a broker leads, its log start only grows. A later leader may have an older one: a log start is written to disk
+    once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So answers of one leader
+    epoch are compared. A poll's answer may be older than the poll, so it is only compared with later answers.
+    """
+    known: dict[tuple[int, int], list[Told]] = defaultdict(list)
+    for each in told:
+        if each.epoch >= 0 and each.log_start >= 0:
+            known[each.part, each.epoch].append(each)
+    for each in told:
+        if each.kind == LISTED_START and each.epoch >= 0:
+            earlier = max((one.log_start for one in known[each.part, each.epoch] if one.t1 < each.t0), default=-1)
+            if each.log_start < earlier:
+                yield Witness(
+                    "offset-regression", LOG_START, each.part, each.log_start, -1, each.op, each.proc, earlier
+                )
 
 
 CHECK = Check(__name__, ANOMALIES, find)

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from checkers.history import groups
+from checkers.history import groups, log_starts
 from checkers.history.late_ends import UNKNOWN, LateEnds
 from checkers.history.positions import FinalReads, Positions, Watermarks, passages
 from checkers.history.retention import Retention
@@ -271,6 +271,7 @@ class Parser:
             self._sent(op, line, t0, invoked)
         else:
             self._active(proc, whole(t1))
+        log_starts.take_in(self.history.told, op, line, invoked, self._processes[proc])
         if f in ("poll", "final_read"):
             self._polled(op, line, invoked, t0)
         elif f == "list_offsets":

@@ -20,8 +20,9 @@ from checkers.history.reader_tables import Thrown, TimeLookup
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
 
-SEND, POLL, EMPTY_POLL, LISTED = 0, 1, 2, 3
-"""Row.kind (the first three) and Told.kind (the last three)."""
+SEND, POLL, EMPTY_POLL, LISTED, LISTED_START, DELETED = range(6)
+"""Row.kind (the first three) and Told.kind (the last five). LISTED: a latest or last stable offset that was asked for;
+LISTED_START: an earliest one; DELETED: records before `log_start` were deleted by request."""
 TRUNCATED, OUT_OF_RANGE = 0, 1
 """Thrown.kind. The leader's log ends the epoch of what the reader read last before its position (LOG_TRUNCATED); or its
 log does not reach to that position (OFFSET_OUT_OF_RANGE)."""

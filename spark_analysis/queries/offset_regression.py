@@ -5,20 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.history.conversion import Conversion
+from checkers.history.tables import LISTED_START
 from spark_analysis.query import Rule, Select
+
+LOG_STARTS = f"""
+select 'offset-regression' anomaly, 'log start' evidence, listed.part, listed.log_start off, -1L val, listed.op,
+       listed.proc, max(before.log_start) other
+from told listed join told before on before.part = listed.part and before.epoch = listed.epoch
+  and before.t1 < listed.t0 and before.log_start > listed.log_start
+where listed.kind = {LISTED_START} and listed.epoch >= 0
+group by listed.part, listed.log_start, listed.op, listed.proc
+"""
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.offset_regression`."""
     return [
-        Rule(
-            "told",
-            f"{mark} >= 0 and {mark} < {mark}_before",
-            "'offset-regression'",
-            evidence=f"'{name}'",
-            off=mark,
-            proc="proc",
-            other=f"{mark}_before",
-        )
-        for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))
+        Select(LOG_STARTS, ("told",)),
+        *(_mark(mark, name) for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))),
     ]
+
+
+def _mark(mark: str, name: str) -> Rule:
+    return Rule(
+        "told",
+        f"{mark} >= 0 and {mark} < {mark}_before",
+        "'offset-regression'",
+        evidence=f"'{name}'",
+        off=mark,
+        proc="proc",
+        other=f"{mark}_before",
+    )

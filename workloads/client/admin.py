@@ -66,8 +66,9 @@ class Listed(NamedTuple):
     leader_epoch: int
     error: str
     """Empty, or why there is no answer."""
-    asked_epoch: int = -1
-    """The leader epoch that was named to the leader: one of another epoch answers with an error. -1: none was."""
+    led_epoch: int = -1
+    """The leader epoch in which the broker led the partition as it answered: a request names one, and a broker refuses
+    any but its own (KIP-320). -1: not known. `leader_epoch` is another one: of the record at `offset`."""
 
 
 async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:

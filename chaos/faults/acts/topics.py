@@ -21,12 +21,17 @@ from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import NodeState
 from workloads.client import admin, topics
+from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
 from workloads.client.new_topic import NewTopic
 from workloads.client.outcomes import Status
+from workloads.client.settings import ConsumerSettings
 from workloads.control import Desk, Handle
+from workloads.counters import Counters
+from workloads.passing import SETTINGS as CLIENT_SETTINGS
 from workloads.passing import write_to
+from workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
 """Pause between two requests if the first one is refused; how much longer than the fault lasts one is repeated."""
@@ -202,9 +207,11 @@ async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
         place = topic.name, count - 1
         _declare(desk, topic, place)
     env = stage.runtime.env(f"passing-{p.fault.id}")
-    topic_id, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
-    if topic_id != ZERO_UUID:
-        p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
+    acknowledged = 0
+    while not acknowledged and stage.left_s(p) + PATIENCE_S > 0:
+        _, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
+        await trio.sleep(0.0 if acknowledged else AGAIN_S)
+    p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
 
 
 def _drawn(stage: Stage, p: Played, desk: Desk) -> NewTopic:
@@ -263,7 +270,9 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
 
 
 async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
-    """Delete the older records of some partitions of the workload: up to an offset that is committed."""
+    """Delete the older records of some partitions of the workload: up to an offset that is committed. At the end a
+    fresh client asks where their logs begin.
+    """
     rng, process = stage.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
     places = [(topic, index) for topic in desk.topics for index in range(topic.partitions)]
     chosen = rng.sample(places, rng.randint(1, len(places)))
@@ -272,6 +281,23 @@ async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
         async with _undisturbed(desk, topic):
             before, low = await _delete_before(stage, p, desk, process, (topic.name, index), rng)
         p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
+    await trio.sleep(max(0.0, stage.left_s(p)))
+    wanted = [(topic.name, index) for topic, index in chosen]
+    for (name, index), listed in (await _log_starts(stage, p, desk, wanted)).items():
+        p.evidence["deleted"][f"{name}-{index}"]["log_start"] = listed.offset
+
+
+async def _log_starts(stage: Stage, p: Played, desk: Desk, places: Sequence[Place]) -> dict[Place, admin.Listed]:
+    """Have a fresh client ask for the earliest offsets. The history has each question and answer."""
+    env = stage.runtime.env(f"asking-{p.fault.id}")
+    async with trio.open_nursery() as nursery:
+        client = Client(env, desk.bootstrap, CLIENT_SETTINGS)
+        await nursery.start(client.run)
+        reader = RecordedReader(env, client, desk.recorder, Counters(), role="admin", consumer=ConsumerSettings())
+        found = await reader.list_offsets(places, EARLIEST, PATIENCE_S)
+        client.close()
+        nursery.cancel_scope.cancel()
+    return found
 
 
 async def _delete_before(
@@ -295,7 +321,8 @@ async def _delete_before(
         except RequestFailed as failure:
             desk.recorder.complete(op, Status.INFO, failure.why)
             raise
-        desk.recorder.complete(op, Status.INFO if error else Status.OK, error)
+        led = {} if error else {"led": bounds[0].led_epoch}
+        desk.recorder.complete(op, Status.INFO if error else Status.OK, error, **led)
         found = before, low
         return error
 

@@ -101,8 +101,9 @@ KIND = Kind(
     draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
     play=play,
     proves=proofs.changed_topics,
-    evidence="what was requested and accepted: ids of the topics, partitions, offsets, values",
-    middle="none: what was accepted is asked for once",
+    evidence="what was requested and accepted: ids of the topics, offsets, values; an added partition acknowledged "
+    "records; a fresh client is told at the end that the log begins where records were deleted",
+    middle="none: a setting is asked for once after it was accepted, a log start once at the end",
     tell=tell,
     called=called,
     done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",

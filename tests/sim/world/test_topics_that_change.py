@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from broker.apis.produce import ProduceApi, ProduceResult
+from broker.protocol.errors import ErrorCode
 from broker.replicas.replica_manager import ReplicaManager
 from chaos.plans.plan import Plan, make_plan
+from chaos.runs.result import SimResult
 from chaos.runs.simulation import simulate
-from workloads.client import admin
+from checkers.fault_classes import not_landed
+from checkers.history.parser import parse
+from checkers.history.tables import SEND
+from checkers.history.values import AFTER_HEALING
+from workloads.client import admin, topics
 
 LOAD = {"rate": 20, "topics": 1, "partitions": 2, "min_bytes": 200, "max_bytes": 300, "readers": 1, "producers": 2}
 
@@ -46,3 +53,49 @@ def test_a_topic_that_lives_on_under_the_next_one_shows_as_records_that_nobody_s
     monkeypatch.setattr(admin, "delete_topic", not_deleted)
     result = simulate(plan("churn"), stop_at_first=False)
     assert result.anomalies == ("phantom",), result.told
+
+
+def landed(result: SimResult) -> str | None:
+    """Why its only fault has not landed."""
+    assert result.judgement is not None
+    (fault,) = result.judgement.faults
+    return not_landed(fault)
+
+
+def test_records_that_are_said_to_be_deleted_and_stay_are_a_log_start_that_went_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answered(client: Any, place: Any, before: int, **more: Any) -> tuple[str, int]:
+        return "", before
+
+    monkeypatch.setattr(topics, "delete_records", answered)
+    result = simulate(plan("delete_records"), stop_at_first=False)
+    assert "a log began before the offset" in (landed(result) or "")
+    assert result.anomalies == ("offset-regression",), result.told
+
+
+def test_an_added_partition_that_takes_no_write_is_no_fault_that_landed_and_has_to_take_one_after_healing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = ProduceApi._append
+
+    def refused(apis: ProduceApi, h: Any, index: int, *more: Any) -> Any:
+        if index >= LOAD["partitions"]:
+            return ProduceResult(index, int(ErrorCode.NOT_ENOUGH_REPLICAS)), None
+        return append(apis, h, index, *more)
+
+    monkeypatch.setattr(ProduceApi, "_append", refused)
+    result = simulate(plan("partitions"), stop_at_first=False)
+    assert "an added partition acknowledged no record" in (landed(result) or "")
+    assert result.anomalies == ("stuck-producer",), result.told
+
+
+@pytest.mark.parametrize("how", ["partitions", "churn"])
+def test_after_healing_every_partition_is_written_to_also_those_that_came_meanwhile(how: str) -> None:
+    result = simulate(plan(how), stop_at_first=False)
+    history = parse(result.papers()["history.jsonl"].splitlines(keepends=True))
+    harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
+    written = {row.part for row in history.records.rows() if row.kind == SEND and row.proc in harness}
+    assert written == {each.part for each in history.partitions if not each.deleted}
+    assert any(each.added for each in history.partitions if each.part in written)
+    assert result.verdict == "valid", result.told

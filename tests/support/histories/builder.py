@@ -199,9 +199,17 @@ class HistoryBuilder:
         self.others.append(other)
         return other
 
-    def list_offsets(self, proc: int, off: int, *, part: int = 0, which: str = "latest", epoch: int = 0) -> Other:
+    def list_offsets(
+        self, proc: int, off: int, *, part: int = 0, which: str = "latest", epoch: int = 0, led: int | None = None
+    ) -> Other:
         other = self.operation(proc, "list_offsets", part=part, which=which)
-        other.completion.update(off=off, epoch=epoch)
+        other.completion.update(off=off, epoch=epoch, **({} if led is None else {"led": led}))
+        return other
+
+    def delete_records(self, to: int, *, part: int = 0, led: int = 0, st: int = OK) -> Other:
+        """An administrator deletes a partition's records before an offset."""
+        other = self.operation(self.process("admin"), "admin", what="delete_records", part=part, to=to)
+        other.completion.update(st=st, led=led)
         return other
 
     def look_up(self, proc: int, off: int, known: int = -1) -> Other:

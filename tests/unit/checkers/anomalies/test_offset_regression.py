@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from checkers.history.tables import INFO
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 
 HW, LSO = ("offset-regression", "high watermark"), ("offset-regression", "last stable offset")
+START = ("offset-regression", "log start")
 
 CASES = Cases()
 test_the_reference = CASES.test()
@@ -163,6 +165,70 @@ def _() -> HistoryBuilder:
     h.list_offsets(reader, 5, which="lso", epoch=1)
     for epoch in (1, 2, 2):
         h.poll(reader, [], at=0, hw=5, lso=5 if epoch == 1 else 3, epoch=epoch)
+    return h
+
+
+@CASES.case("an earliest offset below a log start that the same leader told another client is a regression", START)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.poll(h.reader(), [], at=5, log_start=5)
+    h.list_offsets(h.reader(), 4, which="earliest", led=0)
+    return h
+
+
+@CASES.case("an earliest offset below one that the same leader listed is a regression", START)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    for off in (5, 5, 4):
+        h.list_offsets(reader, off, which="earliest", led=2)
+    return h
+
+
+@CASES.case("a log that begins before records that its leader has deleted is a regression", START)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.delete_records(5)
+    h.list_offsets(h.reader(), 4, which="earliest", led=0)
+    return h
+
+
+@CASES.case("a log that begins where its records were deleted, or behind that, has not gone back")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.delete_records(5)
+    h.list_offsets(h.reader(), 5, which="earliest", led=0)
+    h.list_offsets(h.reader(), 7, which="earliest", led=0)
+    h.delete_records(6)  # of which nothing is left
+    h.list_offsets(h.reader(), 7, which="earliest", led=0)
+    return h
+
+
+@CASES.case("a deletion that nobody answered may not have been done")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.delete_records(5, st=INFO)
+    h.list_offsets(h.reader(), 4, which="earliest", led=0)
+    return h
+
+
+@CASES.case("a later leader may have an older log start, and an older history does not say who led")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.poll(h.reader(), [], at=5, log_start=5, epoch=0)
+    h.delete_records(5)
+    h.list_offsets(h.reader(), 4, which="earliest", epoch=0, led=1)
+    h.list_offsets(h.reader(), 3, which="earliest", epoch=1)
+    return h
+
+
+@CASES.case("an earliest offset that was asked for before another answer came may be the older one")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    listed = h.list_offsets(h.reader(), 4, which="earliest", led=0)
+    told = h.poll(h.reader(), [], at=5, log_start=5)
+    told.t0, told.t1 = listed.t0 - 1, listed.t0
+    listed.t1 = told.t1 + 1
     return h
 
 

@@ -1,0 +1,48 @@
+"""Operations that tell where a partition's log begins: the listing of an earliest offset, a deletion of records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.history.tables import DELETED, LISTED_START, OK, Process, Table, Told, whole
+
+
+def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: Process) -> None:
+    """Add the answer that an operation's completion is, if it tells a log start. Raises ValueError for a wrong number.
+
+    Its leader epoch is the one in which the broker led as it answered (`led`); older histories do not say it: -1. Of a
+    deletion it is the epoch just before. It is known to be that of the answer as well only if a later answer is still
+    of this epoch, and none but such are compared with it.
+    """
+    f, st = invoked["f"], line["st"]
+    if f == "list_offsets" and invoked.get("which") == "earliest":
+        kind, off = LISTED_START, line.get("off", -1)
+    elif f == "admin" and invoked.get("what") == "delete_records" and "part" in invoked:
+        kind, off = DELETED, invoked.get("to", -1)
+    else:
+        return
+    if st != OK or whole(off) < 0:
+        return
+    answer = Told(
+        kind=kind,
+        part=whole(invoked["part"]),
+        proc=process.proc,
+        op=op,
+        idx=0,
+        st=OK,
+        iso=process.isolation,
+        final=0,
+        epoch=whole(line.get("led", -1)),
+        hw=-1,
+        lso=-1,
+        log_start=off,
+        position=-1,
+        records=0,
+        last_off=-1,
+        hw_before=-1,
+        lso_before=-1,
+        t0=invoked["t"],
+        t1=line["t"],
+    )
+    told.append(answer)
