@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
+from checkers import agreement, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
 from checkers.findings import Finding
 from checkers.history import conversion, seal
 from checkers.history.group_activity import Activity, from_json
-from checkers.history.tables import FinalRead, History, Partition, PlayedFault, Process
+from checkers.history.tables import FinalRead, History, Partition, PlayedFault, Problem, Process
 from checkers.metrics import Limits
 from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
@@ -92,6 +92,8 @@ class _Kept:
     clock: tuple[int, int] = (-1, -1)
     """The header's wall clock, ms, and monotonic one, ns."""
     finals: Sequence[FinalRead] = ()
+    problem: Problem | None = None
+    """As `History.problem`."""
 
 
 def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -112,7 +114,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     members = told.holds, told.outputs, told.owned, told.owners, told.resumed
     counted = Counted(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
     about = told.run, kept.partitions, kept.processes, told.outcomes
-    return _Kept(*about, counted, whole, told.seals, clock, kept.finals)
+    return _Kept(*about, counted, whole, told.seals, clock, kept.finals, kept.problem)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -124,7 +126,7 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     counted = Counted.of(history)
     clock = history.wall_ms, history.mono_ns
     kept = history.run, history.partitions, history.processes, history.outcomes
-    return _Kept(*kept, counted, whole, history.seals, clock, history.finals)
+    return _Kept(*kept, counted, whole, history.seals, clock, history.finals, history.problem or unsealed)
 
 
 def read_case(
@@ -152,10 +154,10 @@ def read_case(
     kept = _kept(run_dir, troubles, notes) if history is None else _in_memory(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
     changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
-    other_plan, landed = plan.of_another_run(run) if plan else [], not any(map(fault_classes.not_landed, faults))
-    troubles += [*unlike, *told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
+    other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, told.info)
+    apart = agreement.disagreements(kept, told.info, None if other_plan else plan, faults, metrics or {})
     seen = simulated.read(run_dir, told.info, kept.seals)
-    troubles += [*changed.values(), *other_plan, *seen.troubles]
+    troubles += [*unlike, *told.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
@@ -185,7 +187,7 @@ def read_case(
         processes=kept.processes,
         faults=faults,
         groups=counted.groups,
-        whole=kept.whole,
+        whole=kept.whole and not edited,
         nemesis_read=trouble is None and not unlike and seal.NEMESIS not in changed,
         told=seal.RUN not in changed,
         troubles=troubles,

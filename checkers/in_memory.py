@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import fault_classes, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
+from checkers import agreement, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
 from checkers.analysis import Analysis, find
 from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
@@ -74,8 +74,7 @@ def judge_bytes(
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
     lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
     after = stuck.afterwards(told.info, parsed.partitions, facts.limits, parsed.processes)
-    landed = not any(map(fault_classes.not_landed, faults))
-    wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
+    edited = agreement.edited(parsed, told.info)
     ground = _ground(parsed, faults, traces, facts.brokers, told.info)
     analysis = find(parsed, context_of(parsed, faults), ground, facts.limits)
     findings = [*analysis.findings, *(lacking or ()), *after.findings]
@@ -84,6 +83,8 @@ def judge_bytes(
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
     shaped = analysis.metrics
+    apart = agreement.disagreements(parsed, told.info, None if wrong_plan else facts, faults, shaped)
+    wrong = [*told.troubles, *edited, *apart]
     unlooked, little = _unlooked(parsed, passed_over, shaped)
     unread = _told(parsed.problem, unsealed, *disagreeing, trouble)
     case = Case(
@@ -97,7 +98,7 @@ def judge_bytes(
         processes=parsed.processes,
         faults=faults,
         groups=parsed.activities.told(parsed.names),
-        whole=not any(each.untrusted for each in (parsed.problem, unsealed) if each is not None),
+        whole=not edited and not any(each.untrusted for each in (parsed.problem, unsealed) if each is not None),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
         told=RUN not in changed,
         troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong, *after.behind],

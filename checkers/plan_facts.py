@@ -47,6 +47,8 @@ class PlanFacts:
     """Ids of the cluster's brokers; empty if it does not say how many there are."""
     seal: int | None = None
     """As the history's header has it (`checkers.history.seal`)."""
+    cleanup: str = "delete"
+    """The `cleanup.policy` of the workload's topics."""
 
     def in_force(self, partitions: Iterable[Partition]) -> PlanFacts:
         """The same with the settings of topics that brokers told during the run, whoever set them: the lowest min ISR,
@@ -91,9 +93,9 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         actions = tuple(str(fault["action"]) for fault in faults)
         limits, seed = Limits(limit, limit), plan.get("seed")
         brokers = _brokers(plan.get("cluster", {}))
-        return PlanFacts(
-            _configuration(plan), len(faults), actions, expect, limits, tuple(faults), seed, brokers, plan_seal(plan)
-        )
+        cleanup = str(plan["workload"].get("topic_settings", {}).get("cleanup.policy", "delete"))
+        judged_by = _configuration(plan), len(faults), actions, expect, limits
+        return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), cleanup)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
 

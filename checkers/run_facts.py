@@ -76,6 +76,10 @@ def _final_read(value: Any) -> bool:
     return not waiting or ("process" in value and set(waiting) <= set(value["missing"]))
 
 
+def _outcomes(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(_entry(dict.fromkeys(each, _whole))(each) for each in value.values())
+
+
 _BEHIND = {"process": _whole, "client": _any, "place": _text, "position": _any, "goal": _any, "why": _any}
 FORMS: Mapping[str, Form] = {
     "ended_ns": _whole,
@@ -89,6 +93,7 @@ FORMS: Mapping[str, Form] = {
         {"ok": _truth, "limit_s": _number, "took_s": _number, "behind": _list(_entry({**_BEHIND, "idle_s": _number}))}
     ),
     "final_reads": _list(_final_read),
+    "history": _entry({"processes": _whole, "partitions": _list(_entry({})), "outcomes": _outcomes}),
     "refused": _text,
     "harness": _list(_any),
     "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),
@@ -160,14 +165,3 @@ def _contradictions(info: Mapping[str, Any]) -> Iterable[str]:
             yield f"{FILE}: {name}.ok is {str(told['ok']).lower()}, and {name}.{where} {names}"
     if failed := (info.get("heal") or {}).get("failed"):
         yield f"{FILE}: heal.failed: no answer after healing from {', '.join(map(str, failed))}"
-
-
-def unlike_the_nemesis(info: Mapping[str, Any], *, landed: bool) -> list[str]:
-    """What run.json says of faults that did not land, where `landed`: nemesis.jsonl says that all did.
-
-    `info`: of `RunFacts`.
-    """
-    told = info.get("faults")
-    if told is None or told["landed"] >= told["planned"] or not landed:
-        return []
-    return [f"{FILE}: of {told['planned']} planned faults {told['landed']} landed, and nemesis.jsonl says that all did"]

@@ -27,6 +27,7 @@ from broker.env import Env
 from workloads.client.outcomes import Status
 
 SCHEMA = 1
+SEND = "send"
 SEAL = "crc32"
 """What the last line says of the bytes before it, beside how many lines they are."""
 GATHER_BYTES = 64 * 1024
@@ -98,6 +99,11 @@ class Recorder:
         """CRC-32 of the bytes that were handed over."""
         self._next_op = 0
         self._next_process = 0
+        self._outcomes: dict[str, list[int]] = {}
+        """Name of operations -> how many ended ok, fail and info, and how many began."""
+        self._sends = self._outcomes.setdefault(SEND, [0, 0, 0, 0])
+        self._under_way: dict[int, str] = {}
+        """Operations other than sends."""
         self._parts: dict[tuple[str, int], int] = {}
         self.partitions: Mapping[tuple[str, int], int] = self._parts
         """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
@@ -114,6 +120,23 @@ class Recorder:
     def operations(self) -> int:
         """Operations recorded so far."""
         return self._next_op
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """What the history holds so far, for run.json: how many operations of each name ended ok, fail and info (those
+        under way are info), how many processes there are, and each partition as it was declared.
+        """
+        return {
+            "outcomes": {
+                f: {"ok": ok, "fail": fail, "info": began - ok - fail}
+                for f, (ok, fail, _, began) in self._outcomes.items()
+            },
+            "processes": self._next_process,
+            "partitions": [
+                {"topic": topic, "index": index, **line}
+                for (topic, index), line in zip(self._places, self._declared, strict=True)
+            ],
+        }
 
     def place(self, part: int) -> tuple[str, int]:
         """(topic, partition index) of a dense id."""
@@ -206,6 +229,7 @@ class Recorder:
             return self.invoke(process, "send", fields if txn < 0 else {**fields, "x": txn})
         op = self._next_op
         self._next_op = op + 1
+        self._sends[3] += 1
         line = (op, process, self.now_ns(), part, value, _json.encode(key), digest, size)
         self._add(_SEND % line if txn < 0 else _SEND_INSIDE % (*line, txn))
         return op
@@ -214,12 +238,14 @@ class Recorder:
         """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does). `tries`: how often
         it was sent; -1: its client does not tell.
         """
+        self._sends[Status.OK] += 1
         line = (op, self.now_ns(), offset, timestamp_ms)
         self._add(_SENT % line if tries < 0 else _SENT_SO_OFTEN % (*line, tries))
 
     def send_not_ok(self, op: int, status: Status, error: str) -> None:
         """The record definitely was not (FAIL), or may or may not have been (INFO), appended."""
         assert status is not Status.OK, error
+        self._sends[status] += 1
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
     def invoke(self, process: int, f: str, fields: Mapping[str, Any], began_ns: int = -1) -> int:
@@ -228,12 +254,16 @@ class Recorder:
         """
         op = self._next_op
         self._next_op = op + 1
+        self._begins(f)
+        if f != SEND:
+            self._under_way[op] = f
         at = self.now_ns() if began_ns < 0 else began_ns
         self._put({"e": "i", "op": op, "p": process, "f": f, "t": at, **fields})
         return op
 
     def complete(self, op: int, status: Status, error: str = "", **fields: Any) -> None:
         """An operation begun by `invoke` ends now."""
+        self._outcomes[self._under_way.pop(op)][status] += 1
         self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
 
     def begin_txn(self, process: int, transactional_id: str, timeout_ms: int) -> int:
@@ -277,6 +307,7 @@ class Recorder:
         """
         op = self._next_op
         self._next_op = op + 1
+        self._begins(f)[outcome.status] += 1
         inside = {} if txn < 0 else {"x": txn}
         self._put({"e": "i", "op": op, "p": process, "f": f, "t": began_ns, "at": at, **inside})
         line: dict[str, Any] = {"e": "c", "op": op, "st": int(outcome.status), "t": self.now_ns(), "got": outcome.got}
@@ -290,6 +321,12 @@ class Recorder:
                 if got.records:
                     self._served(*self._places[got.part], got.leader_epoch, got.records)
         return op
+
+    def _begins(self, f: str) -> list[int]:
+        """One more operation of this name; its counts."""
+        counts = self._outcomes.setdefault(f, [0, 0, 0, 0])
+        counts[3] += 1
+        return counts
 
     def event(self, kind: str, **fields: Any) -> None:
         """Something that is no operation: a rebalance, a note."""

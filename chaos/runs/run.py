@@ -238,6 +238,7 @@ class Run:
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
+            self.info["history"] = recorder.contents
             seen = self._eyes.seals() if self._eyes else {}
             known = {seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
             recorder.close(seals={**known, **seen})

@@ -19,7 +19,7 @@ FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.js
 LATER = ("writes_after_healing", "reads_after_healing")
 """Keys that run.json has had since after recorders began to write a last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
-TOLD = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads")
+TOLD = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
 """Keys of run.json that the verdict rests on. They do not change once the history is closed."""
 UNSEALED = ("operations",)
 """Of a plan: the load as it was drawn. Nothing is judged by it."""

@@ -119,7 +119,7 @@ def test_what_a_changed_run_json_shows_is_not_the_clusters_fault() -> None:
     info["writes_after_healing"].update(ok=False, lacking={"appends-0-0": "no answer"})
     info["converged"].update(ok=False, lacking={"appends-0-1": "no leader"})
     verdict = judged(info=info)
-    assert is_unknown(verdict, "run.json does not say")
+    assert is_unknown(verdict, "run.json was changed")
     assert verdict.anomalies
     assert all(each.permitted is None for each in verdict.anomalies)
 

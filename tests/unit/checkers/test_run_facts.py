@@ -76,12 +76,6 @@ def test_what_went_wrong_without_a_place_is_told(name: str, value: Any, why: str
     assert any(reason.startswith(f"run.json: {why}") for reason in reasons), reasons
 
 
-def test_faults_that_the_nemesis_says_did_not_land_are_told_once() -> None:
-    info = {"faults": {"planned": 1, "landed": 0}}
-    assert run_facts.unlike_the_nemesis(info, landed=False) == []
-    assert len(run_facts.unlike_the_nemesis(info, landed=True)) == 1
-
-
 @pytest.mark.parametrize("name", ["converged", "writes_after_healing", "reads_after_healing", "final_reads", "heal"])
 def test_a_run_that_ended_tells_what_came_of_each_of_its_phases(name: str) -> None:
     why = f"run.json: the run ended, and {name} is missing"

@@ -1,0 +1,166 @@
+"""Whether the files of a run directory agree on what they all say: counts, partitions, phases, faults. Pure.
+
+run.json says what was recorded (`history`), what the phases after healing did, and how many faults landed; the plan has
+the topics' settings; nemesis.jsonl has the faults that may have added partitions; the history has all of it once more.
+Who edits one of them has to edit the others alike. What is said here makes the verdict `unknown`. Runs of early
+versions lack some of it, and histories that were cut lack their end: neither is held against them.
+
+`nemesis_agreement` compares the lines of nemesis.jsonl with the plan, and `history.seal` the files with their digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from checkers import fault_classes, nemesis_log
+from checkers.history import seal
+from checkers.history.tables import PRODUCER, Partition, PlayedFault, Problem, Process
+from checkers.history.values import AFTER_HEALING
+from checkers.metrics import ISOLATIONS
+from checkers.plan_facts import PlanFacts
+
+ADDING = ("churn", "partitions")
+"""Values of a fault's `how` that add partitions while the load runs."""
+DECLARED = ("topic", "index", "cleanup", "retention_ms", "added")
+"""What run.json and the history both say of a partition."""
+CHANGED = f"{seal.FILE} is not what was recorded"
+
+
+class Recorded(Protocol):
+    """What is compared of a history."""
+
+    @property
+    def outcomes(self) -> Mapping[str, Mapping[str, int]]:
+        """As in `History`."""
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """As in `History`."""
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """As in `History`."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """As in `History`."""
+
+
+def edited(history: Recorded, info: Mapping[str, Any]) -> list[str]:
+    """Return how a history differs from what was recorded, by the counts of run.json: then it proves nothing.
+
+    `info`: of `RunFacts`.
+    """
+    told = info.get("history")
+    if told is None or history.problem is not None:
+        return []
+    return [*_other_counts(history, told), *_other_partitions(history.partitions, told["partitions"])]
+
+
+def disagreements(
+    history: Recorded,
+    info: Mapping[str, Any],
+    plan: PlanFacts | None,
+    faults: Sequence[PlayedFault],
+    metrics: Mapping[str, Any],
+) -> list[str]:
+    """Return what else the files contradict each other in. `info`: of `RunFacts`. `metrics`: as `metrics.shape`."""
+    found = [*_landings(info, faults)]
+    if history.problem is None:
+        found += [*_not_as_planned(history.partitions, plan, faults), *_phases(history, info, metrics)]
+    return found
+
+
+def _other_counts(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
+    for f in sorted({*told["outcomes"], *history.outcomes}):
+        for st in ("ok", "fail", "info"):
+            here, there = (each.get(f, {}).get(st, 0) for each in (history.outcomes, told["outcomes"]))
+            if here != there:
+                yield f"{CHANGED}: it has {here} operations {f!r} that ended {st}, and {seal.RUN} counts {there}"
+    if len(history.processes) != told["processes"]:
+        yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {told['processes']}"
+
+
+def _other_partitions(partitions: Sequence[Partition], told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if len(partitions) != len(told):
+        yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(told)}"
+        return
+    for partition, line in zip(partitions, told, strict=True):
+        for name in DECLARED:
+            here, there = getattr(partition, name), line.get(name, False if name == "added" else None)
+            if here != there:
+                yield f"{CHANGED}: {name} of {partition.name} is {here!r} in it, and {there!r} in {seal.RUN}"
+
+
+def _not_as_planned(
+    partitions: Sequence[Partition], plan: PlanFacts | None, faults: Sequence[PlayedFault]
+) -> Iterator[str]:
+    """A partition is as its topic's settings in the plan say, and came late only if a fault added it."""
+    adds = any(each.asked >= 0 and each.params.get("how") in ADDING for each in faults)
+    for each in partitions:
+        if plan is not None and each.cleanup != plan.cleanup:
+            yield f"{seal.FILE}: cleanup of {each.name} is {each.cleanup!r}, and {plan.cleanup!r} by {seal.PLAN}"
+        if each.added and not adds:
+            yield f"{seal.FILE}: {each.name} came while the load ran, and {nemesis_log.FILE} has 0 faults that add one"
+
+
+def _phases(history: Recorded, info: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:
+    processes = {each.proc: each for each in history.processes}
+    written = info.get("writes_after_healing")
+    if written is not None and written["ok"]:
+        yield from _unwritten(history, metrics, named="history" in info)
+    waited = (info.get("reads_after_healing") or {}).get("readers", 0)
+    # A group, whose members a pipeline has as producers, is waited for as one reader.
+    reading = sum(each.role == "reader" or "group" in each.settings for each in history.processes)
+    if type(waited) is int and reading < waited:
+        yield f"{seal.RUN}: reads_after_healing waited for {waited} readers, and {seal.FILE} has {reading}"
+    told = [each for each in info.get("final_reads") or () if "process" in each]
+    there = [each for each in told if _is_final(processes.get(each["process"]), each)]
+    if len(there) < len(told):
+        yield f"{seal.RUN} names {len(told)} final reads, and {seal.FILE} has {len(there)} of them"
+    yield from _final_records(told, metrics)
+
+
+def _unwritten(history: Recorded, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
+    """`named`: the run is of a version whose processes say that they wrote after healing. Earlier ones did not."""
+    said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
+    if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):
+        if named:
+            yield f"{said}0 processes that wrote after healing"
+        return
+    figures = metrics.get("partitions", {})
+    for each in history.partitions:
+        took = figures.get(each.name, {}).get("acked_after_healing")
+        if took == 0 and not (each.added or each.deleted):
+            yield f"{said}0 of them to {each.name}"
+
+
+def _is_final(process: Process | None, told: Mapping[str, Any]) -> bool:
+    if process is None or process.role != "final":
+        return False
+    return (process.round, process.isolation) == (
+        told.get("round", process.round),
+        told.get("isolation", process.isolation),
+    )
+
+
+def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]) -> Iterator[str]:
+    """By isolation level. A level that no final read had is none."""
+    figures = metrics.get("partitions")
+    if not figures or not all(type(each.get("records")) is int for each in told):
+        return
+    for isolation, name in enumerate(ISOLATIONS):
+        there = sum(each["records"] for each in told if each.get("isolation") == isolation)
+        here = sum(each.get("final_read_records", {}).get(name, 0) for each in figures.values())
+        if told and here != there:
+            yield f"{seal.RUN}: final reads at {name} returned {there} records, and {seal.FILE} has {here}"
+
+
+def _landings(info: Mapping[str, Any], faults: Sequence[PlayedFault]) -> Iterator[str]:
+    """What run.json says of faults that did not land, where nemesis.jsonl says that all did."""
+    told = info.get("faults")
+    if told is None or told["landed"] >= told["planned"] or any(map(fault_classes.not_landed, faults)):
+        return
+    said = f"of {told['planned']} planned faults {told['landed']} landed"
+    yield f"{seal.RUN}: {said}, and {nemesis_log.FILE} says that all did"

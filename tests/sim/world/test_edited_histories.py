@@ -1,0 +1,177 @@
+"""A history that was edited, digests and all, contradicts what run.json, the plan and nemesis.jsonl say."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from chaos.plans.plan import make_plan
+from chaos.plans.swarm import swarm_plan
+from chaos.runs.simulation import simulate
+from checkers import agreement
+from checkers.history import seal
+from checkers.history.parser import parse
+from checkers.in_memory import judge_bytes
+from checkers.verdict import UNKNOWN, VALID, Verdict
+from tests.support.histories.edited import Line, edited, lines_of, sealed, without_processes, without_send
+
+Info = dict[str, Any]
+SEEDS = {"appends": 109, "steady": 1, "transactions": 105, "groups": 120, "pipeline": 205, "semantics": 129}
+KILL = {"at_s": 3.0, "duration_s": 2.0, "action": "kill", "target": "node:1"}
+
+
+@cache
+def files() -> Mapping[str, bytes]:
+    """The run directory of a short run in which nothing is wrong."""
+    workload = {"rate": 20, "topics": 1, "partitions": 2}
+    values = {"seed": 3, "runtime": "sim", "time_s": 12.0, "warmup_s": 1.0, "workload": workload}
+    return simulate(make_plan({**values, "faults": [KILL]})).files
+
+
+def told_by(papers: Mapping[str, bytes]) -> Info:
+    info: Info = json.loads(papers["run.json"])
+    return info
+
+
+def judged(history: bytes, info: Info | None = None, papers: Mapping[str, bytes] | None = None) -> Verdict:
+    papers = papers or files()
+    plan = tomllib.loads(papers["plan.toml"].decode())
+    told = told_by(papers) if info is None else info
+    return judge_bytes("r", history, papers["nemesis.jsonl"], plan, info=told).verdict
+
+
+def processes(role: str, **settings: Any) -> list[int]:
+    found = [each for each in lines_of(files()["history.jsonl"]) if each["e"] == "p" and each["role"] == role]
+    return [each["p"] for each in found if settings.items() <= each["settings"].items()]
+
+
+def last_send() -> Line:
+    """Of the load's last record to partition 0."""
+    after = processes("producer", after_healing=True)
+    sends = [each for each in lines_of(files()["history.jsonl"]) if each.get("f") == "send" and each["part"] == 0]
+    return [each for each in sends if each["p"] not in after][-1]
+
+
+def declared(**fields: Any) -> Callable[[bytes], bytes]:
+    """Partition 0 is declared otherwise."""
+
+    def change(line: Line) -> Line:
+        return {**line, **fields} if line["e"] == "t" and line["part"] == 0 else line
+
+    return lambda history: edited(history, change)
+
+
+def of_last_send(line: Line) -> Line:
+    return {**line, "st": 2, "off": -1} if line["e"] == "c" and line["op"] == last_send()["op"] else line
+
+
+EDITS: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
+    "a partition is compacted": (
+        declared(cleanup="compact"),
+        "cleanup of appends-0-0 is 'compact' in it, and 'delete' in run.json",
+        "history.jsonl: cleanup of appends-0-0 is 'compact', and 'delete' by plan.toml",
+    ),
+    "a partition was added": (
+        declared(added=True),
+        "added of appends-0-0 is True in it, and False in run.json",
+        "history.jsonl: appends-0-0 came while the load ran, and nemesis.jsonl has 0 faults that add one",
+    ),
+    "a partition keeps its records for a moment": (
+        declared(retention_ms=1),
+        "retention_ms of appends-0-0 is 1 in it, and -1 in run.json",
+        "",
+    ),
+    "a send and its acknowledgement are gone": (
+        lambda history: without_send(history, last_send()["v"]),
+        "operations 'send' that ended ok, and run.json counts",
+        "",
+    ),
+    "an acknowledgement is none": (
+        lambda history: edited(history, of_last_send),
+        "it has 1 operations 'send' that ended info, and run.json counts 0",
+        "",
+    ),
+    "nothing was written after healing": (
+        lambda history: without_processes(history, processes("producer", after_healing=True)),
+        "operations 'send' that ended ok, and run.json counts",
+        "run.json: final reads at read_uncommitted returned ",
+    ),
+    "live readers are gone": (
+        lambda history: without_processes(history, processes("reader")),
+        "operations 'poll' that ended ok, and run.json counts",
+        "run.json: reads_after_healing waited for 3 readers, and history.jsonl has 0",
+    ),
+    "the last round of final reads is gone": (
+        lambda history: without_processes(history, processes("final", round=2)),
+        "operations 'final_read' that ended ok, and run.json counts",
+        "run.json names 4 final reads, and history.jsonl has 2 of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_history_is_unknown(name: str) -> None:
+    edit, counted, _ = EDITS[name]
+    history = edit(files()["history.jsonl"])
+    assert parse(history.splitlines(keepends=True)).problem is None, "its own lines and digest fit"
+    verdict = judged(history)
+    assert verdict.verdict == UNKNOWN
+    assert any(each.startswith(agreement.CHANGED) and counted in each for each in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, told) in EDITS.items() if told])
+def test_what_else_the_files_say_contradicts_it_where_nobody_counted(name: str) -> None:
+    """A run of an early version, or a run.json that was edited, too: it counts nothing, and its digest fits."""
+    edit, _, told = EDITS[name]
+    info = told_by(files())
+    del info["history"]
+    lines = lines_of(edit(files()["history.jsonl"]))
+    lines[-1]["seals"][seal.RUN] = seal.info_seal(info)
+    verdict = judged(sealed(lines), info)
+    assert verdict.verdict == UNKNOWN
+    assert any(each.startswith(told) for each in verdict.reasons), verdict.reasons
+
+
+def contradictions(verdict: Verdict) -> list[str]:
+    """What `checkers.agreement` said."""
+    return [each for each in (*verdict.reasons, *verdict.notes) if each.startswith(("history.jsonl", "run.json"))]
+
+
+def test_a_run_that_nobody_edited_is_valid_also_where_its_lines_were_written_anew() -> None:
+    verdict = judged(sealed(lines_of(files()["history.jsonl"])))
+    assert verdict.verdict == VALID, verdict.reasons
+
+
+@pytest.mark.parametrize("workload", SEEDS)
+def test_the_files_of_a_run_agree(workload: str) -> None:
+    papers = simulate(swarm_plan(SEEDS[workload], time_s=15.0, workload=workload)).files
+    told = told_by(papers)["history"]
+    assert told["outcomes"]["final_read"]["ok"] > 0
+    assert sum(told["outcomes"]["send"].values()) > 0
+    assert contradictions(judged(papers["history.jsonl"], papers=papers)) == []
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["Ctrl-C", "killed"])
+def test_the_files_of_a_run_that_was_cut_short_agree(closed: bool) -> None:
+    """Stopped in the middle of its load, its recorder closes the history and run.json has what is in it by then."""
+    first, *lines, last = lines_of(files()["history.jsonl"])
+    kept = [first, *lines[: len(lines) // 2]]
+    info = {name: value for name, value in told_by(files()).items() if name not in (*seal.TOLD, "counters")}
+    info["trouble"] = "interrupted"
+    if closed:
+        history = parse(sealed([*kept, last]).splitlines(keepends=True))
+        counts = {f: {st: each.get(st, 0) for st in ("ok", "fail", "info")} for f, each in history.outcomes.items()}
+        partitions = [
+            {"topic": each.topic, "index": each.index, "cleanup": each.cleanup, "retention_ms": each.retention_ms}
+            for each in history.partitions
+        ]
+        info["history"] = {"outcomes": counts, "processes": len(history.processes), "partitions": partitions}
+    text = sealed([*kept, {**last, "seals": {**last["seals"], seal.RUN: seal.info_seal(info)}}])
+    cut = [] if closed else ["history.jsonl: line"]
+    said = contradictions(judged(text if closed else text.rpartition(b'{"e"')[0], info))
+    assert [each[: len("history.jsonl: line")] for each in said] == cut

@@ -1,0 +1,26 @@
+"""What run.json, the plan, nemesis.jsonl and the history say of each other."""
+
+from __future__ import annotations
+
+from checkers import agreement
+from checkers.history.tables import History, PlayedFault, Problem
+
+FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
+LESS = {"faults": {"planned": 1, "landed": 0}}
+
+
+def test_faults_that_the_nemesis_says_did_not_land_are_told_once() -> None:
+    unproven = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, None, "")
+    assert agreement.disagreements(History(), LESS, None, [unproven], {}) == []
+    said = "run.json: of 1 planned faults 0 landed, and nemesis.jsonl says that all did"
+    assert agreement.disagreements(History(), LESS, None, [FAULT], {}) == [said]
+
+
+def test_of_a_history_that_was_cut_nothing_is_counted() -> None:
+    told = {"history": {"outcomes": {"send": {"ok": 1, "fail": 0, "info": 0}}, "processes": 1, "partitions": []}}
+    assert len(agreement.edited(History(), told)) == 2
+    assert agreement.edited(History(problem=Problem("history.jsonl", 3, "cut")), told) == []
+
+
+def test_a_run_of_a_version_that_counted_nothing_is_not_held_to_it() -> None:
+    assert agreement.edited(History(), {}) == []
