@@ -156,13 +156,12 @@ def read_case(
     changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
     other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, told.info)
     apart = agreement.disagreements(kept, told.info, None if other_plan else plan, faults, metrics or {})
-    seen = simulated.read(run_dir, told.info, kept.seals)
+    seen, there = simulated.read(run_dir, told.info, kept.seals), plan.brokers if plan else ()
     troubles += [*unlike, *told.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
-    there = plan.brokers if plan else ()
     led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, there, faults)
     ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
