@@ -25,24 +25,43 @@ def too_little(case: Case) -> list[str]:
     return [*_producers(case, stood), *_transactional_ids(case, stood), *_members(case)]
 
 
-def _producers(case: Case, stood: set[int]) -> Iterator[str]:
-    told = case.metrics.get("producers", ())
-    acked = sum(each["ok"] for each in told)
+def stuck_ones(case: Case) -> Iterator[str]:
+    """Yield a sentence for each producer and transactional id of which a finding says that it was stuck: who it is."""
     processes = {each.proc: each for each in case.processes}
+    for each in case.findings or ():
+        if each.evidence in stuck.OF_ONE.values() and each.proc in processes:
+            ns = max(witness.other for witness in each.witnesses)
+            named = _producer(processes[each.proc]) if each.evidence == stuck.OF_PRODUCER else _id(processes[each.proc])
+            yield f"{named} got no acknowledgement for {ns / 1e9:.1f} s; its first process is {each.proc}"
+
+
+def _producer(process: Process) -> str:
+    settings = process.settings
+    return f"producer {settings['producer']}" if "producer" in settings else f"process {process.proc}"
+
+
+def _id(process: Process) -> str:
+    return f"the transactional id {process.settings.get('transactional_id') or f'of process {process.proc}'}"
+
+
+def _producers(case: Case, stood: set[int]) -> Iterator[str]:
+    processes = {each.proc: each for each in case.processes}
+    told = [each for each in case.metrics.get("producers", ()) if each["proc"] in processes]
+    acked = sum(each["ok"] for each in told)
     for each in told:
         tries = each["fail"] + each["info"]
         if acked and not each["ok"] and tries >= FEW_TRIES and each["proc"] not in stood:
-            settings = processes[each["proc"]].settings
-            named = f"producer {settings['producer']}" if "producer" in settings else f"process {each['proc']}"
+            named = _producer(processes[each["proc"]])
             yield f"none of {tries} sends of {named} outside of faults was acknowledged, and {acked} of others were"
 
 
 def _transactional_ids(case: Case, stood: set[int]) -> Iterator[str]:
     processes = {each.proc: each for each in case.processes}
-    for each in case.metrics.get("transactional_ids", ()):
+    told = [each for each in case.metrics.get("transactional_ids", ()) if each["proc"] in processes]
+    for each in told:
         if not each["committed"] and each["failed"] >= FEW_TRIES and each["proc"] not in stood:
-            named = processes[each["proc"]].settings.get("transactional_id") or f"of process {each['proc']}"
-            yield f"the transactional id {named} committed nothing: {each['failed']} tries outside of faults failed"
+            named = _id(processes[each["proc"]])
+            yield f"{named} committed nothing: {each['failed']} tries outside of faults failed"
 
 
 def _members(case: Case) -> Iterator[str]:

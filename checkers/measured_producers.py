@@ -19,7 +19,7 @@ from checkers.nemesis_log import FOREVER, windows
 
 class Attempt(NamedTuple):
     """One try with a transactional id: a transaction whose end was asked for or that failed, or an InitProducerId that
-    failed. What a client left open by itself is none.
+    failed. What a client left open by itself, or for longer than the transaction's time-out, is none.
     """
 
     id: int
@@ -28,6 +28,7 @@ class Attempt(NamedTuple):
     """As `Txn.how`."""
     st: int
     t0: int
+    """Its end was asked for; where that never was, it began. Until then its client takes its time."""
     t1: int
 
 
@@ -55,8 +56,10 @@ def measure(history: History, sends: Iterable[Row], context: Context) -> Iterato
 
 def _attempts(history: History) -> Iterator[Attempt]:
     for txn in history.txns.rows():
-        if not (txn.how == NOT_ENDED and txn.st == INFO):
-            yield Attempt(txn.id, txn.proc, txn.how, txn.st, txn.t0, txn.t1)
+        asked = txn.te if txn.te >= 0 else txn.t1
+        outlived = txn.st == FAIL and asked - txn.t0 >= txn.timeout_ms * 1_000_000
+        if not (outlived or (txn.how == NOT_ENDED and txn.st == INFO)):
+            yield Attempt(txn.id, txn.proc, txn.how, txn.st, txn.te if txn.te >= 0 else txn.t0, txn.t1)
     for init in history.inits.rows():
         if init.producer_id < 0:
             yield Attempt(init.id, init.proc, NOT_ENDED, FAIL, init.t0, init.t)

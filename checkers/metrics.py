@@ -105,8 +105,10 @@ class Measure(NamedTuple):
     began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
     one): that less its position is its lag (R6). Final reads count for neither.
 
-    The processes that follow one another as one producer of the load are one producer. A transactional id waits from a
-    transaction's begin until its end is acknowledged, commit or abort; an InitProducerId that failed is a try as well.
+    The processes that follow one another as one producer of the load are one producer. A transactional id waits
+    from when a transaction's end was asked for until it is acknowledged, commit or abort. A transaction that failed
+    before that, and an InitProducerId that failed, are tries as well; a transaction that its client left open beyond
+    its time-out is none.
 
     Uncommitted is what readers at read_uncommitted got of transactions before anybody asked for a commit, or although
     nobody ever did. It shows that there was something which readers at read_committed were not to be given.

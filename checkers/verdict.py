@@ -28,6 +28,7 @@ from checkers.anomalies.anomaly import PROGRAM, Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from checkers.case import Case, Workload, read_case
 from checkers.coverage import removed_early, too_little
+from checkers.coverage_of_clients import stuck_ones
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import Finding, Witness, from_json, kept
 from checkers.guarantees import CellName, FaultClass, Guarantee
@@ -121,8 +122,8 @@ def decide(case: Case) -> Verdict:
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
         lacking.append("a loss was expected, and none was found")
     wrong = [*case.seen, *map(_say, forbidden)]
-    notes = [*case.notes, *removed_early(case.partitions)]
-    notes += [*(each for each in case.shaken if each not in case.troubles), *(lacking if wrong else ())]
+    shaken = [each for each in case.shaken if each not in case.troubles]
+    notes = [*case.notes, *removed_early(case.partitions), *stuck_ones(case), *shaken, *(lacking if wrong else ())]
     everything = promised[None] if promised else None
     return Verdict(
         run=case.run,

@@ -43,7 +43,8 @@ SEQUENCE = f"val & {(1 << SEQUENCE_BITS) - 1}L"
 TRIES = """
 tries as (
   select min(proc) over (partition by id) first, how, st, t0, t1 from (
-    select id, proc, how, st, t0, if(t1 >= 0, t1, t0) t1 from txns where not (how = 0 and st = 2)
+    select id, proc, how, st, if(te >= 0, te, t0) t0, if(t1 >= 0, t1, if(te >= 0, te, t0)) t1 from txns
+    where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
 """As `checkers.measured_producers.Attempt`, with the first process of its transactional id."""

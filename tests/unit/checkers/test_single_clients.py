@@ -47,10 +47,17 @@ def one_refused(
 
 
 def of_ids(
-    tries: int = 5, *, init: bool = False, committed: int = 0, how: str = "commit", took_s: float = 0.0
+    tries: int = 5,
+    *,
+    init: bool = False,
+    committed: int = 0,
+    how: str = "commit",
+    took_s: float = 0.0,
+    open_ms: int = 0,
 ) -> HistoryBuilder:
     """The id a commits; the id b fails so often over `took_s`, and then commits. `how`: what b asks for, or "aborted"
-    where its transactions are aborted as it asked. `init`: b gets no producer id.
+    where its transactions are aborted as it asked. `init`: b gets no producer id. `open_ms`: b leaves each transaction
+    open for so long before it asks.
     """
     h = HistoryBuilder()
     good, bad = h.producer(transactional_id="a"), h.producer(transactional_id="b")
@@ -67,7 +74,9 @@ def of_ids(
         elif how == "aborted":
             h.end(h.begin(bad, "b"), "abort")
         else:
-            h.end(h.begin(bad, "b"), how, 1 if each < tries else 0)
+            txn = h.begin(bad, "b")
+            h.tick(open_ms * MS)
+            h.end(txn, how, 1 if each < tries else 0)
         h.tick(int(took_s * 1000 / tries) * MS)
     for isolation in (0, 1):
         h.final(pairs, isolation=isolation, position=len(pairs) * 2)
@@ -112,9 +121,11 @@ LONG: list[tuple[HistoryBuilder, str, int]] = [
     (of_ids(took_s=20), "transactional id", 1),
     (of_ids(took_s=20, init=True), "transactional id", 1),
     (of_ids(took_s=17), "", 1),
+    (of_ids(took_s=20, open_ms=997), "transactional id", 1),
+    (of_ids(took_s=20, open_ms=1000), "", 1),
 ]
 """Histories, the evidence of the finding in them (empty: none), and its process. Of five tries over 17 s, the last one
-begins 13.6 s after the first one, of those over 20 s after 16 s."""
+begins 13.6 s after the first one, of those over 20 s after 16 s. A transaction may be open for 1 s."""
 
 
 @pytest.mark.parametrize(("h", "evidence", "process"), LONG)

@@ -96,7 +96,8 @@ def test_a_replica_may_lack_what_retention_can_remove_until_brokers_are_stopped(
 
 
 @pytest.mark.parametrize(
-    "odd", [{"retention.ms": "soon"}, {"retention.bytes": None}, {"min.insync.replicas": "9" * 30}, {"retention.ms": []}]
+    "odd",
+    [{"retention.ms": "soon"}, {"retention.bytes": None}, {"min.insync.replicas": "9" * 30}, {"retention.ms": []}],
 )
 def test_settings_that_are_none_are_damage(odd: dict[str, object]) -> None:
     h = HistoryBuilder()
