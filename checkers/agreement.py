@@ -55,7 +55,7 @@ def edited(history: Recorded, info: Mapping[str, Any]) -> list[str]:
     told = info.get("history")
     if told is None or history.problem is not None:
         return []
-    return [*_other_counts(history, told), *_other_partitions(history.partitions, told["partitions"])]
+    return [*_other_counts(history, told), *_other_partitions(history, told["partitions"])]
 
 
 def disagreements(
@@ -82,7 +82,8 @@ def _other_counts(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {told['processes']}"
 
 
-def _other_partitions(partitions: Sequence[Partition], told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _other_partitions(history: Recorded, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    partitions = history.partitions
     if len(partitions) != len(told):
         yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(told)}"
         return
@@ -91,6 +92,10 @@ def _other_partitions(partitions: Sequence[Partition], told: Sequence[Mapping[st
             here, there = getattr(partition, name), line.get(name, False if name == "added" else None)
             if here != there:
                 yield f"{CHANGED}: {name} of {partition.name} is {here!r} in it, and {there!r} in {seal.RUN}"
+        # Administrators may have records removed, too: that is no declaration.
+        asked = "admin" in history.outcomes or max(line.get("retention_ms", -1), line.get("retention_bytes", -1)) >= 0
+        if partition.deletable and not asked:
+            yield f"{CHANGED}: retention may remove records of {partition.name} in it, and {seal.RUN} has no retention"
 
 
 def _not_as_planned(

@@ -80,6 +80,10 @@ def _outcomes(value: Any) -> bool:
     return isinstance(value, Mapping) and all(_entry(dict.fromkeys(each, _whole))(each) for each in value.values())
 
 
+_DECLARED = _entry(
+    {"topic": _text, "index": _whole, "cleanup": _text, "retention_ms": _whole},
+    {"retention_bytes": _whole, "added": _truth},
+)
 _BEHIND = {"process": _whole, "client": _any, "place": _text, "position": _any, "goal": _any, "why": _any}
 FORMS: Mapping[str, Form] = {
     "ended_ns": _whole,
@@ -93,7 +97,7 @@ FORMS: Mapping[str, Form] = {
         {"ok": _truth, "limit_s": _number, "took_s": _number, "behind": _list(_entry({**_BEHIND, "idle_s": _number}))}
     ),
     "final_reads": _list(_final_read),
-    "history": _entry({"processes": _whole, "partitions": _list(_entry({})), "outcomes": _outcomes}),
+    "history": _entry({"processes": _whole, "partitions": _list(_DECLARED), "outcomes": _outcomes}),
     "refused": _text,
     "harness": _list(_any),
     "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),

@@ -86,6 +86,11 @@ EDITS: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
         "retention_ms of appends-0-0 is 1 in it, and -1 in run.json",
         "",
     ),
+    "a partition keeps few bytes": (
+        declared(retention_bytes=1),
+        "retention may remove records of appends-0-0 in it, and run.json has no retention",
+        "",
+    ),
     "a send and its acknowledgement are gone": (
         lambda history: without_send(history, last_send()["v"]),
         "operations 'send' that ended ok, and run.json counts",

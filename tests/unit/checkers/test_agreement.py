@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers import agreement
+from checkers import agreement, run_facts
 from checkers.history.tables import History, PlayedFault, Problem
 
 FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
@@ -20,6 +20,13 @@ def test_of_a_history_that_was_cut_nothing_is_counted() -> None:
     told = {"history": {"outcomes": {"send": {"ok": 1, "fail": 0, "info": 0}}, "processes": 1, "partitions": []}}
     assert len(agreement.edited(History(), told)) == 2
     assert agreement.edited(History(problem=Problem("history.jsonl", 3, "cut")), told) == []
+
+
+def test_counts_that_have_no_form_are_left_out_and_told() -> None:
+    lines = [{"topic": "t", "index": 0, "cleanup": "delete", "retention_ms": "7"}]
+    for told in ({"processes": 1}, {"processes": 1, "partitions": lines, "outcomes": {}}):
+        facts = run_facts.facts_of({"history": told})
+        assert (facts.info, facts.troubles) == ({}, ("run.json: history has not the form that a run gives it",))
 
 
 def test_a_run_of_a_version_that_counted_nothing_is_not_held_to_it() -> None:
