@@ -22,7 +22,7 @@ from checkers.plan_facts import PlanFacts
 
 ADDING = ("churn", "partitions")
 """Values of a fault's `how` that add partitions while the load runs."""
-DECLARED = ("topic", "index", "cleanup", "retention_ms", "added")
+DECLARED = ("topic", "index", "added")
 """What run.json and the history both say of a partition."""
 CHANGED = f"{seal.FILE} is not what was recorded"
 
@@ -32,6 +32,10 @@ class Recorded(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
+        """As in `History`."""
+
+    @property
+    def declared(self) -> int:
         """As in `History`."""
 
     @property
@@ -55,7 +59,7 @@ def edited(history: Recorded, info: Mapping[str, Any]) -> list[str]:
     told = info.get("history")
     if told is None or history.problem is not None:
         return []
-    return [*_other_counts(history, told), *_other_partitions(history, told["partitions"])]
+    return [*_other_counts(history, told), *_other_partitions(history, told)]
 
 
 def disagreements(
@@ -82,20 +86,18 @@ def _other_counts(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {told['processes']}"
 
 
-def _other_partitions(history: Recorded, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    partitions = history.partitions
-    if len(partitions) != len(told):
-        yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(told)}"
+def _other_partitions(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
+    partitions, lines = history.partitions, told["partitions"]
+    if len(partitions) != len(lines):
+        yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(lines)}"
         return
-    for partition, line in zip(partitions, told, strict=True):
+    for partition, line in zip(partitions, lines, strict=True):
         for name in DECLARED:
             here, there = getattr(partition, name), line.get(name, False if name == "added" else None)
             if here != there:
                 yield f"{CHANGED}: {name} of {partition.name} is {here!r} in it, and {there!r} in {seal.RUN}"
-        # Administrators may have records removed, too: that is no declaration.
-        asked = "admin" in history.outcomes or max(line.get("retention_ms", -1), line.get("retention_bytes", -1)) >= 0
-        if partition.deletable and not asked:
-            yield f"{CHANGED}: retention may remove records of {partition.name} in it, and {seal.RUN} has no retention"
+    if history.declared != told["declared"]:
+        yield f"{CHANGED}: the settings of topics and partitions in it are not those of {seal.RUN}"
 
 
 def _not_as_planned(
@@ -104,7 +106,7 @@ def _not_as_planned(
     """A partition is as its topic's settings in the plan say, and came late only if a fault added it."""
     adds = any(each.asked >= 0 and each.params.get("how") in ADDING for each in faults)
     for each in partitions:
-        if plan is not None and each.cleanup != plan.cleanup:
+        if plan is not None and plan.cleanup and each.cleanup != plan.cleanup:
             yield f"{seal.FILE}: cleanup of {each.name} is {each.cleanup!r}, and {plan.cleanup!r} by {seal.PLAN}"
         if each.added and not adds:
             yield f"{seal.FILE}: {each.name} came while the load ran, and {nemesis_log.FILE} has 0 faults that add one"

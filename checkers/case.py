@@ -94,6 +94,8 @@ class _Kept:
     finals: Sequence[FinalRead] = ()
     problem: Problem | None = None
     """As `History.problem`."""
+    declared: int = 0
+    """As `History.declared`."""
 
 
 def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -114,7 +116,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     members = told.holds, told.outputs, told.owned, told.owners, told.resumed
     counted = Counted(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
     about = told.run, kept.partitions, kept.processes, told.outcomes
-    return _Kept(*about, counted, whole, told.seals, clock, kept.finals, kept.problem)
+    return _Kept(*about, counted, whole, told.seals, clock, kept.finals, kept.problem, told.declared)
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
@@ -126,7 +128,8 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     counted = Counted.of(history)
     clock = history.wall_ms, history.mono_ns
     kept = history.run, history.partitions, history.processes, history.outcomes
-    return _Kept(*kept, counted, whole, history.seals, clock, history.finals, history.problem or unsealed)
+    lines = history.finals, history.problem or unsealed, history.declared
+    return _Kept(*kept, counted, whole, history.seals, clock, *lines)
 
 
 def read_case(

@@ -48,7 +48,7 @@ class PlanFacts:
     seal: int | None = None
     """As the history's header has it (`checkers.history.seal`)."""
     cleanup: str = "delete"
-    """The `cleanup.policy` of the workload's topics."""
+    """The `cleanup.policy` of the workload's topics. Empty: another program's brokers decide."""
 
     def in_force(self, partitions: Iterable[Partition]) -> PlanFacts:
         """The same with the settings of topics that brokers told during the run, whoever set them: the lowest min ISR,
@@ -93,11 +93,16 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         actions = tuple(str(fault["action"]) for fault in faults)
         limits, seed = Limits(limit, limit), plan.get("seed")
         brokers = _brokers(plan.get("cluster", {}))
-        cleanup = str(plan["workload"].get("topic_settings", {}).get("cleanup.policy", "delete"))
         judged_by = _configuration(plan), len(faults), actions, expect, limits
-        return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), cleanup)
+        return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), _cleanup(plan))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
+
+
+def _cleanup(plan: Mapping[str, Any]) -> str:
+    default = "" if plan.get("runtime") == "external" else "delete"
+    of_brokers = plan.get("cluster", {}).get("settings", {}).get("log.cleanup.policy", default)
+    return str(plan["workload"].get("topic_settings", {}).get("cleanup.policy", of_brokers))
 
 
 def _brokers(cluster: Mapping[str, Any]) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from zlib import crc32
 import msgspec
 
 from broker.env import Env
+from checkers.history.seal import declared_seal
 from workloads.client.outcomes import Status
 
 SCHEMA = 1
@@ -112,6 +113,7 @@ class Recorder:
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
         """The declaration of each partition, by dense id."""
+        self._declarations = 0
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
         self.flush()
@@ -124,7 +126,8 @@ class Recorder:
     @property
     def contents(self) -> dict[str, Any]:
         """What the history holds so far, for run.json: how many operations of each name ended ok, fail and info (those
-        under way are info), how many processes there are, and each partition as it was declared.
+        under way are info), how many processes there are, each partition as it was declared, and the `declared_seal` of
+        all that was declared.
         """
         return {
             "outcomes": {
@@ -132,6 +135,7 @@ class Recorder:
                 for f, (ok, fail, _, began) in self._outcomes.items()
             },
             "processes": self._next_process,
+            "declared": self._declarations,
             "partitions": [
                 {"topic": topic, "index": index, **line}
                 for (topic, index), line in zip(self._places, self._declared, strict=True)
@@ -185,12 +189,14 @@ class Recorder:
         """
         for topic, each in settings.items():
             self.settings[topic] = each
+            self._declarations = declared_seal(self._declarations, {"topic": topic, "settings": each})
             self.event("topic_settings", topic=topic, settings=each)
 
     def _declare(self, place: tuple[str, int], line: Mapping[str, Any]) -> int:
         part = len(self._places)
         self._places.append(place)
         self._declared.append(line)
+        self._declarations = declared_seal(self._declarations, {"topic": place[0], "index": place[1], **line})
         self._put({"e": "t", "part": part, "topic": place[0], "index": place[1], **line})
         return part
 

@@ -65,6 +65,8 @@ class Conversion:
     """How often a reader looked up a time of which it had got a record."""
     apart: list[list[int]] | None = None
     """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
+    declared: int = 0
+    """As in `History`."""
     skew_ms: int = 0
     """`nemesis_log.skew_ms`, by which it was seen what retention could have removed."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -99,6 +101,7 @@ def convert(run_dir: Path) -> Conversion:
         holes=history.holes,
         compacted=any(partition.compacted for partition in history.partitions),
         outcomes=history.outcomes,
+        declared=history.declared,
         names=history.names,
         problems=[each for each in (history.problem, unsealed, trouble) if each is not None],
         read_inside=history.read_inside,
@@ -190,6 +193,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
         corrupt=conversion.corrupt,
         holes=conversion.holes,
         outcomes=conversion.outcomes,
+        declared=conversion.declared,
         read_inside=conversion.read_inside,
         owned={*conversion.owned},
     )

@@ -151,6 +151,7 @@ class Parser:
                 self._groups.answered(f, op, {"st": INFO, "t": -1}, line)
         self._groups.finish()
         self._retention.finish(self._completed_at)
+        history.declared = self._retention.seal
         history.partitions = [self._partitions[part] for part in sorted(self._partitions)]
         history.processes = [self._processes[proc] for proc in sorted(self._processes)]
         history.names = list(self._names)
@@ -205,7 +206,7 @@ class Parser:
             raise Malformed(f"partition {part} is declared twice, or is no partition")
         limits = whole(line.get("retention_ms", -1)), whole(line.get("retention_bytes", -1))
         partition = Partition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
-        self._partitions[part] = self._retention.declared(partition)
+        self._partitions[part] = self._retention.declared(partition, line)
 
     # -------------------------------------------------------------------------------------------- operations
 
@@ -438,11 +439,10 @@ class Parser:
         if f in ("assign", "subscribe", "crash_client") or (f == "seek" and not positions and part == -1):
             self._positions.forget(proc)
             self._groups.gone(t0, proc, f)
-        for partition in self._partitions.values() if f == "admin" else ():
-            if part in (-1, partition.part):
-                self._retention.administered(partition, line, t0)
-        for each, position in positions.items() or {part: -1}.items():
-            self.history.assignments.append(Assignment(t0, proc, f, each, position))
+        if f == "admin":
+            self._retention.administered(part, line, t0)
+        places = (positions or {part: -1}).items()
+        self.history.assignments += [Assignment(t0, proc, f, *place) for place in places]
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))
@@ -458,7 +458,7 @@ class Parser:
             self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
         self._groups.event(kind, proc, line)
         if kind == "topic_settings":
-            self._retention.configured(str(line["topic"]), dict(line["settings"]))
+            self._retention.configured(line)
         if kind in ("txn_end", "txn_init"):
             self._of_transactions(kind, whole(line["t"]), proc, line)
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.history.partition import ANY, Partition
+from checkers.history.seal import declared_seal
 from checkers.history.tables import whole
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
@@ -35,18 +36,13 @@ class RetentionWatch:
     """
 
     def __init__(self, partition: Partition, began_ms: int, skew_ms: int) -> None:
-        self._partition, self._began_ms, self._skew_ms = partition, began_ms, skew_ms
+        self.partition, self._began_ms, self._skew_ms = partition, began_ms, skew_ms
         self._first: dict[int, int] = {}
         """Slot of time -> the lowest offset of the records with a timestamp in it."""
         self._bytes = 0
         """The most that can have been appended."""
         self._starts: list[tuple[int, int, int]] = []
         """(log start, wall clock in ms when it was first seen, `_bytes` by then), both ascending."""
-
-    @property
-    def topic(self) -> str:
-        """Of the partition."""
-        return self._partition.topic
 
     def sent(self, size: int) -> None:
         """A record with a value of so many bytes was handed over."""
@@ -62,13 +58,13 @@ class RetentionWatch:
         """An answer said, first of all, that the log begins at `log_start`."""
         self._starts.append((log_start, wall_ms, self._bytes))
         expired = min(log_start, self._removable_to(wall_ms, self._bytes))
-        self._partition.expired_to = max(self._partition.expired_to, expired)
+        self.partition.expired_to = max(self.partition.expired_to, expired)
 
     def configured(self, settings: Mapping[str, Any]) -> None:
         """These are the topic's settings in force, as text by name. The first ones count for all of the run so far; of
         later ones those that let more records go count for all of it.
         """
-        partition, first = self._partition, self._partition.min_isr < 0
+        partition, first = self.partition, self.partition.min_isr < 0
         partition.described = bool(settings)
         if not settings:
             return
@@ -86,17 +82,17 @@ class RetentionWatch:
 
     def shortened(self, retention_ms: int) -> None:
         """Somebody gave the topic another retention.ms; a higher one changes nothing."""
-        self._partition.retention_ms = _lower(self._partition.retention_ms, retention_ms)
+        self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:
         """The history ends. What was acknowledged late counts now, too."""
         expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
-        self._partition.expired_to = max(expired, default=0)
-        self._partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
+        self.partition.expired_to = max(expired, default=0)
+        self.partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
 
     def _removable_to(self, wall_ms: int, appended: int) -> int:
         """The offset below which retention could have removed everything by then."""
-        partition = self._partition
+        partition = self.partition
         if not partition.described:
             return ANY
         if "delete" not in partition.cleanup:
@@ -121,31 +117,39 @@ class Retention:
         self._watches: dict[int, RetentionWatch] = {}
         self._settings: dict[str, Mapping[str, Any]] = {}
         """Topic -> what was last answered about its settings."""
+        self.seal = 0
+        """The `declared_seal` of all lines so far."""
 
     def began(self, wall_ms: int, mono_ns: int) -> None:
         """Take in the two clocks of the header."""
         self._wall_ms, self._mono_ns = wall_ms, mono_ns
 
-    def declared(self, partition: Partition) -> Partition:
-        """A partition comes. Returns it."""
+    def declared(self, partition: Partition, line: Mapping[str, Any]) -> Partition:
+        """A partition comes, by this line. Returns it."""
+        self.seal = declared_seal(self.seal, {name: line[name] for name in line.keys() - {"e", "part"}})
         watch = self._watches[partition.part] = RetentionWatch(partition, self._wall_ms, self._skew_ms)
         if partition.topic in self._settings:
             watch.configured(self._settings[partition.topic])
         return partition
 
-    def configured(self, topic: str, settings: Mapping[str, Any]) -> None:
-        """The settings of a topic that are in force, as text by name; empty: no broker told them."""
+    def configured(self, line: Mapping[str, Any]) -> None:
+        """Take in a line with a topic's settings in force, as text by name; empty: no broker told them."""
+        topic, settings = str(line["topic"]), dict(line["settings"])
+        self.seal = declared_seal(self.seal, {"topic": topic, "settings": settings})
         self._settings[topic] = settings
         for watch in self._watches.values():
-            if watch.topic == topic:
+            if watch.partition.topic == topic:
                 watch.configured(settings)
 
-    def administered(self, partition: Partition, line: Mapping[str, Any], t: int) -> None:
-        """Take in what an administrator asked for at `t`. Early versions do not tell which retention.ms that was."""
-        if "retention_ms" in line:
-            self._watches[partition.part].shortened(whole(line["retention_ms"]))
-        else:
-            partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
+    def administered(self, part: int, line: Mapping[str, Any], t: int) -> None:
+        """Take in what an administrator asked for at `t`, of one partition or of all (-1). Early versions do not tell
+        which retention.ms that was.
+        """
+        for watch in self._watches.values() if part == -1 else (self._watches[part],):
+            if "retention_ms" in line:
+                watch.shortened(whole(line["retention_ms"]))
+            else:
+                watch.partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
 
     def sent(self, part: int, size: int) -> None:
         """A record with a value of so many bytes was handed over."""

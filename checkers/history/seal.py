@@ -45,6 +45,11 @@ def value_seal(value: Any) -> int:
     return _of(value)
 
 
+def declared_seal(before: int, line: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of all declarations of partitions and of topics' settings: `before`, and one more."""
+    return _of([before, line])
+
+
 def _of(value: Any) -> int:
     # JSON makes texts of the keys and lists of the tuples.
     as_read = json.loads(json.dumps(value, default=str))

@@ -360,6 +360,8 @@ class History:
     activities: Activities = field(default_factory=Activities)
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
+    declared: int = 0
+    """The `seal.declared_seal` of its partitions and settings of topics."""
 
     def process(self, proc: int) -> Process | None:
         """The process of that id."""

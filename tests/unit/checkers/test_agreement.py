@@ -18,13 +18,14 @@ def test_faults_that_the_nemesis_says_did_not_land_are_told_once() -> None:
 
 def test_of_a_history_that_was_cut_nothing_is_counted() -> None:
     told = {"history": {"outcomes": {"send": {"ok": 1, "fail": 0, "info": 0}}, "processes": 1, "partitions": []}}
+    told["history"]["declared"] = 0
     assert len(agreement.edited(History(), told)) == 2
     assert agreement.edited(History(problem=Problem("history.jsonl", 3, "cut")), told) == []
 
 
 def test_counts_that_have_no_form_are_left_out_and_told() -> None:
     lines = [{"topic": "t", "index": 0, "cleanup": "delete", "retention_ms": "7"}]
-    for told in ({"processes": 1}, {"processes": 1, "partitions": lines, "outcomes": {}}):
+    for told in ({"processes": 1}, {"processes": 1, "partitions": lines, "outcomes": {}, "declared": 1}):
         facts = run_facts.facts_of({"history": told})
         assert (facts.info, facts.troubles) == ({}, ("run.json: history has not the form that a run gives it",))
 
