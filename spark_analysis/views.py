@@ -82,7 +82,7 @@ with everywhere as (
   select c.*, c.part place from commits c where c.part >= 0
   union all
   select c.*, p.part place from commits c cross join partitions p where c.part < 0)
-select c.op, c.proc, c.`group` grp, c.place part, c.off, c.st, c.t0, c.txn, c.late, coalesce(t.te, -1L) te,
+select c.op, c.proc, c.`group` grp, c.place part, c.off, c.st, c.t0, c.txn, c.late, c.meta, coalesce(t.te, -1L) te,
        coalesce(t.how <> 1 or t.st = 1, false) never_commits,
        coalesce(t.late_commit = 1, false) late_commit, coalesce(t.late_abort = 1, false) late_abort,
        case when c.st <> 0 or c.off < 0 then -1L when c.txn < 0 then c.t1

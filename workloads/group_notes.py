@@ -87,16 +87,17 @@ class GroupNotes:
         offsets: Mapping[Place, int],
         why: str,
         *,
-        metadata: str = "",
+        metadata: Mapping[Place, str] | None = None,
         txn: int = -1,
         producer: tuple[int, int] = (-1, -1),
     ) -> int:
-        """Offsets are to be committed; `why`: manual, auto, revoke or close. `txn`: the transaction that they are part
-        of, and `producer` the id and epoch that it writes with. Flush before a byte of it is sent.
+        """Offsets are to be committed; `why`: manual, auto, revoke or close. `metadata`: what is committed with each;
+        None: nobody knows. `txn`: the transaction that they are part of, and `producer` the id and epoch that it writes
+        with. Flush before a byte of it is sent.
         """
         fields: dict[str, Any] = {**self._who(who), "at": self._at(offsets), "why": why}
         if metadata:
-            fields["meta"] = self._at(dict.fromkeys(offsets, metadata))
+            fields["meta"] = self._at(metadata)
         if txn >= 0:
             fields |= {"x": txn, "pid": producer[0], "pe": producer[1]}
         return self.recorder.invoke(self.process, "commit", fields)
@@ -123,7 +124,7 @@ class GroupNotes:
             self.recorder.complete(op, Status.FAIL, error)
             return
         told: dict[str, Any] = {"off": self._at(offsets)}
-        if meta := {place: text for place, text in metadata.items() if text}:
+        if meta := {place: text for place, text in metadata.items() if offsets[place] >= 0}:
             told["meta"] = self._at(meta)
         self.recorder.complete(op, Status.OK, **told)
 

@@ -17,7 +17,7 @@ from workloads.client.cluster import Place
 from workloads.client.consumer import Polled
 from workloads.client.groups.members import member_of
 from workloads.client.groups.membership import CLASSIC, MemberSettings
-from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch
+from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch, metadata_of
 from workloads.client.outcomes import Status
 from workloads.client.settings import ClientSettings, ConsumerSettings
 from workloads.control import InGroup
@@ -160,7 +160,7 @@ class Subscriber:
         who = self.member.who
         if not offsets or who.generation < 0 or not self._settings.commits:
             return None
-        op = self.notes.begin_commit(Identity(who.member_id, who.generation), offsets, why)
+        op = self.notes.begin_commit(self._who(), offsets, why, metadata=metadata_of(offsets))
         self._recorder.flush()
         end = await commit(
             self.member.coordination,

@@ -15,18 +15,24 @@ from checkers.history.tables import FAIL, LATE_END, OK
 LEAST_RETENTION_NS = 60_000_000_000
 """Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""
 
+METADATA = "metadata"
+"""Evidence: the position is right, and its metadata is not."""
+
 ANOMALIES = (
     Anomaly(
         "lost-position",
         Family.GROUPS,
         "a coordinator reports a committed position as lower than before, or as never committed, with no commit or "
         "reset in between; or it reports a position again after the deletion of the group was acknowledged; or it "
-        "reports a position that nobody had asked to commit or reset",
+        "reports a position that nobody had asked to commit or reset; or it reports other metadata with a position "
+        "than each commit of it had",
         source=GROUPS,
         other="the position that was committed before",
         needs=(Need.POSITIONS,),
-        meaning="times a coordinator reported a position that was too low, of a deleted group or uncommitted",
-        meaning_of_one="time a coordinator reported a position that was too low, of a deleted group or uncommitted",
+        meaning="times a coordinator reported a position that was too low, of a deleted group, uncommitted, or without "
+        "its metadata",
+        meaning_of_one="time a coordinator reported a position that was too low, of a deleted group, uncommitted, or "
+        "without its metadata",
     ),
 )
 
@@ -46,6 +52,8 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("lost-position", "", place.part, fetch.off, -1, fetch.op, deleted_by, -1)
             elif _invented(fetch, place, positions):
                 yield Witness("lost-position", "", place.part, fetch.off, -1, fetch.op, fetch.proc, -1)
+            elif _other_metadata(fetch, place, positions):
+                yield Witness("lost-position", METADATA, place.part, fetch.off, -1, fetch.op, fetch.proc, -1)
 
 
 def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[bool, int, int]]:
@@ -110,6 +118,16 @@ def _invented(fetch: Fetched, place: Place, positions: Positions) -> bool:
         if commit.off in (fetch.off, ANY) and commit.t0 <= fetch.t1
     )
     return not any(asked_for)
+
+
+def _other_metadata(fetch: Fetched, place: Place, positions: Positions) -> bool:
+    """It is known with which metadata each commit was sent that may have made this position, and none had that of the
+    report.
+    """
+    if fetch.off < 0 or fetch.meta < 0:
+        return False
+    had = {commit.meta for commit in _explaining(place, positions) if positions.may_stand(commit, fetch.off, fetch.t1)}
+    return bool(had) and not had & {-1, fetch.meta}
 
 
 CHECK = Check(__name__, ANOMALIES, find)

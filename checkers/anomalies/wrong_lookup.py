@@ -17,7 +17,7 @@ ANOMALIES = (
         "record before, from the same leader epoch, and the record's timestamp is not before the time asked for",
         source="KIP-79: ListOffsetRequest v1 and add timestamp search methods to new consumer (the first message whose "
         "timestamp is greater than or equals to the target timestamp)",
-        other="the answer; -1: none",
+        other="the answer (-1: none)",
         needs=(Need.LOOKUPS,),
         meaning="look-ups by time passed over a record",
         meaning_of_one="look-up by time passed over a record",

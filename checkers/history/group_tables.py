@@ -87,6 +87,8 @@ class GroupCommit(NamedTuple):
     """Operation id of the transaction that it is part of, or -1."""
     late: int
     """1 where a request for it was not answered, or nobody knows: it may arrive after the answer to the next one."""
+    meta: int
+    """CRC-32 of the metadata that was committed with it; -1 where nobody says."""
 
 
 class Fetched(NamedTuple):
@@ -102,6 +104,8 @@ class Fetched(NamedTuple):
     """1 where pending offsets of transactions were waited for (require_stable)."""
     t0: int
     t1: int
+    meta: int
+    """CRC-32 of the metadata that was reported with it; -1 where a client does not say."""
 
 
 class Output(NamedTuple):

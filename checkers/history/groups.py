@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from checkers.history.group_tables import ANY, CRASHED, DELETED, FROM_COMMITTED, FROM_RESET, HELD, LEFT, LOST, REVOKED
 from checkers.history.tables import OK, Assignment, History, Process, offsets_of, whole
@@ -42,6 +43,12 @@ def _generation(line: Mapping[str, Any]) -> int:
     if gen.bit_length() > 31:
         raise ValueError(f"{gen} is no generation")
     return gen
+
+
+def _metadata(line: Mapping[str, Any], part: int) -> int:
+    """CRC-32 of the metadata of a position; -1 if the line has none for this partition."""
+    text = line.get("meta", {}).get(str(part))
+    return -1 if text is None else crc32(text.encode())
 
 
 @dataclass(slots=True)
@@ -137,8 +144,8 @@ class Groups:
             told = offsets_of(line.get("off", {})) if line["st"] == OK else {}
             for part, off in told.items():
                 if str(part) not in errors and part in invoked["parts"]:
-                    row = (op, proc, group, part, off, int(invoked.get("stable") is True), t0, t1)
-                    self._history.fetches.append(row)
+                    about = (op, proc, group, part, off, int(invoked.get("stable") is True))
+                    self._history.fetches.append((*about, t0, t1, _metadata(line, part)))
             return
         gen, txn = whole(invoked.get("gen", -1)), whole(invoked.get("x", -1))
         late = int(line.get("unanswered") != 0)
@@ -147,7 +154,8 @@ class Groups:
             # Where partitions ended differently, those without an error were committed.
             st = OK if errors and str(part) not in errors else line["st"]
             acknowledged |= st == OK
-            self._history.commits.append((op, proc, group, part, off, st, t0, t1, gen, txn, late))
+            meta = _metadata(invoked, part)
+            self._history.commits.append((op, proc, group, part, off, st, t0, t1, gen, txn, late, meta))
         held, sent_in = self._sent.pop(op, ([], {}))
         assigned = self._assigned(sent_in, proc, group, gen)
         for part, hold in held:
@@ -168,7 +176,7 @@ class Groups:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):
             group, part = self._name(invoked["group"]), whole(invoked.get("part", -1))
             off = DELETED if invoked["what"] == DELETION else ANY
-            row = (op, invoked["p"], group, part, off, line["st"], invoked["t"], line["t"], -1, -1, 0)
+            row = (op, invoked["p"], group, part, off, line["st"], invoked["t"], line["t"], -1, -1, 0, -1)
             self._history.commits.append(row)
 
     def sent(self, op: int, line: Mapping[str, Any], process: Process) -> None:

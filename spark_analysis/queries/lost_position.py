@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.lost_position import LEAST_RETENTION_NS
+from checkers.anomalies.lost_position import LEAST_RETENTION_NS, METADATA
 from checkers.history.conversion import Conversion
 from spark_analysis.query import Rule, Select, has_positions
 
 SQL = f"""
 with explaining as (
-  select op, grp, part, off, st, t0, txn, te, never_commits, late_commit, done_by from group_commits
+  select op, grp, part, off, st, t0, txn, te, never_commits, late_commit, done_by, meta from group_commits
   union all
-  select c.op, c.grp, n.part, c.off, c.st, c.t0, c.txn, c.te, c.never_commits, c.late_commit, c.done_by
+  select c.op, c.grp, n.part, c.off, c.st, c.t0, c.txn, c.te, c.never_commits, c.late_commit, c.done_by, c.meta
   from group_commits c join partitions g on g.part = c.part
   join partitions n on n.topic = g.topic and n.number = g.number and n.part > g.part
   where g.deleted and c.done_by < 0),
@@ -52,7 +52,15 @@ invented as (
   where f.off >= 0 and not p.deleted and not exists (
     select 1 from explaining d
     where d.grp = f.`group` and d.part = f.part and d.t0 <= f.t1 and d.off in (f.off, -1)
-      and (d.st <> 1 or d.off = f.off and d.txn >= 0 and (d.never_commits or d.te < 0 or d.te > f.t1))))
+      and (d.st <> 1 or d.off = f.off and d.txn >= 0 and (d.never_commits or d.te < 0 or d.te > f.t1)))),
+stripped as (
+  select f.op, f.proc, f.part, f.off
+  from fetches f join partitions p on p.part = f.part
+  join explaining d on d.grp = f.`group` and d.part = f.part
+  where f.off >= 0 and f.meta >= 0 and not p.deleted and d.st <> 1 and d.t0 <= f.t1 and d.off in (f.off, -1)
+    and (d.late_commit or not (d.never_commits or (d.txn >= 0 and (d.te < 0 or d.te > f.t1))))
+  group by f.op, f.proc, f.part, f.off, f.meta
+  having count_if(d.meta in (-1, f.meta)) = 0)
 select 'lost-position' anomaly, if(first.proven, '', 'late end') evidence, part, off, -1L val, op,
        bigint(first.proc) proc, first.known other
 from (
@@ -64,6 +72,10 @@ from back b left anti join lost l on l.op = b.op and l.part = b.part
 union all
 select 'lost-position', '', part, off, -1L, op, bigint(proc), -1L
 from invented i
+  left anti join lost l on l.op = i.op and l.part = i.part left anti join back b on b.op = i.op and b.part = i.part
+union all
+select 'lost-position', '{METADATA}', part, off, -1L, op, bigint(proc), -1L
+from stripped i
   left anti join lost l on l.op = i.op and l.part = i.part left anti join back b on b.op = i.op and b.part = i.part
 """
 

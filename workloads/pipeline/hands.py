@@ -13,7 +13,7 @@ from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.consumer import Fetched
 from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import CommitEnd, Sender, commit
+from workloads.client.groups.offsets import CommitEnd, Sender, commit, metadata_of
 from workloads.client.groups.txn_offsets import commit_in_transaction
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
@@ -160,7 +160,8 @@ class OwnHands:
     async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
         """As `Hands.commit`."""
         member, notes = self.subscriber.member, self.subscriber.notes
-        op = notes.begin_commit(Identity(who.member_id, who.generation), at, "manual")
+        identity, metadata = Identity(who.member_id, who.generation), metadata_of(at)
+        op = notes.begin_commit(identity, at, "manual", metadata=metadata)
         self._tools.recorder.flush()
         gone = lambda: bool(member.out) or member.who != who  # noqa: E731
         end = await commit(member.coordination, who, at, COMMIT_LIMIT_S, gone=gone)
@@ -173,9 +174,8 @@ class OwnHands:
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
         """As `Hands.commit_in`."""
         subscriber, identity = self.subscriber, self.transacting.identity
-        op = subscriber.notes.begin_commit(
-            Identity(who.member_id, who.generation), at, "manual", txn=txn, producer=identity
-        )
+        member, metadata = Identity(who.member_id, who.generation), metadata_of(at)
+        op = subscriber.notes.begin_commit(member, at, "manual", metadata=metadata, txn=txn, producer=identity)
         self._tools.recorder.flush()
         try:
             await self.transactions.add_offsets(subscriber.member.coordination.group)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from broker.apis import committed_offsets
+from broker.coordinators.groups.values import Committed
 from broker.log.config import LONG_MAX
 from broker.log.log import Log
 from broker.log.lookups import Found, Lookup
 from broker.log.results import AppendResult
 from broker.protocol.records import decode_records, encode_batch, read_header
+from chaos.mutants.group_plans import GROUPS_LOAD, LEAVE, PIPELINE_LOAD, act, group_plan
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs.simulation import SimResult, simulate
 from checkers.history.parser import parse
 
 DAY_MS = 86_400_000
-APPEND, LOOK_UP = Log.append_as_leader, Log.offset_for_timestamp
+APPEND, LOOK_UP, TELL = Log.append_as_leader, Log.offset_for_timestamp, committed_offsets._told
 
 
 def plan(name: str = "appends", seconds: float = 4, **load: Any) -> Plan:
@@ -103,3 +107,19 @@ def test_look_ups_of_a_sound_broker_find_nothing_while_its_leaders_change() -> N
     assert result.verdict == "valid", result.told
     looked = parse(result.papers()["history.jsonl"].splitlines(keepends=True)).lookups
     assert len(looked) > 10, "they looked up records that they had got"
+
+
+def without_metadata(committed: Committed | None) -> Committed:
+    """A coordinator reports positions, and nothing beside them."""
+    return replace(TELL(committed), metadata="")
+
+
+@pytest.mark.parametrize(("load", "does"), [(GROUPS_LOAD, LEAVE), (PIPELINE_LOAD, "crash ended")])
+def test_metadata_of_a_commit_that_is_gone_is_a_lost_position(
+    monkeypatch: pytest.MonkeyPatch, load: Mapping[str, Any], does: str
+) -> None:
+    grouped = group_plan(1, [], [act(2.0, 0, does, 0.3)], time_s=6, load=load)
+    assert not found(simulate(grouped))
+    monkeypatch.setattr(committed_offsets, "_told", without_metadata)
+    result = simulate(grouped)
+    assert (result.verdict, found(result)) == ("invalid", {"lost-position"})

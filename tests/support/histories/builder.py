@@ -212,13 +212,6 @@ class HistoryBuilder:
         other.completion.update(st=st, led=led)
         return other
 
-    def look_up(self, proc: int, off: int, known: int = -1) -> Other:
-        """A look-up by time in partition 0. `known`: the record that its reader had got; -1: none so late."""
-        other = self.list_offsets(proc, off, which="timestamp")
-        other.fields.update(ts=0)
-        other.completion.update({"known": known} if known >= 0 else {})
-        return other
-
     def event(self, kind: str, **fields: Any) -> None:
         self.others.append(Other(self.tick(), "", {"kind": kind, **fields}))
 

@@ -63,6 +63,12 @@ class GroupHistory(HistoryBuilder):
         other.completion["off"] = {str(part): offset for part, offset in off.items()}
         return other
 
+    def with_metadata(self, operation: Other, text: str) -> Other:
+        """A commit or a report that says which metadata each of its positions has."""
+        where, offsets = (operation.fields, "at") if operation.f == "commit" else (operation.completion, "off")
+        where["meta"] = dict.fromkeys(where[offsets], text)
+        return operation
+
     def reset(self, proc: int, what: str = "reset_offsets", **more: Any) -> Other:
         """An administrator changes the group's positions."""
         return self.operation(proc, "admin", what=what, group=GROUP, **more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-BY_PART = ("at", "off", "from", "errs")
+BY_PART = ("at", "off", "from", "errs", "meta")
 """Fields that are objects by partition."""
 PARTS = ("parts", "owned")
 

@@ -119,4 +119,5 @@ def test_auto_commit_says_which_clients() -> None:
 def test_a_damaged_disk_of_one_replica_is_judged_by_the_rules_of_its_broker() -> None:
     ours, kafka = (paragraph(told("--target", target), "(D)") for target in ("squall", "kafka"))
     assert "No anomaly is permitted" in ours
-    assert "lost-write, unseen, corrupt, stuck-consumer, stuck-group, not-converged: Apache Kafka" in kafka
+    names = "lost-write, unseen, corrupt, wrong-lookup, stuck-consumer, stuck-group, not-converged"
+    assert f"{names}: Apache Kafka" in kafka

@@ -76,13 +76,21 @@ class Standing:
     code: int = 0
 
 
-def commit_request(group: str, who: Sender, offsets: Mapping[Place, int], metadata: str) -> OffsetCommitRequest:
+def metadata_of(offsets: Mapping[Place, int]) -> dict[Place, str]:
+    """The metadata that our own client commits with these positions: a coordinator has to return it with the position,
+    and each position has another one.
+    """
+    return {place: f"squall {offset}" for place, offset in offsets.items()}
+
+
+def commit_request(group: str, who: Sender, offsets: Mapping[Place, int]) -> OffsetCommitRequest:
     """OffsetCommit."""
+    metadata = metadata_of(offsets)
     topics = [
         OffsetCommitRequestTopic(
             topic,
             partitions=[
-                OffsetCommitRequestPartition(index, offsets[topic, index], committed_metadata=metadata)
+                OffsetCommitRequestPartition(index, offsets[topic, index], committed_metadata=metadata[topic, index])
                 for index in indexes
             ],
         )
@@ -112,12 +120,11 @@ async def commit(
     offsets: Mapping[Place, int],
     limit_s: float,
     *,
-    metadata: str = "",
     gone: Callable[[], bool] = lambda: False,
 ) -> CommitEnd:
     """Commit these offsets, asking again where that may help. `gone`: it is of no use any more."""
     client, failures, doubt, asking, unanswered = coordination.client, 0, False, False, 0
-    request = commit_request(coordination.group, who, offsets, metadata)
+    request = commit_request(coordination.group, who, offsets)
     error, code = TIMED_OUT, 0
     with client.env.timeout(limit_s):
         while True:

@@ -15,7 +15,7 @@ from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.groups.assignors import by_topic
 from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, worst
+from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, metadata_of, worst
 from workloads.client.outcomes import TIMED_OUT, Status
 from workloads.client.transactions import Identity
 
@@ -35,9 +35,14 @@ async def commit_in_transaction(
 ) -> CommitEnd:
     """Have the group's coordinator keep these offsets until the transaction ends. OK: it does."""
     client, failures, doubt, asking = coordination.client, 0, False, False
+    metadata = metadata_of(offsets)
     topics = [
         TxnOffsetCommitRequestTopic(
-            topic, [TxnOffsetCommitRequestPartition(index, offsets[topic, index]) for index in indexes]
+            topic,
+            [
+                TxnOffsetCommitRequestPartition(index, offsets[topic, index], committed_metadata=metadata[topic, index])
+                for index in indexes
+            ],
         )
         for topic, indexes in by_topic(list(offsets)).items()
     ]

@@ -434,3 +434,60 @@ def _() -> GroupHistory:
     h.commit(member, {part: 7})
     h.fetched(member, {part: 5})
     return h
+
+
+# --------------------------------------------------------------------------------------------------------- metadata
+
+STRIPPED = ("lost-position", "metadata")
+
+
+def _of_metadata(reported: str, *committed: tuple[int, str]) -> tuple[GroupHistory, int]:
+    """Positions are committed with this metadata, and the last one is reported with that."""
+    h = GroupHistory()
+    member = h.member()
+    for off, text in committed:
+        h.with_metadata(h.commit(member, {0: off}), text)
+    h.with_metadata(h.fetched(member, {0: committed[-1][0]}), reported)
+    return h, member
+
+
+@CASES.case("a position is reported without the metadata that it was committed with", STRIPPED)
+def _() -> GroupHistory:
+    return _of_metadata("", (5, "squall 5"))[0]
+
+
+@CASES.case("a position is reported with the metadata of another one", STRIPPED)
+def _() -> GroupHistory:
+    return _of_metadata("squall 4", (4, "squall 4"), (5, "squall 5"))[0]
+
+
+@CASES.case("a position that was committed in a transaction is reported without its metadata", STRIPPED)
+def _() -> GroupHistory:
+    h, pipe = _in_transaction("commit")
+    h.with_metadata([each for each in h.others if each.f == "commit"][-1], "squall 5")
+    h.with_metadata(h.fetched(pipe, {0: 5}), "")
+    return h
+
+
+@CASES.case("a position is reported with its metadata, by a library without any, and one of which nothing is committed")
+def _() -> GroupHistory:
+    h, member = _of_metadata("squall 5", (5, "squall 5"))
+    h.fetched(h.member(client="aiokafka"), {0: 5})
+    h.with_metadata(h.fetched(member, {0: 5}), "squall 5")
+    return h
+
+
+@CASES.case("of two commits of one position either may have set the metadata")
+def _() -> GroupHistory:
+    return _of_metadata("mine", (5, "mine"), (5, "theirs"))[0]
+
+
+@CASES.case("nobody knows the metadata of a library's commit, or of a position that was reset")
+def _() -> GroupHistory:
+    h, member = _of_metadata("squall 5", (5, "squall 5"))
+    h.commit(h.member(client="aiokafka"), {0: 5})
+    h.with_metadata(h.fetched(member, {0: 5}), "")
+    h.with_metadata(h.commit(member, {0: 6}), "squall 6")
+    h.reset(member)
+    h.with_metadata(h.fetched(member, {0: 6}), "")
+    return h

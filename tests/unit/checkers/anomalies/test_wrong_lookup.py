@@ -12,6 +12,12 @@ test_the_reference = CASES.test()
 WRONG = ("wrong-lookup", "")
 
 
+def look_up(h: HistoryBuilder, reader: int, answered: int, known: int = -1) -> None:
+    """known: the record that the reader had got; -1: none so late."""
+    done = h.list_offsets(reader, answered, which="timestamp").completion
+    done.update({"known": known} if known >= 0 else {})
+
+
 def got(
     known: int, answered: int, *, log_start: int = 0, deletable: bool = False, finally_: bool = True
 ) -> HistoryBuilder:
@@ -20,7 +26,7 @@ def got(
     p, reader = h.producer(), h.reader()
     pairs = [(off, h.sent(p, off)) for off in range(4)]
     h.poll(reader, pairs)
-    h.look_up(reader, answered, known)
+    look_up(h, reader, answered, known)
     if finally_:
         h.final(pairs[log_start:], at=log_start, log_start=log_start)
     return h
@@ -44,7 +50,7 @@ def _() -> HistoryBuilder:
 @CASES.case("a look-up may answer the record itself, or an earlier one that is as late")
 def _() -> HistoryBuilder:
     h = got(2, 2)
-    h.look_up(1, 1, 2)
+    look_up(h, 1, 1, 2)
     return h
 
 
@@ -74,7 +80,7 @@ def _() -> HistoryBuilder:
     p, reader = h.producer(), h.reader()
     old, new = h.sent(p, 0, key="k"), h.sent(p, 1, key="k")
     h.poll(reader, [(0, old), (1, new)])
-    h.look_up(reader, 1, 0)
+    look_up(h, reader, 1, 0)
     h.final([(1, new)])
     return h
 
@@ -85,7 +91,7 @@ def _() -> HistoryBuilder:
     p, reader = h.producer(), h.reader()
     h.poll(reader, [(0, h.sent(p, 0))])
     h.operation(h.process("admin"), "admin", what="delete_topic", part=0)
-    h.look_up(reader, -1, 0)
+    look_up(h, reader, -1, 0)
     return h
 
 
