@@ -20,7 +20,7 @@ from checkers.history.values import SEQUENCE_BITS
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAGIC = b"SQ1"
-HEADER, EMPTY_HEADER = "squall.value", "squall.none"
+HEADER, EMPTY_HEADER = "squall", "none"
 HEADER_EVERY = 4
 """One record in so many of a process has headers: each of them costs its reader as much as two without."""
 MIN_SIZE = 3 + 8 + 4 + 8 + 2
@@ -83,6 +83,11 @@ def make(
 def headers_of(value: int, sequence: int) -> list[tuple[str, bytes | None]]:
     """The headers of a record by its value and its number among those of its process: every fourth one has some."""
     return [(HEADER, _VALUE.pack(value)), (EMPTY_HEADER, None)] if sequence % HEADER_EVERY == 0 else []
+
+
+def size_of(headers: Headers) -> int:
+    """Bytes that short headers add to a record: their names, contents, and a length of one byte for each."""
+    return sum(2 + len(name) + len(content or b"") for name, content in headers)
 
 
 def beginning(value: int) -> bytes:

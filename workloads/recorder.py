@@ -227,8 +227,9 @@ class Recorder:
         txn: int = -1,
         source: int = -1,
     ) -> int:
-        """A record with a value of `size` bytes is handed to the producer now, as part of the transaction `txn` if that
-        is one. `source`: the value of the record that it was made of, if there is one. Returns the operation's id.
+        """A record whose value and headers have `size` bytes is handed to the producer now, as part of the transaction
+        `txn` if that is one. `source`: the value of the record that it was made of, if there is one. Returns the
+        operation's id.
         """
         if source >= 0:
             fields = {"part": part, "v": value, "k": key, "d": digest, "b": size, "src": source}

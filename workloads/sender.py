@@ -176,7 +176,7 @@ class Sender:
         headers = payload.headers_of(value, sequence) if self._settings.headers and self._zone.driver is None else []
         sent_ms = self._env.wall_ms()
         promised_ms = sent_ms if self._keeps_timestamps else payload.NOT_PROMISED
-        content, digest = payload.make(value, encoded, headers, size, promised_ms)
+        content, digest = payload.make(value, encoded, headers, size - payload.size_of(headers), promised_ms)
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
         life.open += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.protocol.records import encode_batch
 from workloads import payload
 
 KEY = b"key-7"
@@ -84,3 +85,12 @@ def test_every_fourth_record_has_headers_of_its_own() -> None:
     made, _ = payload.make(4, KEY, had[4], 100)
     assert payload.verify(made, KEY, had[4]).value == 4
     assert payload.verify(made, KEY, had[0]).value == payload.verify(made, KEY, ()).value == -1
+
+
+def test_a_record_with_headers_is_no_larger_than_one_without() -> None:
+    headers = payload.headers_of(4, 4)
+    sizes = []
+    for had in (headers, []):
+        value, _ = payload.make(4, KEY, had, 100 - payload.size_of(had))
+        sizes.append(len(encode_batch([(0, 0, KEY, value, had)])))
+    assert sizes[0] == sizes[1]
