@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chaos.faults.words import Json, integer, mapping, number, objects, texts
-from chaos.runtimes.contract import GONE, NodeState
+from chaos.runtimes.contract import GONE, NodeState, Stream
 
 Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 """(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
@@ -183,9 +183,23 @@ def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         return "not every link was silent while it was cut"
     if not before or len(after) != len(before) or any(each.get("ok") is not True for each in after):
         return "not every link that answered before answered again"
+    if wrong := wrong_way(seen):
+        return wrong
     other = dict(zip(before, objects(seen.get("other")), strict=False))
     if seen.get("traffic") and any(mapping(other.get(link)).get("ok") is not True for link in texts(seen["proven"])):
         return "other requests over these links got no answer either"
+    return ""
+
+
+def wrong_way(seen: Json) -> str:
+    """Return which link let requests pass that were to be cut, or cut those that were to pass; empty: none did."""
+    proven = texts(seen.get("proven"))
+    for way in objects(seen.get("ways")):
+        link, only_answers = way.get("link"), way.get("stream") == Stream.BACK
+        if way.get("reached") is True and not only_answers:
+            return f"a request still came over link {link}, although requests were to be cut"
+        if way.get("reached") is False and only_answers and link in proven:
+            return f"no request came over link {link}, although only its answers were to be cut"
     return ""
 
 

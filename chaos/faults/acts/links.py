@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,10 @@ import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from chaos.faults.acts.directions import Ways
 from chaos.faults.acts.worse_links import answering
 from chaos.faults.pace import LONGER_S, POLL_S, WHOLE_WITHIN_S
+from chaos.faults.proofs import wrong_way
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Patience, Played, Stage
 from chaos.faults.targets import Unresolved
@@ -32,20 +34,39 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    name = f"fault-{p.fault.id}"
     whole = await answering(stage, p, links)
     if not whole:
         raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
     company = {link: stage.company(p, link) for link in whole}
-    stage.begun(p)
+    with closing(Ways(stage, p, cuts, whole)) as first, closing(Ways(stage, p, cuts, whole)) as second:
+        with stage.proving(links):
+            await first.open()
+            await second.open()
+        stage.begun(p)
+        await _cut(stage, p, dict(cuts), whole, company, first, second)
+
+
+async def _cut(
+    stage: Stage,
+    p: Played,
+    cuts: Mapping[Link, Cut],
+    whole: Sequence[Link],
+    company: Mapping[Link, frozenset[int]],
+    first: Ways,
+    second: Ways,
+) -> None:
+    """Cut links of which those of `whole` answer, in the `company` that each has. first, second: for the looks at the
+    begin and in the middle.
+    """
+    links, name = list(cuts), f"fault-{p.fault.id}"
     try:
         with stage.proving(links):
-            await stage.put_all(p, name, dict(cuts))
-            during = await stage.probes(links)
+            await stage.put_all(p, name, cuts)
+            during = await _both_looks(stage, links, first, stage.probe_timeout_s)
         # One that has gone meanwhile did not silence a link that answered before.
         alone = [link for link in whole if stage.company(p, link) <= company[link]]
         stage.check_landed(p, stage.now_ns())
-        middle = await _in_the_middle(stage, p, links)
+        middle = await _in_the_middle(stage, p, links, second)
         await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
         last, then = list[Probe](), {link: stage.company(p, link) for link in whole}
         if stage.left_s(p) >= LOOK_S:
@@ -64,22 +85,38 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         "middle": [probe.evidence() for probe in middle],
         "last": [probe.evidence() for probe in last],
         "after": [probe.evidence() for probe in after],
+        "ways": [way.evidence() for way in (*first.found, *second.found) if way.reached is not None],
         "proven": [str(link) for link in alone],
     }
     if not alone:
         p.error = "other faults came to its targets as it began: nobody knows which of them silenced these links"
     elif any(probe.ok for probe in (*during, *middle, *last)) or not all(probe.ok for probe in after):
         p.error = "a cut link answered, or a healed one did not"
+    else:
+        p.error = wrong_way(p.evidence) or None
     p.landed = not p.error
 
 
-async def _in_the_middle(stage: Stage, p: Played, links: Sequence[Link]) -> list[Probe]:
+async def _both_looks(stage: Stage, links: Sequence[Link], ways: Ways, limit_s: float) -> list[Probe]:
+    """Probe the links, and see whether requests pass over them. Returns the probes."""
+    found = list[Probe]()
+
+    async def probes() -> None:
+        found.extend(await stage.probes(links, limit_s))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(probes)
+        nursery.start_soon(ways.look)
+    return found
+
+
+async def _in_the_middle(stage: Stage, p: Played, links: Sequence[Link], ways: Ways) -> list[Probe]:
     """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
-    free_s = stage.left_s(p) - LAST_LOOK_S - LOOK_S
+    free_s = stage.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * stage.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
         return []
     await trio.sleep(free_s * stage.rng(p, "middle").random())
-    return await stage.probes(links, LOOK_S)
+    return await _both_looks(stage, links, ways, LOOK_S)
 
 
 def frames(params: Mapping[str, Any]) -> Frames:

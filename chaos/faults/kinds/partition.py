@@ -126,8 +126,9 @@ KIND = Kind(
     of_clients=lambda params: {**params, "shape": "isolate", "side": "clients"},
     play=play,
     proves=proofs.silent,
-    evidence="a probe over each cut link fails during the fault and works afterwards",
-    middle="a probe over each cut link fails at a drawn moment, too",
+    evidence="a probe over each cut link fails during the fault and works afterwards; requests pass over a link "
+    "if only its answers are cut, and else do not",
+    middle="a probe over each cut link, and a request in its direction, fail at a drawn moment, too",
     tell=cut_and_healed,
     called=called,
     done=done,

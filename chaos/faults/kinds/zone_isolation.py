@@ -82,7 +82,7 @@ KIND = Kind(
     play=play,
     proves=proofs.silent,
     evidence="a probe over each cut link of the zone fails during the fault and works afterwards",
-    middle="a probe over each cut link fails at a drawn moment, too",
+    middle="a probe over each cut link, and a request in its direction, fail at a drawn moment, too",
     tell=tell,
     done=done,
 )

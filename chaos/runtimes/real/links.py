@@ -77,6 +77,10 @@ class Links:
         """As `Runtime.troubles`."""
         return self._proxies.troubles() if self._proxies is not None else ()
 
+    def way(self, link: Link) -> Address:
+        """The first of the addresses that the link's source dials."""
+        return self._ways(link)[0]
+
     async def probe_traffic(self, link: Link, traffic: Traffic, timeout_s: float) -> Probe:
         """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`, over the link's first way."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)

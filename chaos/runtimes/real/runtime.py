@@ -12,7 +12,7 @@ from typing import IO, Protocol
 
 import trio
 
-from broker.env import Env
+from broker.env import Env, Transport
 from broker.real_env import RealEnv
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
@@ -251,6 +251,10 @@ class RealRuntime:
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
         return await self._linked().probe(link, timeout_s, pad_bytes)
+
+    async def connect(self, link: Link) -> Transport:
+        """As `chaos.faults.acts.directions.ConnectingOver.connect`, over the link's first way."""
+        return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
         """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""

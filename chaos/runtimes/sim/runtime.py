@@ -11,7 +11,7 @@ from random import Random
 import trio
 
 from broker.config import ConfigError
-from broker.env import Env
+from broker.env import Env, Transport
 from broker.protocol.errors import MalformedFrame
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.broker_settings import fitted
@@ -376,6 +376,10 @@ class SimRuntime:
         """As `Runtime.probe`."""
         self._check(link)
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
+
+    async def connect(self, link: Link) -> Transport:
+        """As `chaos.faults.acts.directions.ConnectingOver.connect`."""
+        return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
         """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""

@@ -8,6 +8,7 @@ import ast
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,8 +22,9 @@ from chaos.faults.proofs import CPU_SLACK_S
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runtimes import damage
-from chaos.runtimes.contract import Evidence, Link
+from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Stream
 from chaos.runtimes.process import node as process_node
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real import bit_rot
@@ -33,7 +35,7 @@ from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY
 from tests.live.process.test_nodes import pids
-from tests.support.patience import scaled
+from tests.support.patience import scaled, slowed
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 
@@ -135,6 +137,30 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
     assert isolated["evidence"] is None
     assert "no link answered before it was cut" in isolated["error"]
     assert unproven(isolated)
+
+
+async def test_a_cut_of_answers_alone_is_no_cut_of_both_directions(tmp_path: Path) -> None:
+    runtime = ProcessRuntime(tmp_path / "run", nodes=1, settings=slowed(FAST_FAILOVER), seed=7)
+    alone = Seen(ClusterView((1,), 1, {}, {}, {}))
+    cut = runtime.fault_link
+
+    async def answers_alone(name: str, link: Link, fault: LinkFault) -> Evidence:
+        return await cut(name, link, replace(fault, stream=Stream.BACK) if isinstance(fault, Cut) else fault)
+
+    try:
+        await runtime.start()
+        for manner in ("drop", "hold"):
+            fault = make_fault(0, 0, scaled(4.0), "partition", "node:1", {"manner": manner, "side": "clients"})
+            runtime.fault_link = cut  # type: ignore[method-assign]
+            (line,) = await play(runtime, fault, cluster=alone)
+            assert [way["reached"] for way in line["evidence"]["ways"]] == [False, False], line
+            runtime.fault_link = answers_alone  # type: ignore[method-assign]
+            (line,) = await play(runtime, fault, cluster=alone)
+            assert line["evidence"] is None
+            assert "a request still came over link" in line["error"], line
+            assert unproven(line)
+    finally:
+        await runtime.stop()
 
 
 @pytest.mark.gate
