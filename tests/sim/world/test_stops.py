@@ -12,7 +12,7 @@ from chaos.faults.kinds import stop
 from chaos.mutants.hunt_plans import fault, hunt_plan
 from chaos.runs.simulation import simulate
 from checkers.fault_classes import not_landed
-from tests.sim.world.test_swallowed_faults import deaf
+from tests.sim.world.swallowing import deaf
 
 Patch = pytest.MonkeyPatch
 CUT = fault(1.0, 6.0, "partition", "node:2", shape="isolate", manner="drop")

@@ -206,12 +206,6 @@ class HistoryBuilder:
         other.completion.update(off=off, epoch=epoch, **({} if led is None else {"led": led}))
         return other
 
-    def delete_records(self, to: int, *, part: int = 0, led: int = 0, st: int = OK) -> Other:
-        """An administrator deletes a partition's records before an offset."""
-        other = self.operation(self.process("admin"), "admin", what="delete_records", part=part, to=to)
-        other.completion.update(st=st, led=led)
-        return other
-
     def event(self, kind: str, **fields: Any) -> None:
         self.others.append(Other(self.tick(), "", {"kind": kind, **fields}))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import INFO
+from checkers.history.tables import INFO, OK
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 
@@ -11,6 +11,12 @@ START = ("offset-regression", "log start")
 
 CASES = Cases()
 test_the_reference = CASES.test()
+
+
+def delete_records(h: HistoryBuilder, to: int, st: int = OK) -> None:
+    """An administrator deletes a partition's records before an offset; just before, its leader was of epoch 0."""
+    other = h.operation(h.process("admin"), "admin", what="delete_records", part=0, to=to)
+    other.completion.update(st=st, led=0)
 
 
 @CASES.case("a high watermark that one leader epoch takes back is a regression", HW)
@@ -188,7 +194,7 @@ def _() -> HistoryBuilder:
 @CASES.case("a log that begins before records that its leader has deleted is a regression", START)
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.delete_records(5)
+    delete_records(h, 5)
     h.list_offsets(h.reader(), 4, which="earliest", led=0)
     return h
 
@@ -196,10 +202,10 @@ def _() -> HistoryBuilder:
 @CASES.case("a log that begins where its records were deleted, or behind that, has not gone back")
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.delete_records(5)
+    delete_records(h, 5)
     h.list_offsets(h.reader(), 5, which="earliest", led=0)
     h.list_offsets(h.reader(), 7, which="earliest", led=0)
-    h.delete_records(6)  # of which nothing is left
+    delete_records(h, 6)  # of which nothing is left
     h.list_offsets(h.reader(), 7, which="earliest", led=0)
     return h
 
@@ -207,7 +213,7 @@ def _() -> HistoryBuilder:
 @CASES.case("a deletion that nobody answered may not have been done")
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.delete_records(5, st=INFO)
+    delete_records(h, 5, st=INFO)
     h.list_offsets(h.reader(), 4, which="earliest", led=0)
     return h
 
@@ -216,7 +222,7 @@ def _() -> HistoryBuilder:
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
     h.poll(h.reader(), [], at=5, log_start=5, epoch=0)
-    h.delete_records(5)
+    delete_records(h, 5)
     h.list_offsets(h.reader(), 4, which="earliest", epoch=0, led=1)
     h.list_offsets(h.reader(), 3, which="earliest", epoch=1)
     return h

@@ -1,0 +1,388 @@
+"""Worlds that take each order of a fault and do nothing, or undo it too early, or for a while. Each is a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from chaos.runtimes import damage
+from chaos.runtimes.contract import Cut, Stream
+from chaos.runtimes.sim import disk, disk_faults
+from chaos.runtimes.sim.disk_names import Names
+from chaos.runtimes.sim.env import SimClock, SimEnv
+from chaos.runtimes.sim.ground import true_wall_ms
+from chaos.runtimes.sim.node import SimNode, _CrashPoint
+from chaos.runtimes.sim.slowness import Slowness
+from chaos.runtimes.sim.wires import Carried, Wire
+from workloads.client import admin, topics
+from workloads.control import Handle, Haunt
+from workloads.groups.seat import Seat, of_member
+from workloads.transactions.process import Process
+from workloads.transactions.writer import Writer
+
+Patch = pytest.MonkeyPatch
+
+
+def nothing(*given: Any, **more: Any) -> None:
+    """An order that is taken, and that is all."""
+
+
+# ----------------------------------------------------------------------------------------------------------- of links
+
+
+def blind_wires(patch: Patch) -> None:
+    """Faults are on the links, and no byte notices."""
+    sort = Wire._sort
+
+    def without_faults(wire: Wire) -> None:
+        kept, wire._on = wire._on, {}
+        sort(wire)
+        wire._on = kept
+
+    def opened(wire: Wire, connection: Carried) -> None:
+        wire.connections[connection.serial] = connection
+
+    patch.setattr(Wire, "_sort", without_faults)
+    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
+    patch.setattr(Wire, "opened", opened)
+    patch.setattr(Wire, "reset_all", lambda wire: len(wire.connections))
+
+
+def wires_healed_soon(patch: Patch) -> None:
+    """Whatever is put on a link, somebody takes it off a moment later, and the name stays."""
+    add = Wire.add
+
+    def for_a_moment(wire: Wire, name: str, fault: Any) -> None:
+        add(wire, name, fault)
+
+        def off() -> None:
+            kept = dict(wire._on)
+            for each in kept:
+                wire.remove(each)
+            wire._on = kept
+
+        wire.kernel.at(0.05, off)
+
+    patch.setattr(Wire, "add", for_a_moment)
+    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
+
+
+def cut_in(stream: Stream) -> Callable[[Patch], None]:
+    """Whatever streams a cut is to have, it has this one."""
+
+    def by(patch: Patch) -> None:
+        add = Wire.add
+
+        def other(wire: Wire, name: str, fault: Any) -> None:
+            add(wire, name, replace(fault, stream=stream) if isinstance(fault, Cut) else fault)
+
+        patch.setattr(Wire, "add", other)
+
+    return by
+
+
+LASTS_S = 4.0
+"""How long a fault lasts that is undone in between."""
+
+
+def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.3) -> None:
+    """Whatever is put on a link, somebody takes it off soon, and puts it on again before the end."""
+    add = Wire.add
+
+    def on_and_off(wire: Wire, name: str, fault: Any) -> None:
+        add(wire, name, fault)
+
+        def off() -> None:
+            kept = dict(wire._on)
+            for each in kept:
+                wire.remove(each)
+            wire._on = kept
+
+        wire.kernel.at(since_s, off)
+        wire.kernel.at(until_s, wire._sort)
+
+    patch.setattr(Wire, "add", on_and_off)
+
+
+# ----------------------------------------------------------------------------------------------------------- of nodes
+
+
+def immortal(patch: Patch) -> None:
+    """SIGKILL and the end of power change nothing."""
+    patch.setattr(SimNode, "die", lambda node, *, power=False: {})
+
+
+def deaf(patch: Patch) -> None:
+    """SIGTERM is not heard: the broker has to be killed after its grace."""
+    stop = SimNode.stop
+
+    async def unheard(node: SimNode, grace_s: float) -> bool:
+        node._stop = trio.Event()  # the broker waits for the one that it was started with
+        return await stop(node, grace_s)
+
+    patch.setattr(SimNode, "stop", unheard)
+
+
+def never_paused(patch: Patch) -> None:
+    """SIGSTOP is not heard."""
+    patch.setattr(SimEnv, "pause", nothing)
+
+
+def let_go_early(patch: Patch) -> None:
+    """Somebody sends SIGCONT half a second into each pause."""
+    pause = SimNode.pause
+
+    def for_a_moment(node: SimNode) -> None:
+        pause(node)
+        env = node.env
+        assert env is not None
+        node._world.kernel.at(0.5, env.resume)
+
+    patch.setattr(SimNode, "pause", for_a_moment)
+
+
+def let_go_between(patch: Patch, since_s: float = 0.4, until_s: float = 3.8) -> None:
+    """Somebody sends SIGCONT soon, and SIGSTOP again before the end."""
+    pause = SimNode.pause
+
+    def on_and_off(node: SimNode) -> None:
+        pause(node)
+        assert node.env is not None
+        node._world.kernel.at(since_s, node.env.resume)
+        node._world.kernel.at(until_s, node.env.pause)
+
+    patch.setattr(SimNode, "pause", on_and_off)
+
+
+def let_go_for_a_moment(patch: Patch) -> None:
+    """The same, at a time when nobody looks: only what the process did shows it."""
+    let_go_between(patch, 3.4, 3.8)
+
+
+def alive_between(patch: Patch) -> None:
+    """Somebody starts the killed broker soon, and kills it again before the end."""
+    die = SimNode.die
+
+    def reborn(node: SimNode, *, power: bool = False) -> Any:
+        patch.setattr(SimNode, "die", die)
+        told = die(node, power=power)
+        node._world.kernel.at(0.2, node.launch)
+        node._world.kernel.at(3.8, node.die)
+        return told
+
+    patch.setattr(SimNode, "die", reborn)
+
+
+def clock_true_between(patch: Patch) -> None:
+    """Somebody trues the clock soon, and bends it again before the end."""
+    bend = SimNode.bend_clock
+
+    def on_and_off(node: SimNode, offset_ms: float, rate: float) -> None:
+        bend(node, offset_ms, rate)
+        if (offset_ms, rate) != (0, 1.0):
+            node._world.kernel.at(1.6, bend, node, 0, 1.0)
+            node._world.kernel.at(2.2, bend, node, offset_ms, rate)
+
+    patch.setattr(SimNode, "bend_clock", on_and_off)
+
+
+def no_crash_point(patch: Patch) -> None:
+    """Calls are counted, and none of them is the last."""
+    patch.setattr(SimNode, "crash_at", lambda node, op, nth: _CrashPoint(op, nth))
+
+
+def unlimited_cpu(patch: Patch) -> None:
+    """The limit is noted, and holds nothing."""
+    patch.setattr(Slowness, "_hold", nothing)
+
+
+def freed_quota(patch: Patch) -> None:
+    """Somebody frees the CPU after the first tenth of a second."""
+    patch.setattr(Slowness, "_let_go", Slowness._go_on)
+
+
+def steady_clock(patch: Patch) -> None:
+    """The clock takes its orders, and shows the true time."""
+    patch.setattr(SimClock, "wall_ms", lambda clock: int(true_wall_ms(clock._kernel.now)))
+
+
+# ----------------------------------------------------------------------------------------------------------- of disks
+
+
+def whole_disk(patch: Patch) -> None:
+    """Every call works, at once."""
+    patch.setattr(disk_faults.DiskFaults, "synced", nothing)
+    patch.setattr(disk_faults.DiskFaults, "written", nothing)
+    patch.setattr(disk_faults.DiskFaults, "delay_s", lambda faults, op: 0.0)
+
+
+class Unchanging(bytearray):
+    """Bytes that take each change and keep what they were."""
+
+    def __setitem__(self, *change: Any) -> None:
+        pass
+
+
+def bits_that_stay(patch: Patch) -> None:
+    """A flipped bit flips back."""
+    closed = disk_faults._closed
+
+    def kept(names: Names) -> Any:
+        found = closed(names)
+        for _, node in found:
+            node.content.cached = Unchanging(node.content.cached)
+        return found
+
+    patch.setattr(disk_faults, "_closed", kept)
+
+
+def files_that_stay(patch: Patch) -> None:
+    """Files are neither removed nor cut."""
+    original = damage.drawn
+
+    def uncut(files: Mapping[str, int], *how: Any) -> Any:
+        chosen = original(files, *how)
+        return chosen and (chosen if chosen.size is None else replace(chosen, size=files[chosen.path]))
+
+    patch.setattr(disk, "drawn", uncut)
+    patch.setattr(Names, "remove", nothing)
+
+
+# --------------------------------------------------------------------------------------------- of requests and clients
+
+
+def deaf_controller(patch: Patch) -> None:
+    """The controller accepts every request, and carries out none."""
+
+    async def accepted(client: Any, places: Any, **more: Any) -> dict[Any, str]:
+        return dict.fromkeys(places, "")
+
+    async def unmoved(client: Any) -> admin.QuorumView:
+        """It does not resign."""
+        return await admin.describe_quorum(client)
+
+    patch.setattr(admin, "elect_leaders", accepted)
+    patch.setattr(admin, "alter_partition_reassignments", accepted)
+    patch.setattr(admin, "unseat_controller", unmoved)
+
+
+def deaf_to_topics(patch: Patch) -> None:
+    """Topics stay as they are, and no other comes, whatever is accepted."""
+    create_topics = admin.create_topics
+
+    async def not_made(client: Any, asked: Any, *more: Any) -> dict[str, str]:
+        of_the_fault = asked[0].name.startswith("passing")
+        return await (each_accepted if of_the_fault else create_topics)(client, asked, *more)
+
+    async def accepted(*given: Any, **more: Any) -> str:
+        return ""
+
+    async def each_accepted(client: Any, asked: Any, *more: Any) -> dict[str, str]:
+        return {getattr(each, "name", each): "" for each in asked}
+
+    async def not_deleted(*given: Any, **more: Any) -> tuple[str, int]:
+        return "", 0
+
+    patch.setattr(admin, "create_topics", not_made)
+    patch.setattr(topics, "add_partitions", accepted)
+    patch.setattr(topics, "alter_topics", each_accepted)
+    patch.setattr(topics, "delete_records", not_deleted)
+
+
+def immortal_client(patch: Patch) -> None:
+    """The client's process goes on."""
+    patch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
+
+
+def restless_client(patch: Patch) -> None:
+    """The client goes on although it is held."""
+    patch.setattr(Handle, "hold", nothing)
+
+
+def restless_zombie(patch: Patch) -> None:
+    """The zombie goes on at once: nobody had time to take over its transactional id."""
+
+    async def goes_on(handle: Handle, haunt: Haunt, process: int, end: trio.Event) -> None:
+        haunt.zombie = process
+
+    patch.setattr(Handle, "stand_still", goes_on)
+
+
+def sleeping_zombie(patch: Patch) -> None:
+    """It is never woken before the load is over."""
+    patch.setattr(Handle, "wake", nothing)
+
+
+def childless_zombie(patch: Patch) -> None:
+    """Its successor waits for its end."""
+
+    async def alone(writer: Any, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
+        await writer._mortal(haunt)
+        haunt.over = True
+        task_status.started()
+
+    patch.setattr(Writer, "_haunting", alone)
+
+
+def lazy_successor(patch: Patch) -> None:
+    """Its successor has the transactional id, and does nothing with it."""
+
+    async def lives(writer: Any, one: Process) -> None:
+        await writer._handle.going(writer._stop)
+        while not writer._stop.is_set() and writer._handle.wanted is None:
+            await writer._stopped.wait(1.0)
+
+    patch.setattr(Writer, "_go_on", lives)
+
+
+def polite_member(patch: Patch) -> None:
+    """It leaves its group when it is told to crash: nobody has to find out."""
+    asked: dict[Handle, trio.Event] = {}
+    sound = Seat._live
+
+    async def lives(seat: Any, subscriber: Any, twins: trio.Nursery, process: int) -> None:
+        told = asked[seat._handle] = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def leaves() -> None:
+                await told.wait()
+                await subscriber.leave()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leaves)
+            await sound(seat, subscriber, twins, process)
+            nursery.cancel_scope.cancel()
+
+    def told(handle: Handle, who: int) -> int:
+        asked[handle].set()
+        return handle.processes[-1]
+
+    patch.setattr(Seat, "_live", lives)
+    patch.setattr(Handle, "crash", told)
+
+
+def no_twin(patch: Patch) -> None:
+    """Nobody begins beside the member."""
+    patch.setattr(Handle, "doubled", nothing)
+
+
+def twin_of_another_name(patch: Patch) -> None:
+    """The second process has no instance id, and is one member more."""
+    sound = Seat._subscriber
+
+    def nameless(seat: Any, settings: Any) -> Any:
+        known = seat._handle.known_as
+        if known().member_id and seat._handle.alive:
+            settings = of_member(settings, "")
+        return sound(seat, settings)
+
+    patch.setattr(Seat, "_subscriber", nameless)
+
+
+def same_version(patch: Patch) -> None:
+    """The world of unit tests has a switch for it."""
