@@ -88,8 +88,11 @@ VIEWS = (
         (
             (
                 "kind",
-                "CASE kind WHEN 1 THEN 'poll' WHEN 2 THEN 'empty poll' ELSE 'list_offsets' END",
-                "poll, empty poll or list_offsets.",
+                (
+                    "CASE kind WHEN 1 THEN 'poll' WHEN 2 THEN 'empty poll' WHEN 5 THEN 'delete_records' "
+                    "ELSE 'list_offsets' END"
+                ),
+                "poll, empty poll, list_offsets or delete_records.",
             ),
             _OPERATION,
             _PROCESS,
