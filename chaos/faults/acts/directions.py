@@ -109,6 +109,8 @@ class Ways:
         with suppress(OSError, MalformedFrame), trio.move_on_after(self._stage.probe_timeout_s):
             way.connection = await runtime.connect(way.link)
             way.session = (await self._ask(way.target, 0, 0)).session_id
+        if way.connection is not None and not way.session:
+            way.connection.close()
 
     async def _look(self, way: Way) -> None:
         """A request that must not pass has all of the time to do so. One that must is waited for that long."""
