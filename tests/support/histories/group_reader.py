@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from zlib import crc32
 
 Line = dict[str, Any]
 OK, INFO = 0, 2
@@ -51,6 +52,7 @@ class Commit(NamedTuple):
     gen: int
     txn: int
     late: int
+    meta: int
 
 
 class Fetch(NamedTuple):
@@ -64,6 +66,7 @@ class Fetch(NamedTuple):
     stable: int
     t0: int
     t1: int
+    meta: int
 
 
 @dataclass(slots=True)
@@ -84,6 +87,11 @@ def derive(lines: Iterable[bytes], nemesis: Iterable[bytes] = ()) -> Derived:
 
 def _keeps_apart(fault: Line) -> bool:
     return fault["began"] is not None and "out of sync" in fault["traits"] and "takes down" not in fault["traits"]
+
+
+def _digest(line: Line, part: str) -> int:
+    """Of a position's metadata."""
+    return crc32(line["meta"][part].encode()) if part in line.get("meta", {}) else -1
 
 
 class _Ask(NamedTuple):
@@ -132,7 +140,7 @@ class _Reading:
         return [
             Commit(
                 line["op"], line["p"], line["g"], int(part), off, self._status(part, answer), line["t"], answer["t"],
-                line["gen"], line.get("x", -1), late,
+                line["gen"], line.get("x", -1), late, _digest(line, part),
             )
             for part, off in line["at"].items()
         ]  # fmt: skip
@@ -147,12 +155,13 @@ class _Reading:
         if off is None:
             return []
         about = line["op"], line["p"], line["group"], line.get("part", -1)
-        return [Commit(*about, off, answer["st"], line["t"], answer["t"], -1, -1, 0)]
+        return [Commit(*about, off, answer["st"], line["t"], answer["t"], -1, -1, 0, -1)]
 
     def _fetches(self, ask: _Ask) -> list[Fetch]:
         line, answer = ask.line, ask.answer
+        about, when = (line["op"], line["p"], line["g"]), (line["t"], answer["t"])
         return [
-            Fetch(line["op"], line["p"], line["g"], int(part), off, int(line["stable"]), line["t"], answer["t"])
+            Fetch(*about, int(part), off, int(line["stable"]), *when, _digest(answer, part))
             for part, off in answer["off"].items()
         ]
 
