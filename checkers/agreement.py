@@ -24,6 +24,8 @@ ADDING = ("churn", "partitions")
 """Values of a fault's `how` that add partitions while the load runs."""
 DECLARED = ("topic", "index", "added")
 """What run.json and the history both say of a partition."""
+ALTERING = "topics"
+"""The fault that alters settings of topics while the load runs."""
 CHANGED = f"{seal.FILE} is not what was recorded"
 
 
@@ -108,8 +110,23 @@ def _not_as_planned(
     for each in partitions:
         if plan is not None and plan.cleanup and each.cleanup != plan.cleanup:
             yield f"{seal.FILE}: cleanup of {each.name} is {each.cleanup!r}, and {plan.cleanup!r} by {seal.PLAN}"
+        for name, here, there in () if plan is None else _other_settings(each, plan, faults):
+            yield f"{seal.FILE}: brokers said that {name} of {each.name} is {here}, and {seal.PLAN} has {there}"
         if each.added and not adds:
             yield f"{seal.FILE}: {each.name} came while the load ran, and {nemesis_log.FILE} has 0 faults that add one"
+
+
+def _other_settings(each: Partition, plan: PlanFacts, faults: Sequence[PlayedFault]) -> Iterator[tuple[str, str, str]]:
+    """Yield (name, as brokers said, as planned) of what a topic was made with, and has not. Faults may alter topics."""
+    if each.min_isr < 0 or each.added or any(fault.action == ALTERING for fault in faults):
+        return
+    told = {
+        "retention.ms": str(each.retention_ms),
+        "retention.bytes": str(each.retention_bytes),
+        "min.insync.replicas": str(each.min_isr),
+        "unclean.leader.election.enable": ("false", "true")[each.unclean == 1],
+    }
+    yield from ((name, here, plan.topic[name]) for name, here in told.items() if plan.topic.get(name, here) != here)
 
 
 def _phases(history: Recorded, info: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:

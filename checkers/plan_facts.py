@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class PlanFacts:
     """Ids of the cluster's brokers; empty if it does not say how many there are."""
     seal: int | None = None
     """As the history's header has it (`checkers.history.seal`)."""
+    topic: Mapping[str, str] = field(default_factory=dict)
+    """Settings that the workload's topics are made with."""
     cleanup: str = "delete"
     """The `cleanup.policy` of the workload's topics. Empty: another program's brokers decide."""
 
@@ -94,9 +96,15 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         limits, seed = Limits(limit, limit), plan.get("seed")
         brokers = _brokers(plan.get("cluster", {}))
         judged_by = _configuration(plan), len(faults), actions, expect, limits
-        return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), _cleanup(plan))
+        return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), _topic(plan), _cleanup(plan))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
+
+
+def _topic(plan: Mapping[str, Any]) -> dict[str, str]:
+    workload = plan["workload"]
+    min_isr = {"min.insync.replicas": workload["min_isr"]} if "min_isr" in workload else {}
+    return {name: str(value) for name, value in {**min_isr, **workload.get("topic_settings", {})}.items()}
 
 
 def _cleanup(plan: Mapping[str, Any]) -> str:

@@ -294,7 +294,7 @@ class Parser:
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
         off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
-            self._retention.appended(part, off, t0, whole(line.get("ts", -1)))
+            self._retention.appended(part, off, t0, whole(line.get("ts", -1)), self._processes[invoked["p"]].client)
         head = (SEND, st, invoked["p"], part, op, 0, off, invoked["v"], NOT_A_READER, t0, line["t"])
         self.history.records.append((*head, 0, 0, -1, 0, key_id, tries))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from checkers.anomalies.anomaly import PROGRAM
 from checkers.history.partition import ANY, Partition
 from checkers.history.seal import declared_seal
 from checkers.history.tables import whole
@@ -155,9 +156,15 @@ class Retention:
         """A record with a value of so many bytes was handed over."""
         self._watches[part].sent(size)
 
-    def appended(self, part: int, off: int, t0: int, stamp_ms: int) -> None:
-        """A record that was handed over at `t0` was acknowledged at `off`; `stamp_ms`: as the answer says, or -1."""
-        self._watches[part].appended(off, stamp_ms if stamp_ms >= 0 else self._wall(t0))
+    def appended(self, part: int, off: int, t0: int, stamp_ms: int, client: str) -> None:
+        """A record that was handed over at `t0` was acknowledged at `off`; `stamp_ms`: as the answer says, or -1.
+
+        Only programs under test give their records timestamps of the past: else nobody believes an earlier one.
+        """
+        sent_ms = self._wall(t0)
+        if client != PROGRAM:
+            stamp_ms = max(stamp_ms, sent_ms - CLOCKS_MS - self._skew_ms) if stamp_ms >= 0 else sent_ms
+        self._watches[part].appended(off, stamp_ms if stamp_ms >= 0 else sent_ms)
 
     def starts_at(self, part: int, log_start: int, t: int) -> None:
         """At `t`, an answer said for the first time that a log begins at `log_start`."""

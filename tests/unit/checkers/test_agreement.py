@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from checkers import agreement, run_facts
+from checkers.history.partition import Partition
 from checkers.history.tables import History, PlayedFault, Problem
+from checkers.plan_facts import facts_of
 
 FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
 LESS = {"faults": {"planned": 1, "landed": 0}}
@@ -32,3 +36,20 @@ def test_counts_that_have_no_form_are_left_out_and_told() -> None:
 
 def test_a_run_of_a_version_that_counted_nothing_is_not_held_to_it() -> None:
     assert agreement.edited(History(), {}) == []
+
+
+def test_settings_in_force_are_those_that_the_plan_made_its_topics_with() -> None:
+    plan = facts_of({"workload": {"min_isr": 2, "topic_settings": {"retention.ms": "3600000"}}})
+    kept = Partition(0, "t", 0, "delete", 3_600_000, min_isr=2, unclean=0)
+    less = replace(kept, retention_ms=4_000, min_isr=1)
+    said = "history.jsonl: brokers said that {} of t-0 is {}, and plan.toml has {}"
+    expected = [said.format("retention.ms", 4000, 3600000), said.format("min.insync.replicas", 1, 2)]
+    altered = replace(FAULT, action=agreement.ALTERING)
+    for partition, faults, lacks in (
+        (kept, [FAULT], []),
+        (less, [FAULT], expected),
+        (less, [altered], []),
+        (replace(less, added=True), [replace(altered, params={"how": "churn"})], []),
+        (replace(kept, min_isr=-1, retention_ms=-1), [], []),
+    ):
+        assert agreement.disagreements(History(partitions=[partition]), {}, plan, faults, {}) == lacks

@@ -244,7 +244,9 @@ KAFKAS = {
 """The settings of a topic of which nobody set any."""
 
 
-def retired(later_ms: int, *, past_ms: int = 0, asked: int = 0, **settings: object) -> HistoryBuilder:
+def retired(
+    later_ms: int, *, past_ms: int = 0, asked: int = 0, client: str = "squall", **settings: object
+) -> HistoryBuilder:
     """Three records of 1,000 bytes. `later_ms` after the last one the log begins at 2; `settings` are in force.
     `past_ms`: the records' timestamps are so long before they were sent. `asked`: up to there they shall be deleted.
     """
@@ -252,7 +254,7 @@ def retired(later_ms: int, *, past_ms: int = 0, asked: int = 0, **settings: obje
     named = {name.replace("_", "."): str(value) for name, value in settings.items()}
     h.event("topic_settings", topic="t", settings=KAFKAS | named)
     h.tick(LASTS_MS * MS)
-    p = h.producer()
+    p = h.process("producer", client, acks=-1, idempotence=True)
     values = [h.sent(p, off) for off in range(3)]
     for send in h.sends:
         send.size, send.past_ms = 1000, past_ms
@@ -293,7 +295,12 @@ def _() -> HistoryBuilder:
     return retired(1_000)
 
 
-@CASES.case("a record with a timestamp of the past is old at once, with CreateTime")
+@CASES.case("a record to which a program gave a timestamp of the past is old at once, with CreateTime")
+def _() -> HistoryBuilder:
+    return retired(1_000, past_ms=LASTS_MS, retention_ms=LASTS_MS, client="program")
+
+
+@CASES.case("an acknowledgement that says a timestamp of the past makes no record of our own client old", LOST)
 def _() -> HistoryBuilder:
     return retired(1_000, past_ms=LASTS_MS, retention_ms=LASTS_MS)
 
