@@ -1,4 +1,4 @@
-"""Whether the files of a run directory agree on what they all say: counts, partitions, phases, faults. Pure.
+"""Compares what the files of a run directory all say: counts, partitions, phases, faults. Pure.
 
 run.json says what was recorded (`history`), what the phases after healing did, and how many faults landed; the plan has
 the topics' settings; nemesis.jsonl has the faults that may have added partitions; the history has all of it once more.
@@ -23,14 +23,14 @@ from checkers.plan_facts import PlanFacts
 ADDING = ("churn", "partitions")
 """Values of a fault's `how` that add partitions while the load runs."""
 DECLARED = ("topic", "index", "added")
-"""What run.json and the history both say of a partition."""
+"""Fields of a partition that run.json and the history both have."""
 ALTERING = "topics"
 """The fault that alters settings of topics while the load runs."""
 CHANGED = f"{seal.FILE} is not what was recorded"
 
 
-class Recorded(Protocol):
-    """What is compared of a history."""
+class RecordedHistory(Protocol):
+    """The part of a history that is compared."""
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
@@ -53,7 +53,7 @@ class Recorded(Protocol):
         """As in `History`."""
 
 
-def edited(history: Recorded, info: Mapping[str, Any]) -> list[str]:
+def edited(history: RecordedHistory, info: Mapping[str, Any]) -> list[str]:
     """Return how a history differs from what was recorded, by the counts of run.json: then it proves nothing.
 
     `info`: of `RunFacts`.
@@ -65,7 +65,7 @@ def edited(history: Recorded, info: Mapping[str, Any]) -> list[str]:
 
 
 def disagreements(
-    history: Recorded,
+    history: RecordedHistory,
     info: Mapping[str, Any],
     plan: PlanFacts | None,
     faults: Sequence[PlayedFault],
@@ -78,7 +78,7 @@ def disagreements(
     return found
 
 
-def _other_counts(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
+def _other_counts(history: RecordedHistory, told: Mapping[str, Any]) -> Iterator[str]:
     for f in sorted({*told["outcomes"], *history.outcomes}):
         for st in ("ok", "fail", "info"):
             here, there = (each.get(f, {}).get(st, 0) for each in (history.outcomes, told["outcomes"]))
@@ -88,7 +88,7 @@ def _other_counts(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {told['processes']}"
 
 
-def _other_partitions(history: Recorded, told: Mapping[str, Any]) -> Iterator[str]:
+def _other_partitions(history: RecordedHistory, told: Mapping[str, Any]) -> Iterator[str]:
     partitions, lines = history.partitions, told["partitions"]
     if len(partitions) != len(lines):
         yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(lines)}"
@@ -129,7 +129,7 @@ def _other_settings(each: Partition, plan: PlanFacts, faults: Sequence[PlayedFau
     yield from ((name, here, plan.topic[name]) for name, here in told.items() if plan.topic.get(name, here) != here)
 
 
-def _phases(history: Recorded, info: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:
+def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:
     processes = {each.proc: each for each in history.processes}
     written = info.get("writes_after_healing")
     if written is not None and written["ok"]:
@@ -146,7 +146,7 @@ def _phases(history: Recorded, info: Mapping[str, Any], metrics: Mapping[str, An
     yield from _final_records(told, metrics)
 
 
-def _unwritten(history: Recorded, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
+def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
     """`named`: the run is of a version whose processes say that they wrote after healing. Earlier ones did not."""
     said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
     if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):
@@ -182,7 +182,7 @@ def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]
 
 
 def _landings(info: Mapping[str, Any], faults: Sequence[PlayedFault]) -> Iterator[str]:
-    """What run.json says of faults that did not land, where nemesis.jsonl says that all did."""
+    """Yield that faults did not land by run.json, where nemesis.jsonl says that all did."""
     told = info.get("faults")
     if told is None or told["landed"] >= told["planned"] or any(map(fault_classes.not_landed, faults)):
         return

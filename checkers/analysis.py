@@ -94,11 +94,15 @@ def of_measures(
     """
     foreign = {each.proc for each in processes if each.client != OWN}
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
-    waits = [each for each in measures if each.name == READER_GAP and each.a in foreign and context.healed_ns < 0]
-    waits += [each for each in measures if each.name == CALM_GAP and writes]
-    waits += [each for each in measures if each.name in stuck.OF_ONE and each.a in foreign]
-    judged = [each for each in measures if each not in waits]
-    return [*stuck.liveness(judged, limits), *wrong_offset.unplaced(measures, processes)]
+
+    def judged(each: Measure) -> bool:
+        if each.name == READER_GAP:
+            return context.healed_ns >= 0 or each.a not in foreign
+        if each.name == CALM_GAP:
+            return not writes
+        return each.name not in stuck.OF_ONE or each.a not in foreign
+
+    return [*stuck.liveness(filter(judged, measures), limits), *wrong_offset.unplaced(measures, processes)]
 
 
 def find_in_run(run_dir: Path) -> History:

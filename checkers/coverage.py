@@ -29,7 +29,7 @@ def too_little(case: Case) -> list[str]:
             lacking.append(f"no write to {partition.name} was acknowledged")
         if not partition.described and partition.log_start > 0:
             begins = f"{partition.name} begins at {partition.log_start}"
-            lacking.append(f"{begins}, and no broker told its settings: what retention removed is not known")
+            lacking.append(f"{begins}, and no broker reported its settings: what retention removed is not known")
         if partition.cover_t0 < 0:
             reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
             lacking.append(f"no final read of {partition.name} reached its end: {reached}")

@@ -110,6 +110,6 @@ def _never_assigned(case: Case, group: str, did: Activity, of_number: Mapping[in
 
 
 def _calm_ns(case: Case, begin: int, end: int) -> int:
-    """How long no fault was on between two times."""
+    """Return for how long no fault was on between two times, ns."""
     on = sum(max(0, min(until, end) - max(since, begin)) for since, until in windows(case.faults))
     return max(0, end - begin) - on

@@ -17,7 +17,7 @@ from checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIE
 from checkers.nemesis_log import FOREVER, windows
 
 
-class Attempt(NamedTuple):
+class TransactionAttempt(NamedTuple):
     """One try with a transactional id: a transaction whose end was asked for or that failed, or an InitProducerId that
     failed. What a client left open by itself, or for longer than the transaction's time-out, is none.
     """
@@ -43,7 +43,7 @@ def measure(history: History, sends: Iterable[Row], context: Context) -> Iterato
         yield from _gap(PRODUCER_GAP, first, sent, context)
         ended = Counter(each.st for each in sent if each.t1 >= 0 and not _hit(each, faulty))
         yield from (Measure(PRODUCER_SENDS, first, st, (count,)) for st, count in ended.items())
-    of_ids: dict[int, list[Attempt]] = {}
+    of_ids: dict[int, list[TransactionAttempt]] = {}
     for attempt in _attempts(history):
         of_ids.setdefault(attempt.id, []).append(attempt)
     for attempts in of_ids.values():
@@ -54,15 +54,15 @@ def measure(history: History, sends: Iterable[Row], context: Context) -> Iterato
         yield from (Measure(TRIED, first, so, (count,)) for so, count in enumerate((committed, lost)) if count)
 
 
-def _attempts(history: History) -> Iterator[Attempt]:
+def _attempts(history: History) -> Iterator[TransactionAttempt]:
     for txn in history.txns.rows():
         asked = txn.te if txn.te >= 0 else txn.t1
         outlived = txn.st == FAIL and asked - txn.t0 >= txn.timeout_ms * 1_000_000
         if not (outlived or (txn.how == NOT_ENDED and txn.st == INFO)):
-            yield Attempt(txn.id, txn.proc, txn.how, txn.st, txn.te if txn.te >= 0 else txn.t0, txn.t1)
+            yield TransactionAttempt(txn.id, txn.proc, txn.how, txn.st, txn.te if txn.te >= 0 else txn.t0, txn.t1)
     for init in history.inits.rows():
         if init.producer_id < 0:
-            yield Attempt(init.id, init.proc, NOT_ENDED, FAIL, init.t0, init.t)
+            yield TransactionAttempt(init.id, init.proc, NOT_ENDED, FAIL, init.t0, init.t)
 
 
 def _gap(name: str, first: int, tries: Sequence[Try], context: Context) -> Iterator[Measure]:

@@ -47,7 +47,7 @@ tries as (
     where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
-"""As `checkers.measured_producers.Attempt`, with the first process of its transactional id."""
+"""As `checkers.measured_producers.TransactionAttempt`, with the first process of its transactional id."""
 
 COUNTS = f"""
 with {TRIES},

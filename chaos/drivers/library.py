@@ -74,7 +74,7 @@ class ReadRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     timestamp_ms: int = NOT_KNOWN
-    """As its sender set it; NOT_KNOWN if the leader did (LogAppendTime)."""
+    """The sender set it; NOT_KNOWN if the leader did (LogAppendTime)."""
 
     @classmethod
     def of(cls, place: Place, record: Any) -> ReadRecord:

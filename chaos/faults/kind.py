@@ -364,7 +364,7 @@ class Kind:
     evidence: str
     """What proves that it landed."""
     middle: str
-    """What shows that it was on between its begin and its end; "none" and the reason if nothing can."""
+    """The evidence that it was on between its begin and its end; "none" and the reason if nothing can be."""
     proves: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
     """(evidence, parameters, what it hit) -> what is missing in the evidence, in words (`chaos.faults.proofs`)."""
     tell: Callable[[Any], str]

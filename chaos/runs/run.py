@@ -245,7 +245,7 @@ class Run:
             self.papers.close()
 
     async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
-        """Write down which settings of the workload's topics are in force, whoever set them. What no broker tells at
+        """Write down which settings of the workload's topics are in force, whoever set them. What no broker reports at
         the end is as it was told before.
         """
         topics, simulated = self.plan.workload.topic_names(), self._eyes is not None

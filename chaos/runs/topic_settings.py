@@ -26,7 +26,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 def planned(plan: Plan) -> Settings:
-    """What is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
+    """Return what is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
 
     They are not asked for: in a simulation nobody else can set them, and further requests would change what a seed
     shows.
@@ -35,7 +35,7 @@ def planned(plan: Plan) -> Settings:
 
 
 async def asked(env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S) -> Settings:
-    """What a broker answers to a fresh client (DescribeConfigs). A topic has none if no broker told them in time."""
+    """Return what a broker answers to a fresh client (DescribeConfigs); no settings of a topic without an answer."""
     found: dict[str, Mapping[str, str]] = {}
     async with trio.open_nursery() as nursery:
         client = Client(env, servers)

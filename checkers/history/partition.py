@@ -29,7 +29,7 @@ class Partition:
     unclean: int = -1
     """1 where unclean.leader.election.enable was true at any time, 0 where it never was; -1: not known."""
     described: bool = True
-    """False: the settings were asked for, and no broker told them."""
+    """False: the settings were asked for, and no broker reported them."""
     transactional: bool = False
     """Transactions wrote to it."""
     requested_to: int = 0

@@ -1,4 +1,4 @@
-"""What retention could have removed from the beginning of a log, by the settings in force and the records' ages.
+"""Follows what retention could have removed from the beginning of a log, by settings in force and ages of records.
 
 Kafka removes whole segments from the beginning of a log: by time once a segment's largest timestamp is more than
 retention.ms old, by size while what is left still has retention.bytes (Kafka documentation, topic configs;
@@ -134,7 +134,7 @@ class Retention:
         return partition
 
     def configured(self, line: Mapping[str, Any]) -> None:
-        """Take in a line with a topic's settings in force, as text by name; empty: no broker told them."""
+        """Take in a line with a topic's settings in force, as text by name; empty: no broker reported them."""
         topic, settings = str(line["topic"]), dict(line["settings"])
         self.seal = declared_seal(self.seal, {"topic": topic, "settings": settings})
         self._settings[topic] = settings

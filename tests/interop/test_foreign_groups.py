@@ -302,7 +302,7 @@ def committed_later(cluster: Any, group: str, where: Any) -> Any:
         try:
             return later.committed(where, metadata=True)
         except KafkaConnectionError:
-            assert time.monotonic() < deadline, "no broker told it"
+            assert time.monotonic() < deadline, "no broker reported it"
         finally:
             later.close()
 

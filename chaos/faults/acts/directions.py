@@ -1,4 +1,4 @@
-"""Which requests still come to their target over a link that is cut.
+"""Finds out which requests still come to their target over a link that is cut.
 
 A probe fails if either direction of a link is cut, so it does not show which one is. What shows that requests pass is
 the target's memory of a fetch session (KIP-227). Before the cut, a connection is opened over the link, and beside it,
@@ -46,7 +46,7 @@ class ConnectingOver(Protocol):
 
 
 def connects_over(runtime: object) -> TypeGuard[ConnectingOver]:
-    """Whether a runtime is one. Why not by `isinstance`: see `counts_calls`."""
+    """Return whether a runtime is one. Why not by `isinstance`: see `counts_calls`."""
     return hasattr(runtime, "connect")
 
 
@@ -60,7 +60,7 @@ class Way:
     connection: Transport | None = None
     session: int = 0
     reached: bool | None = None
-    """Whether the request came to the target during the cut; None: not known."""
+    """True if the request came to the target during the cut; None: not known."""
 
     def evidence(self) -> dict[str, Any]:
         """For nemesis.jsonl."""

@@ -61,7 +61,7 @@ def begun_at_2(settings: dict[str, str]) -> HistoryBuilder:
 def test_where_no_broker_told_the_settings_of_a_topic_that_lost_its_beginning_it_is_unknown() -> None:
     found = judged(begun_at_2({}))
     assert found.verdict == UNKNOWN
-    assert "t-0 begins at 2, and no broker told its settings: what retention removed is not known" in found.reasons
+    assert "t-0 begins at 2, and no broker reported its settings: what retention removed is not known" in found.reasons
 
 
 def test_where_no_broker_told_the_settings_of_a_topic_that_has_its_beginning_nothing_is_missing() -> None:
