@@ -42,7 +42,7 @@ from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.groups.coordination import Coordination
 from workloads.client.groups.offsets import ELSEWHERE
 from workloads.client.new_topic import NewTopic
-from workloads.client.outcomes import STALE_METADATA, TIMED_OUT
+from workloads.client.outcomes import TIMED_OUT
 from workloads.client.transactions import OF_TRANSACTIONAL_IDS
 
 DELETE_BY_NAMES_UNTIL = 5
@@ -403,8 +403,8 @@ async def _list_node(
                 _name(part.error_code),
                 epochs.get((told.name, part.partition_index), -1),
             )
-            if part.error_code in STALE_METADATA:
-                client.refresh_soon()
+            if part.error_code != ErrorCode.NONE:
+                client.refresh_soon()  # As Kafka's consumer: UNKNOWN_LEADER_EPOCH is a topic that was made anew, too.
 
 
 def _name(code: int) -> str:

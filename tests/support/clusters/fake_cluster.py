@@ -96,6 +96,14 @@ class FakePartition:
     def end(self) -> int:
         return self.batches[-1].base_offset + self.batches[-1].header.record_count if self.batches else self.log_start
 
+    def refuses(self, node: int, epoch: int) -> ErrorCode:
+        """Return what a node answers to a client that believes in its leadership of this epoch (-1: of any)."""
+        if node != self.leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if epoch in (-1, self.epoch):
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         header = read_header(memoryview(data), 0)
         if header.producer_id >= 0:
@@ -405,12 +413,11 @@ class FakeCluster:
                 committed = request.isolation_level == 1
                 if committed and part.hidden_from is not None:
                     data.last_stable_offset = part.hidden_from
-                if part.leader != seen.node:
-                    data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                data.error_code = part.refuses(seen.node, wanted.current_leader_epoch)
+                if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     data.current_leader = LeaderIdAndEpoch(part.leader, part.epoch)
-                elif wanted.current_leader_epoch not in (-1, part.epoch):
-                    older = wanted.current_leader_epoch < part.epoch
-                    data.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+                elif data.error_code:
+                    pass
                 elif not part.log_start <= wanted.fetch_offset <= part.end:
                     data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 else:
@@ -432,7 +439,7 @@ class FakeCluster:
                 if request.isolation_level == 1 and part.hidden_from is not None:
                     end = part.hidden_from
                 offset = part.log_start if wanted.timestamp == -2 else end
-                error = 0 if part.leader == node else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                error = part.refuses(node, wanted.current_leader_epoch)
                 answer = ListOffsetsPartitionResponse(wanted.partition_index, error, -1, offset, part.epoch)
                 parts.append(answer)
             topics.append(ListOffsetsTopicResponse(wanted_topic.name, parts))

@@ -262,6 +262,18 @@ async def test_listing_asks_the_new_leader_after_an_error(cluster: FakeCluster, 
         assert (await list_offsets(reader.client, [T0], LATEST))[T0].offset == 2
 
 
+async def test_listing_asks_for_metadata_where_the_leader_has_never_heard_of_the_epoch(
+    cluster: FakeCluster, clock: MockClock
+) -> None:
+    """The topic was made anew, so that epochs began again; and the client had not heard of it."""
+    cluster.move("t", 0, 3)
+    async with reading(cluster, {}) as reader:
+        await list_offsets(reader.client, [T0], LATEST)
+        cluster.topic("t", (3, 2, 1))
+        fill(cluster, T0, 2)
+        assert (await list_offsets(reader.client, [T0], LATEST))[T0] == Listed(2, -1, 0, "", 0)
+
+
 async def test_topics_are_created_and_errors_named(cluster: FakeCluster, clock: MockClock) -> None:
     async with reading(cluster, {}) as reader:
         answers = await create_topics(reader.client, [NewTopic("new", 2, 3), NewTopic("t", 1, 1)])
