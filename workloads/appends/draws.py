@@ -101,9 +101,14 @@ def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
         "topic_settings": topic_settings,
-        **({"batch_bytes": fits} if (fits := FITS.get(topic_settings.get("segment.bytes", ""))) else {}),
+        **_of_segments(topic_settings.get("segment.bytes", "")),
     }
     return {**drawn, **_of_clients(stream, drawn)}
+
+
+def _of_segments(segment_bytes: str) -> dict[str, Any]:
+    """A batch fits into a segment, and readers keep up though a fetch of a partition ends with the segment."""
+    return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
 def _of_clients(stream: Stream, drawn: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +136,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "flush.messages": lambda rng: "1",
     "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
     "message.timestamp.type": lambda rng: "LogAppendTime",
-    "retention.ms": lambda rng: rng.choice(("2000", "5000")),
+    "retention.ms": lambda rng: rng.choice(("8000", "12000")),  # final reads need what was written after healing
     "squall.record.validation.enable": lambda rng: "true",
 }
 """Topic settings that a seed has now and then."""
