@@ -19,20 +19,17 @@ from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import our_broker, our_contained_broker
 from tests.live.contract.test_switched_off import played
 from tests.live.engine import engine_and_images
+from tests.support.second_version import broker_with
 
 LIST_OFFSETS = 2
 NEWEST = '_api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, 6)'
+OLDER = NEWEST.replace("11", "9")
 
 
 @pytest.fixture
 def another(tmp_path: Path) -> Path:
     """A checkout whose broker speaks an older ListOffsets."""
-    folder = tmp_path / "another"
-    shutil.copytree(PACKAGES / "broker", folder / "broker", ignore=shutil.ignore_patterns("__pycache__"))
-    apis = folder / "broker/protocol/apis.py"
-    assert NEWEST in apis.read_text()
-    apis.write_text(apis.read_text().replace(NEWEST, NEWEST.replace("11", "9")))
-    return folder
+    return broker_with(tmp_path / "another", "protocol/apis.py", lambda text: text.replace(NEWEST, OLDER))
 
 
 async def spoken(runtime: Runtime) -> int:
