@@ -101,7 +101,7 @@ def rotten_segments(rng: Random) -> Scene:
         "min_bytes": 2000,
         "max_bytes": 3500,
         "readers": 1,
-        "topic_settings": {"retention.ms": "5000", "segment.bytes": "4096", "flush.messages": "1"},
+        "topic_settings": {"retention.ms": "15000", "segment.bytes": "4096", "flush.messages": "1"},
     }
     return Scene(tuple(faults.made), workload, {})
 
