@@ -157,11 +157,12 @@ def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]
         sys.stdout.write(f"{command.place}: {command.text}\n  exit code {code}, {time.monotonic() - began:.0f} s\n")
         if code == UNKNOWN != command.code and RUN.match(command.text):
             code, printed = _typed(command, clone, environment)  # a fault did not land: no word about the page
-        line = missing(command, printed)
-        if code != command.code:
-            wrong.append(f"{command.place}: {command.text}\n  ended with {code}:\n{printed[-3000:]}")
-        elif line:
-            wrong.append(f"{command.place}: {command.text}\n  did not print {line!r}:\n{printed[-6000:]}")
+        why = f"ended with {code}" if code != command.code else ""
+        if not why and (line := missing(command, printed)):
+            why = f"did not print {line!r}"
+        if why:
+            wrong.append(f"{command.place}: {command.text}\n  {why}:\n{printed[-6000:]}")
+            sys.stdout.write(f"{wrong[-1]}\n")
     return wrong
 
 
