@@ -1,20 +1,17 @@
 """Changes faults that were drawn independently so that each can land: a fault that hits nothing proves nothing. Pure.
 
 The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
-fsync where no node syncs, and a request that nobody sends; and no power goes where it would be refused.
+fsync where no node syncs, and a request that nobody sends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 from chaos.draws import rng_for
 from chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
-from chaos.faults.vocabulary import make_fault
 from chaos.plans.schedule import of_one_broker
-from chaos.runtimes.layout import choose_controllers
 
 NEEDING = HOLDING | {Trait.NEEDS_NODE}
 """Any of these traits: the fault's nodes must run from its begin until the proof that it landed."""
@@ -26,21 +23,7 @@ def landing(seed: int, faults: Sequence[Fault], ground: LandingGround) -> tuple[
     """The same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
     site = Site(seed, ground, faults)
     reached = [of_one_broker(fault) if ground.nodes == 1 else fault for fault in faults]
-    landed = [fault.kind.lands(fault, site) for fault in reached]
-    return _apart(seed, _with_metadata_on_disk(landed, ground.nodes), ground.nodes)
-
-
-def _with_metadata_on_disk(faults: list[Fault], nodes: int) -> list[Fault]:
-    """Kill a broker that cannot lose power: the only voter after a failed fsync (`check_metadata_survives`)."""
-    if len(choose_controllers(tuple(range(nodes)))) > 1:
-        return faults
-    forgets_s = min((each.at_s for each in faults if Trait.FORGETS_SYNCS in each.traits), default=inf)
-    return [
-        make_fault(each.id, each.at_s, each.duration_s, "kill", each.target, {})
-        if each.action == "power_loss" and each.at_s > forgets_s
-        else each
-        for each in faults
-    ]
+    return _apart(seed, [fault.kind.lands(fault, site) for fault in reached], ground.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from chaos.faults import proofs
 from chaos.faults.kind import Draw, Kind, Number, Trait
 from chaos.faults.words import Json, came_back, mapping
+from chaos.runtimes.layout import choose_controllers
 
 if TYPE_CHECKING:
+    from chaos.faults.kind import Fault, Site
     from chaos.faults.stage import Played, Stage
 
 CAUGHT_UP_WITHIN_S = 60.0
@@ -48,6 +50,16 @@ async def play(stage: Stage, p: Played) -> None:
         p.evidence["caught_up_ns"] = stage.now_ns()
 
 
+def lands(fault: Fault, site: Site) -> Fault:
+    """Draw a kill where `Stage.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
+    from chaos.faults.vocabulary import make_fault
+
+    forgot = any(Trait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
+    if len(choose_controllers(tuple(range(site.ground.nodes)))) > 1 or not (forgot and site.ground.flushes):
+        return fault
+    return make_fault(fault.id, fault.at_s, fault.duration_s, "kill", fault.target, {})
+
+
 def tell(seen: Json) -> str:
     """How much of its pending data each broker lost."""
     words = []
@@ -73,6 +85,7 @@ KIND = Kind(
         }
     ),
     draw=Draw(swarm="first"),
+    lands=lands,
     play=play,
     proves=proofs.lost_power,
     evidence="what was pending on the disk, which bytes and records were lost; a new incarnation registers after the "

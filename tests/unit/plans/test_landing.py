@@ -214,3 +214,16 @@ def test_seeds_lose_closed_files() -> None:
     drawn: set[object] = set()
     while drawn < {"tail", "file"}:
         drawn.add(next(faults).params["how"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "flushes", "how", "action"),
+    [(2, True, "EIO", "kill"), (2, True, "slow", "power_loss"), (2, False, "EIO", "power_loss"),
+     (3, True, "EIO", "power_loss")],
+)  # fmt: skip
+def test_power_stays_where_the_only_voter_may_have_forgotten_metadata(
+    nodes: int, flushes: bool, how: str, action: str
+) -> None:
+    drawn = (fault(0, 1, "power_loss"), fault(1, 6, "disk", "leader", op="fsync", how=how), fault(2, 12, "power_loss"))
+    landed = landing(7, drawn, replace(GROUND, nodes=nodes, flushes=flushes, replicas=nodes))
+    assert [each.action for each in landed] == ["power_loss", "disk", action]
