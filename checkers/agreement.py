@@ -147,7 +147,9 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
 
 
 def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
-    """`named`: the run is of a version whose processes say that they wrote after healing. Earlier ones did not."""
+    """`named`: the run is of a version whose processes say that they wrote after healing, and wrote to partitions that
+    faults had added, too. Earlier ones did not.
+    """
     said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
     if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):
         if named:
@@ -156,7 +158,7 @@ def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: b
     figures = metrics.get("partitions", {})
     for each in history.partitions:
         took = figures.get(each.name, {}).get("acked_after_healing")
-        if took == 0 and not (each.added or each.deleted):
+        if took == 0 and not each.deleted and (named or not each.added):
             yield f"{said}0 of them to {each.name}"
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from checkers import agreement, run_facts
 from checkers.history.partition import Partition
-from checkers.history.tables import History, PlayedFault, Problem
+from checkers.history.tables import History, PlayedFault, Problem, Process
+from checkers.history.values import AFTER_HEALING
 from checkers.plan_facts import facts_of
 
 FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
@@ -36,6 +37,27 @@ def test_counts_that_have_no_form_are_left_out_and_told() -> None:
 
 def test_a_run_of_a_version_that_counted_nothing_is_not_held_to_it() -> None:
     assert agreement.edited(History(), {}) == []
+
+
+def test_added_partitions_took_a_write_after_healing_as_well() -> None:
+    """Runs of versions that do not count what the history holds did not write there."""
+    own, added = Partition(0, "t", 0, "delete", -1), Partition(1, "t", 1, "delete", -1, added=True)
+    writer = Process(0, "producer", "squall", "1", "", {AFTER_HEALING: True})
+    history = History(partitions=[own, added], processes=[writer])
+    info = {"writes_after_healing": {"ok": True}, "history": {}}
+    adds = [replace(FAULT, params={"how": "partitions"})]
+    said = "run.json: writes_after_healing says that every partition took a write, and history.jsonl has 0 of them to "
+    for took, told, lacks in (
+        ((1, 1), info, []),
+        ((1, 0), info, [f"{said}t-1"]),
+        ((0, 0), info, [f"{said}t-0", f"{said}t-1"]),
+        ((1, 0), {"writes_after_healing": {"ok": True}}, []),
+    ):
+        figures = {each.name: {"acked_after_healing": n} for each, n in zip((own, added), took, strict=True)}
+        assert agreement.disagreements(history, told, None, adds, {"partitions": figures}) == lacks
+    gone = replace(history, partitions=[own, replace(added, deleted=True)])
+    figures = {"t-0": {"acked_after_healing": 1}, "t-1": {"acked_after_healing": 0}}
+    assert agreement.disagreements(gone, info, None, adds, {"partitions": figures}) == []
 
 
 def test_settings_in_force_are_those_that_the_plan_made_its_topics_with() -> None:
