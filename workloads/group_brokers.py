@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Any
+
+from workloads.scenario import BrokerLimit
 
 FACTOR = "offsets.topic.replication.factor"
 """Of the coordinators' log: no group finds its coordinator in a cluster of fewer brokers."""
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
 """A batch has to fit into one. A consumer group that becomes a classic one needs most: 450 bytes a member."""
-SHORTEST_SESSION = "group.min.session.timeout.ms"
+SHORTEST_SESSION, LONGEST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
 CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.consumer.{}heartbeat.interval.ms"
 LONGEST_SESSION_MS, LONGEST_BEAT_MS = 60_000, 5_000
@@ -20,6 +22,8 @@ FLUSH = "log.flush.interval.messages"
 RETENTION_MINUTES, RETENTION_CHECK = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 LEAST_RETENTION_S = 60
 COMMITS, TXN_COMMITS = "OffsetCommit", "TxnOffsetCommit"
+METADATA = BrokerLimit("offset.metadata.max.bytes", 26, "the metadata of commits", "commits are refused")
+"""Our own members commit at most so much with a position (`client.groups.offsets.metadata_of`)."""
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 
@@ -33,6 +37,20 @@ def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]
     speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
     asked = speaks and isinstance(session_ms, int)
     return sessions_of(session_ms) if asked else {}
+
+
+def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
+    """Return bounds of sessions for members of these protocols. Of consumer groups, brokers decide how long a session
+    is: one that is longer than the workload's keeps partitions of dead members for longer than `held_s` says.
+    """
+    asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
+    if "classic" in protocols:
+        found.append(BrokerLimit(SHORTEST_SESSION, session_ms, *asked, least=True))
+        found.append(BrokerLimit(LONGEST_SESSION, session_ms, *asked))
+    if "consumer" in protocols:
+        why = "dead members keep their partitions longer than limits.stuck_s allows"
+        found.append(BrokerLimit(CONSUMER_SESSION.format(""), session_ms, asked[0], why, least=True))
+    return tuple(found)
 
 
 def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:

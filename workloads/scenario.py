@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from workloads.recorder import Recorder
     from workloads.section import Section
 
+POLLS_TO_READ = 3
+"""A record waits for at most so many polls: an earlier answer and a request for another broker may come first. A
+partition of a group moves in as many: its owner gives it up, the next one joins, and then reads."""
+BATCH_BYTES = 256
+"""At least: what a batch of one record takes beside the record's value."""
+LEAST_RECORD_BYTES = 100
+"""Of the writes after healing."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""
 
@@ -91,6 +98,22 @@ class Traffic(NamedTuple):
     """Which of the clients is a member of a group, by the members' numbers: `reader:0`, or `producer:1`."""
     named: tuple[int, ...] = ()
     """Numbers of the members that have an instance id."""
+
+
+class BrokerLimit(NamedTuple):
+    """A setting of the brokers that bounds what clients ask for: a request beyond it is refused, however often.
+    Kafka's defaults and `Scenario.suited_brokers` are within bounds.
+    """
+
+    setting: str
+    asked: int
+    """By the workload's clients."""
+    asked_by: str
+    """The setting of the workload that has it, or what asks for it."""
+    refused: str
+    """What follows if it is out of bounds."""
+    least: bool = False
+    """The setting is the least that may be asked for; else it is the most."""
 
 
 class SwarmGround(NamedTuple):
@@ -270,10 +293,18 @@ class Scenario(BaseModel, ABC):
         return dict(cls.BROKERS)
 
     def held_s(self) -> float:
-        """How long a sound cluster may give its live readers nothing, because members or transactions of clients that
-        are gone keep partitions until a time-out. Seconds; 0: what it sets keeps nothing for long.
+        """How long a sound cluster may keep its producers and live readers waiting, because of their own pauses and
+        time-outs, or because members or transactions of clients that are gone keep partitions until a time-out.
+        Seconds. By itself: until a request that a fault has swallowed is sent again.
         """
-        return 0.0
+        return self.request_timeout_ms / 1000
+
+    def broker_limits(self) -> tuple[BrokerLimit, ...]:
+        """Return the bounds that brokers set to what its clients ask for."""
+        name = "max.message.bytes" if "max.message.bytes" in self.topic_settings else "message.max.bytes"
+        bytes_ = max(self.needs().max_record_bytes, LEAST_RECORD_BYTES) + BATCH_BYTES
+        asked_by = "the largest record and its batch"
+        return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
 
     def client_settings(self) -> ClientSettings:
         """Of each of our own clients."""

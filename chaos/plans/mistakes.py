@@ -13,7 +13,7 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external
-from chaos.plans.parts import HOLDS, FaultPlan, PlanParts
+from chaos.plans.parts import FAILOVER, HOLDS, FaultPlan, PlanParts, least_limits
 from chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
 from chaos.runtimes.broker_settings import too_high
 
@@ -36,7 +36,7 @@ def mistakes(
     """
     found: list[str] = []
     for parts, look in _LOOKS:
-        if not parts & set(unread) and not (as_recorded and look is _limits):
+        if not parts & set(unread) and not (as_recorded and look in (_clients, _limits)):
             found += look(plan)
     alone = bool(AROUND_FAULTS & set(unread))
     for number, fault in zip(numbers or range(len(plan.faults)), plan.faults, strict=True):
@@ -109,6 +109,20 @@ def _brokers(plan: PlanParts) -> Found:
         yield f"workload {plan.workload.name}: {why}"
 
 
+def _clients(plan: PlanParts) -> Found:
+    """Yield bounds of the brokers that the workload's clients do not keep: sound brokers refuse them for ever."""
+    given = {**plan.cluster.settings, **plan.workload.topic_settings}
+    for limit in plan.workload.broker_limits() if plan.runtime != "external" else ():
+        text = given.get(limit.setting, "")
+        if not text.isdecimal() or (int(text) <= limit.asked if limit.least else int(text) >= limit.asked):
+            continue  # what is no number the broker refuses
+        side, bound = ("above", "at most") if limit.least else ("below", "at least")
+        yield (
+            f"workload {plan.workload.name}: {limit.setting} is {text}, {side} the {limit.asked} of {limit.asked_by}, "
+            f"so {limit.refused}: set {limit.setting} to {bound} {limit.asked}"
+        )
+
+
 def _volumes(plan: PlanParts) -> Found:
     """Volumes belong to the container engine: faults of files cannot reach data in them."""
     if not plan.cluster.volume_mib:
@@ -140,13 +154,16 @@ def _wrong(plan: PlanParts, op: Any) -> str:
 
 def _limits(plan: PlanParts) -> Found:
     """A limit that a sound cluster breaks."""
-    held_s = plan.workload.held_s()
-    if plan.limits.stuck_s < held_s:
-        safe = f"{HOLDS * held_s:g}"
-        yield (
-            f"limits.stuck_s: {plan.limits.stuck_s:g} s is below {held_s:g} s, for which the workload's time-outs and "
-            f"pauses keep readers waiting on a sound cluster: set it to {safe} (--stuck-s {safe}), or shorten those"
-        )
+    failover_s = plan.cluster.failover_s()
+    for name, least_s in least_limits(plan.workload, plan.cluster).items():
+        limit_s = getattr(plan.limits, name)
+        if limit_s < least_s:
+            of_cluster = f"which {', '.join(FAILOVER)} give a sound cluster to recover"
+            of_load = "for which the workload's time-outs and pauses keep its clients waiting on a sound cluster"
+            why, safe = of_cluster if least_s == failover_s else of_load, f"{HOLDS * least_s:g}"
+            option = f"--{name.replace('_', '-')} {safe}"
+            low = f"limits.{name}: {limit_s:g} s is below {least_s:g} s"
+            yield f"{low}, {why}: set it to {safe} ({option}), or shorten those"
 
 
 def beyond_limits(plan: PlanParts) -> str:
@@ -159,8 +176,9 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"runtime", "target", "bootstrap", "compose", "cluster", "workload"}), _external),
     (frozenset({"runtime", "target", "cluster", "workload"}), _target),
     (frozenset({"target", "cluster", "workload"}), _brokers),
+    (frozenset({"runtime", "cluster", "workload"}), _clients),
     (frozenset({"runtime", "cluster"}), _volumes),
-    (frozenset({"limits", "workload"}), _limits),
+    (frozenset({"limits", "workload", "cluster"}), _limits),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )
 """The parts that a look depends on, and the look."""

@@ -38,6 +38,14 @@ FAST_FAILOVER: Mapping[str, str] = {
 a broker that starts while faults keep the quorum from electing waits for it, where Kafka's would give up after 60 s.
 """
 
+FAILOVER = (
+    "broker.session.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.election.timeout.ms",
+)
+"""A sound cluster may need their sum after a fault: a new controller is elected, and gives each broker a session.
+Until that ends, no other broker leads in a dead one's place, and its next process may not register."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,6 +64,11 @@ class ClusterPlan(_Part):
     volume_mib: int = Field(0, ge=0, le=1 << 20)
     """Runtime docker only: MiB that each broker's data may take, on a volume of its own. 0: no limit."""
 
+    def failover_s(self) -> float:
+        """Return how long the cluster may need to recover by its settings, seconds; what is not given counts as 0."""
+        given = (self.settings.get(name, "") for name in FAILOVER)
+        return sum(int(text) for text in given if text.isdecimal()) / 1000  # what is no number the broker refuses
+
 
 class LimitsPlan(_Part):
     """How long each step may take after everything is healed, in seconds."""
@@ -66,10 +79,10 @@ class LimitsPlan(_Part):
     stuck_s: float = Field(
         15, gt=0, le=3600,
         description="A client without progress for this long after healing is a finding; the default is longer if dead "
-        "members may hold partitions longer.",
+        "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
     """A finding if no write is acknowledged, or no record is read, for this long after healing. Where nobody gives it,
-    it is at least `HOLDS` times what the workload says of itself (`Scenario.held_s`).
+    it is at least `HOLDS` times what the workload says of itself (`Scenario.held_s`), and the cluster (`failover_s`).
     """
 
 
@@ -123,6 +136,12 @@ else:
 """The model of the `[workload]` table is the scenario's own."""
 
 
+def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
+    """Return limits that a sound cluster keeps for certain if nothing happens twice, in seconds by name."""
+    failover_s = cluster.failover_s()
+    return {"converge_s": failover_s, "stuck_s": max(workload.held_s(), failover_s)}
+
+
 class PlanParts(_Part):
     """The parts of a plan, each checked by itself. `Plan` says what they must be together."""
 
@@ -155,11 +174,16 @@ class PlanParts(_Part):
     @field_validator("limits")
     @classmethod
     def _beyond_holds(cls, limits: LimitsPlan, info: ValidationInfo) -> LimitsPlan:
-        """Give the limit for progress a default beyond the workload's own time-outs."""
-        if "stuck_s" in limits.model_fields_set or "workload" not in info.data:
+        """Give the limits defaults beyond the time-outs of the workload and of the cluster."""
+        if not {"workload", "cluster"} <= info.data.keys():
             return limits
-        workload: Scenario = info.data["workload"]
-        return limits.model_copy(update={"stuck_s": max(limits.stuck_s, HOLDS * workload.held_s())})
+        least = least_limits(info.data["workload"], info.data["cluster"])
+        update = {
+            name: max(getattr(limits, name), HOLDS * least_s)
+            for name, least_s in least.items()
+            if name not in limits.model_fields_set
+        }
+        return limits.model_copy(update=update)
 
     @model_validator(mode="before")
     @classmethod

@@ -19,6 +19,7 @@ from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    POLLS_TO_READ,
     Operation,
     Scenario,
     Stream,
@@ -36,6 +37,8 @@ TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
 """Of each producer."""
 PLAIN_BYTES = 100
+ASKS_AGAIN_MS = 1_000
+"""So long a reader's poll lasts: only then does it send another request behind a fetch that waits."""
 
 
 class Appends(Scenario):
@@ -106,6 +109,13 @@ class Appends(Scenario):
             linger_ms=self.linger_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
         )
+        longest_ms = self.request_timeout_ms + ASKS_AGAIN_MS
+        if self.fetch_min_bytes > 1 and self.fetch_max_wait_ms > longest_ms:
+            found.append(
+                f"fetch_max_wait_ms {self.fetch_max_wait_ms} with fetch_min_bytes {self.fetch_min_bytes} is above "
+                f"{longest_ms}: requests behind such a fetch end its connection after request_timeout_ms "
+                f"{self.request_timeout_ms}, and a reader gets nothing: set that to {self.fetch_max_wait_ms}"
+            )
         return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
@@ -119,8 +129,11 @@ class Appends(Scenario):
         return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile."""
-        return self.poll_pause_ms / 1000
+        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile, and a broker waits
+        for the bytes that it wants. A record waits for others of its batch. A lost request comes before either.
+        """
+        waits_ms = self.fetch_max_wait_ms if self.fetch_min_bytes > 1 else 0
+        return super().held_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""

@@ -16,12 +16,14 @@ from pydantic import Field
 from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import COMMITS, SUITED_TO_GROUPS
+from workloads.group_brokers import COMMITS, SUITED_TO_GROUPS, session_limits
 from workloads.group_section import section_of
 from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    POLLS_TO_READ,
+    BrokerLimit,
     Operation,
     Scenario,
     Stream,
@@ -126,7 +128,13 @@ class Command(Scenario):
         given up, and then a rebalance waits for those that poll nothing.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
-        return (kept_ms + self.poll_pause_ms) / 1000
+        own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
+        return max(super().held_s(), own_ms / 1000)
+
+    def broker_limits(self) -> tuple[BrokerLimit, ...]:
+        """As `Scenario.broker_limits`. The program decides for which protocol it asks."""
+        found = super().broker_limits()
+        return (*found, *session_limits(("classic",), self.session_timeout_ms)) if self.role == MEMBER else found
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:

@@ -14,10 +14,12 @@ from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import (
     COMMITS,
     FACTOR,
+    METADATA,
     SUITED_TO_GROUPS,
     drawn_of_groups,
     expiry_asked_by,
     often_asked,
+    session_limits,
     sessions_asked_by,
 )
 from workloads.group_section import section_of
@@ -28,6 +30,8 @@ from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    POLLS_TO_READ,
+    BrokerLimit,
     Operation,
     Scenario,
     Stream,
@@ -56,8 +60,6 @@ MIXED_SHARE = 0.15
 """Of a swarm's seeds in which members of both protocols are in one group."""
 RECESS_SHARE = 0.25
 """Of a swarm's seeds in which all members go from time to time: the group is converted, or deleted."""
-POLLS_TO_MOVE = 3
-"""Until a partition has moved: its owner gives it up, the next one joins, and then reads."""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
 
@@ -166,8 +168,15 @@ class GroupsLoad(Scenario):
         member gives up, joins, and begins to read in polls of its own, with a pause between any two. Pauses far below a
         second do not matter.
         """
-        pauses_s = POLLS_TO_MOVE * self.poll_pause_ms // 1000
-        return (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s
+        pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
+        return max(super().held_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
+
+    def broker_limits(self) -> tuple[BrokerLimit, ...]:
+        """As `Scenario.broker_limits`."""
+        both = self.conversions or self.group_protocol == MIXED
+        protocols = ("classic", "consumer") if both else (self.group_protocol,)
+        metadata = (METADATA,) if self.client == OURS else ()
+        return (*super().broker_limits(), *session_limits(protocols, self.session_timeout_ms), *metadata)
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

@@ -18,10 +18,12 @@ from workloads.client.settings import ProducerSettings
 from workloads.group_brokers import (
     COMMITS,
     FACTOR,
+    METADATA,
     SUITED_TO_GROUPS,
     TXN_COMMITS,
     drawn_of_groups,
     often_asked,
+    session_limits,
     sessions_asked_by,
 )
 from workloads.group_section import section_of
@@ -32,6 +34,8 @@ from workloads.pipeline.steps import SEND, Draw, Step, transactional_id
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    POLLS_TO_READ,
+    BrokerLimit,
     Operation,
     Scenario,
     Stream,
@@ -137,7 +141,14 @@ class InstancesLoad(Scenario):
         over a poll.
         """
         kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
-        return kept_ms / 1000 + self.poll_pause_ms // 1000
+        return max(super().held_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
+
+    def broker_limits(self) -> tuple[BrokerLimit, ...]:
+        """As `Scenario.broker_limits`."""
+        found = (*super().broker_limits(), *session_limits((self.group_protocol,), self.session_timeout_ms))
+        if any(each.transactional for each in self.APPLICATIONS):
+            found += (brokers.timeout_limit(self.transaction_timeout_ms),)
+        return (*found, METADATA) if self.client == OURS else found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from workloads.scenario import BrokerLimit
+
 FACTOR = "transaction.state.log.replication.factor"
 """Of the coordinators' log: no producer gets its id in a cluster of fewer brokers."""
 PARTITIONS, SEGMENT_BYTES = "transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"
@@ -20,6 +22,12 @@ ABORT_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
 SUITED: Mapping[str, str] = {ABORT_EVERY: "1000"}
 """A transaction that outlives its time-out is aborted a second later at most."""
+
+
+def timeout_limit(timeout_ms: int) -> BrokerLimit:
+    """Return the bound of transactions' time-outs."""
+    why = "no producer gets its transactional id"
+    return BrokerLimit("transaction.max.timeout.ms", timeout_ms, "transaction_timeout_ms", why)
 
 
 def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    BrokerLimit,
     Operation,
     Scenario,
     Stream,
@@ -124,6 +125,15 @@ class TransactionsLoad(Scenario):
     def producer_settings(self) -> ProducerSettings:
         """Of each producer, but for its transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def held_s(self) -> float:
+        """As `Scenario.held_s`: an open transaction of a producer that is gone holds readers back until its time-out.
+        """
+        return max(super().held_s(), self.transaction_timeout_ms / 1000)
+
+    def broker_limits(self) -> tuple[BrokerLimit, ...]:
+        """As `Scenario.broker_limits`."""
+        return (*super().broker_limits(), brokers.timeout_limit(self.transaction_timeout_ms))
 
     def level(self, number: int) -> int:
         """The isolation level of the reader, or of the producer that polls, of this number: 1 is read_committed."""

@@ -71,7 +71,7 @@ def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_cou
                 yield
 
     monkeypatch.setattr(real, "Progress", Killing)
-    limits = {"converge_s": 5, "stuck_s": 3, "final_read_s": 3}
+    limits = {"converge_s": 5, "stuck_s": 4, "final_read_s": 3}
     plan = make_plan({"seed": 7, "time_s": 2, "warmup_s": 1, "limits": limits, "workload": {"rate": 200, "readers": 2}})
     directory = real.run_and_judge(plan, tmp_path)
     assert directory is not None

@@ -222,8 +222,64 @@ def test_the_plan_of_a_run_is_read_with_the_limits_that_the_run_had(tmp_path: Pa
 
 def test_readers_that_take_their_time_are_not_stuck_meanwhile() -> None:
     slow = make_plan({"workload": {"poll_pause_ms": 20_000}})
-    assert slow.limits.stuck_s == 40
+    assert slow.limits.stuck_s == 2 * (3 + 3 * 20)
+    waiting = {"fetch_max_wait_ms": 16_000, "poll_pause_ms": 1_000, "request_timeout_ms": 15_000}
+    assert make_plan({"workload": {**waiting, "fetch_min_bytes": 2}}).limits.stuck_s == 2 * (15 + 16 + 3)
+    with pytest.raises(PlanError, match=r"fetch_max_wait_ms 16000 with .* above 15999: .* set that to 16000"):
+        make_plan({"workload": {**waiting, "fetch_min_bytes": 2, "request_timeout_ms": 14_999}})
+    waiting["request_timeout_ms"] = 3_000
+    assert make_plan({"workload": waiting}).limits.stuck_s == 15
     assert make_plan({}).limits.stuck_s == 15
+
+
+def test_producers_that_gather_for_long_are_not_stuck_meanwhile() -> None:
+    assert make_plan({"workload": {"linger_ms": 16_000}}).limits.stuck_s == 2 * (3 + 16)
+    with pytest.raises(PlanError, match=r"stuck_s: 15 s is below 19 s, .* pauses keep its clients waiting"):
+        make_plan({"workload": {"linger_ms": 16_000}, "limits": {"stuck_s": 15}})
+
+
+def test_limits_after_healing_follow_from_how_long_brokers_take_to_fail_over() -> None:
+    settings = {"broker.session.timeout.ms": "60000", "controller.quorum.fetch.timeout.ms": "1000"}
+    limits = make_plan({"cluster": {"settings": settings}}).limits
+    assert (limits.stuck_s, limits.converge_s) == (122, 122)
+    for name in ("stuck_s", "converge_s"):
+        said = rf"limits\.{name}: 60 s is below 61 s, which broker\.session.* set it to 122"
+        with pytest.raises(PlanError, match=said):
+            make_plan({"cluster": {"settings": settings}, "limits": {name: 60}})
+        make_plan({"cluster": {"settings": settings}, "limits": {name: 61}})
+    assert make_plan({}).limits.converge_s == 30
+
+
+MEMBERS = {"name": "groups", "session_timeout_ms": 3_000}
+
+
+@pytest.mark.parametrize(
+    ("workload", "setting", "kept", "broken"),
+    [
+        ({"name": "pipeline"}, "group.min.session.timeout.ms", 3000, 3001),
+        (MEMBERS, "group.max.session.timeout.ms", 3000, 2999),
+        ({**MEMBERS, "group_protocol": "consumer"}, "group.consumer.session.timeout.ms", 3000, 3001),
+        (MEMBERS, "offset.metadata.max.bytes", 26, 25),
+        ({"name": "transactions"}, "transaction.max.timeout.ms", 4000, 3999),
+        ({"name": "steady"}, "message.max.bytes", 456, 455),
+    ],
+)
+def test_bounds_of_brokers_that_the_clients_do_not_keep_are_refused(
+    workload: dict[str, object], setting: str, kept: int, broken: int
+) -> None:
+    shortest = {"group.min.session.timeout.ms": "500", "group.consumer.min.session.timeout.ms": "500"}
+    shortest |= {f"group.consumer.{which}heartbeat.interval.ms": "500" for which in ("min.", "")}
+
+    def given(value: int) -> dict[str, object]:
+        return {"workload": workload, "cluster": {"settings": {**shortest, setting: str(value)}}}
+
+    plan = make_plan(given(kept))
+    said = rf"workload {workload['name']}: {setting} is {broken}, .*{kept} .* so .*: set {setting} to at .* {kept}"
+    with pytest.raises(PlanError, match=said):
+        make_plan(given(broken))
+    recorded = plan.model_dump(mode="json")
+    recorded["cluster"]["settings"][setting] = str(broken)
+    make_plan(recorded, as_recorded=True)
 
 
 def test_members_that_take_their_time_over_polls_move_partitions_later() -> None:
