@@ -263,19 +263,34 @@ class Consumer:
             for place in asked.positions:
                 self._not_now(place, response.error)
         else:
-            omitted = dict(asked.positions)
+            omitted, served, starved = dict(asked.positions), list[Place](), False
             for topic, parts in response.topics:
                 by_id = asked.version >= FETCH_TOPIC_IDS_FROM
                 name = asked.names.get(bytes(topic)) if by_id else bytes(topic).decode()
                 for told in parts:
                     place = (name or "", told.index)
+                    if place in omitted and told.error == ErrorCode.NONE:
+                        served += [place] if told.records else []
+                        end = told.last_stable_offset if self.settings.isolation else told.high_watermark
+                        starved |= not told.records and omitted[place][0] < end
                     omitted.pop(place, None)
                     bounds = Bounds(told.high_watermark, told.last_stable_offset, told.log_start_offset)
                     session.told(place, bounds if told.error == ErrorCode.NONE else None)
                     self._take_in(place, told, response, asked)
             for place in omitted if may_omit else ():
                 self._stands_still(place, session.unchanged(place), asked)
+            if starved:
+                self._move_to_end(served)
         self._wake.set()
+
+    def _move_to_end(self, served: list[Place]) -> None:
+        """Ask last for partitions whose records took the room of others in an answer: a broker fills it in the order of
+        the request, up to its fetch.max.bytes (KIP-74). In a session it moves them itself (KIP-227). Kafka's consumer
+        does so after each answer with records; if an answer has room for all, their order does not matter.
+        """
+        for place in served:
+            if place in self._parts:
+                self._parts[place] = self._parts.pop(place)
 
     def _stands_still(self, place: Place, bounds: Bounds | None, asked: _Asked) -> None:
         """An answer of the session has left this partition out: that is how a broker says that nothing is new there."""

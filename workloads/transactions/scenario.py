@@ -127,8 +127,7 @@ class TransactionsLoad(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def held_s(self) -> float:
-        """As `Scenario.held_s`: an open transaction of a producer that is gone holds readers back until its time-out.
-        """
+        """As `Scenario.held_s`: an open transaction of a dead producer holds readers back until its time-out."""
         return max(super().held_s(), self.transaction_timeout_ms / 1000)
 
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
