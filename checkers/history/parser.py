@@ -229,7 +229,7 @@ class Parser:
                 raise Malformed("a send to no partition")
             self._new_value(proc, whole(line["v"]))
             self._inside(line, SEND, op, part, whole(line["v"]))
-            self._retention.sent(part, whole(line.get("b", 0)))
+            self._retention.sent(part, whole(line.get("b", 0)), self._processes[proc])
             self._groups.sent(op, line, self._processes[proc])
         elif f in ("poll", "final_read"):
             at = offsets_of(line["at"])
@@ -294,7 +294,7 @@ class Parser:
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
         off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
-            self._retention.appended(part, off, t0, whole(line.get("ts", -1)), self._processes[invoked["p"]].client)
+            self._retention.appended(invoked, off, whole(line.get("ts", -1)), self._processes[invoked["p"]].client)
         head = (SEND, st, invoked["p"], part, op, 0, off, invoked["v"], NOT_A_READER, t0, line["t"])
         self.history.records.append((*head, 0, 0, -1, 0, key_id, tries))
 

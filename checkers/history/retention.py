@@ -4,7 +4,9 @@ Kafka removes whole segments from the beginning of a log: by time once a segment
 retention.ms old, by size while what is left still has retention.bytes (Kafka documentation, topic configs;
 `UnifiedLog.deleteOldSegments`). So a record that is too young keeps its own segment and all that follow: what time
 could have removed ends before the first of those. Where segments begin is in no history, so records of its segment
-that are older than it count as removable.
+that are older than it count as removable. What size could have removed ends where all that may be at that offset or
+above it, each record at its largest, comes to less than retention.bytes. Only idempotent producers append a record
+once: after others, size could have removed everything.
 
 Ages are by the harness's clock, from a record's timestamp (its own with CreateTime, the broker's with LogAppendTime; of
 a send whose answer has none, when it was handed over) until somebody was first answered that the log begins behind it.
@@ -18,7 +20,7 @@ from typing import Any
 from checkers.anomalies.anomaly import PROGRAM
 from checkers.history.partition import ANY, Partition
 from checkers.history.seal import declared_seal
-from checkers.history.tables import whole
+from checkers.history.tables import Process, whole
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
@@ -42,15 +44,23 @@ class RetentionWatch:
         """Slot of time -> the lowest offset of the records with a timestamp in it."""
         self._bytes = 0
         """The most that can have been appended."""
+        self._once = True
+        """Nothing is appended twice: all of its producers are idempotent."""
+        self._acked: list[tuple[int, int, int]] = []
+        """(offset, the most bytes that it takes, `_bytes` when it was acknowledged); only if there is retention.bytes.
+        """
         self._starts: list[tuple[int, int, int]] = []
         """(log start, wall clock in ms when it was first seen, `_bytes` by then), both ascending."""
 
-    def sent(self, size: int) -> None:
-        """A record with a value of so many bytes was handed over."""
+    def sent(self, size: int, *, once: bool) -> None:
+        """A record with a value of so many bytes was handed over. once: to an idempotent producer."""
         self._bytes += size + OVERHEAD_BYTES
+        self._once &= once
 
-    def appended(self, off: int, stamp_ms: int) -> None:
-        """A record was acknowledged at `off`, with this timestamp."""
+    def appended(self, off: int, stamp_ms: int, size: int) -> None:
+        """A record was acknowledged at `off`, with this timestamp, and a value of so many bytes."""
+        if self.partition.retention_bytes >= 0:
+            self._acked.append((off, size + OVERHEAD_BYTES, self._bytes))
         slot = stamp_ms // SLOT_MS
         if off < self._first.get(slot, ANY):
             self._first[slot] = off
@@ -98,8 +108,23 @@ class RetentionWatch:
             return ANY
         if "delete" not in partition.cleanup:
             return 0
-        if 0 <= partition.retention_bytes <= appended:
-            return ANY
+        return max(self._too_large(appended), self._too_old(wall_ms))
+
+    def _too_large(self, appended: int) -> int:
+        """The offset below which size could have removed everything when at most so much had been appended."""
+        keep, left = self.partition.retention_bytes, appended
+        if not 0 <= keep <= left:
+            return 0
+        self._acked.sort()
+        for off, size, by_then in self._acked if self._once else ():
+            left -= size if by_then <= appended else 0
+            if left < keep:
+                return off
+        return ANY
+
+    def _too_old(self, wall_ms: int) -> int:
+        """The offset below which time could have removed everything by then."""
+        partition = self.partition
         if partition.retention_ms < 0:
             return 0
         margin_ms = CLOCKS_MS + partition.retention_ms // 100 + self._skew_ms
@@ -152,19 +177,20 @@ class Retention:
             else:
                 watch.partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
 
-    def sent(self, part: int, size: int) -> None:
-        """A record with a value of so many bytes was handed over."""
-        self._watches[part].sent(size)
+    def sent(self, part: int, size: int, process: Process) -> None:
+        """A record with a value of so many bytes was handed over to a producer."""
+        self._watches[part].sent(size, once=process.settings.get("idempotence") is True)
 
-    def appended(self, part: int, off: int, t0: int, stamp_ms: int, client: str) -> None:
-        """A record that was handed over at `t0` was acknowledged at `off`; `stamp_ms`: as the answer says, or -1.
+    def appended(self, invoked: Mapping[str, Any], off: int, stamp_ms: int, client: str) -> None:
+        """The record of this send was acknowledged at `off`; `stamp_ms`: as the answer says, or -1.
 
         Only programs under test give their records timestamps of the past: else nobody believes an earlier one.
         """
-        sent_ms = self._wall(t0)
+        sent_ms = self._wall(invoked["t"])
         if client != PROGRAM:
             stamp_ms = max(stamp_ms, sent_ms - CLOCKS_MS - self._skew_ms) if stamp_ms >= 0 else sent_ms
-        self._watches[part].appended(off, stamp_ms if stamp_ms >= 0 else sent_ms)
+        stamp_ms = stamp_ms if stamp_ms >= 0 else sent_ms
+        self._watches[invoked["part"]].appended(off, stamp_ms, whole(invoked.get("b", 0)))
 
     def starts_at(self, part: int, log_start: int, t: int) -> None:
         """At `t`, an answer said for the first time that a log begins at `log_start`."""

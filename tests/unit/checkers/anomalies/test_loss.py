@@ -310,9 +310,14 @@ def _() -> HistoryBuilder:
     return retired(LASTS_MS, past_ms=-LASTS_MS, retention_ms=LASTS_MS)
 
 
-@CASES.case("a log that has more bytes than it keeps lets records go")
+@CASES.case("a log lets records go as long as what is left may have the bytes that it keeps")
 def _() -> HistoryBuilder:
-    return retired(0, retention_bytes=3_000)
+    return retired(0, retention_bytes=1_256)
+
+
+@CASES.case("a log that had more bytes than it keeps, and has fewer now, has lost records", LOST)
+def _() -> HistoryBuilder:
+    return retired(0, retention_bytes=1_257)
 
 
 @CASES.case("a log that cannot have more bytes than it keeps lets no record go", LOST)

@@ -10,7 +10,7 @@ from checkers.nemesis_log import FOREVER, parse_faults, skew_ms
 from checkers.plan_facts import facts_of
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
-from tests.unit.checkers.anomalies.test_loss import KAFKAS, retired
+from tests.unit.checkers.anomalies.test_loss import KAFKAS, LASTS_MS, retired
 
 
 def partition(h: HistoryBuilder, skew: int = 0) -> Partition:
@@ -87,6 +87,20 @@ def test_without_offsets_of_acknowledgements_nothing_of_a_short_run_is_too_old()
     h.tick(70_000 * MS)
     h.final([(2, values[2])], at=3, log_start=3)
     assert partition(h).judged_from == 3
+
+
+@pytest.mark.parametrize(("keep", "to"), [(3_769, 0), (3_768, 0), (2_513, 0), (2_512, 1), (1_257, 1), (1_256, 2)])
+def test_what_size_can_have_removed_leaves_retention_bytes_at_the_records_largest(keep: int, to: int) -> None:
+    """Three records take at most 1,256 bytes each."""
+    assert partition(retired(0, retention_bytes=keep)).judged_from == to
+    by_time = retired(LASTS_MS, retention_ms=LASTS_MS, retention_bytes=keep)
+    assert partition(by_time).judged_from == 2, "time may remove what size keeps"
+
+
+def test_what_a_producer_may_append_twice_counts_as_any_number_of_bytes() -> None:
+    h = retired(0, retention_bytes=3_768)
+    h.send(h.producer(idempotence=False))
+    assert partition(h).judged_from == 2
 
 
 def test_a_replica_may_lack_what_retention_can_remove_until_brokers_are_stopped() -> None:
