@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from checkers import coverage_of_clients, fault_classes
 from checkers.anomalies import hanging_txn, stuck
@@ -89,13 +89,21 @@ def _nothing_read(case: Case) -> list[str]:
     return lacking
 
 
-def _mostly_refused(case: Case) -> list[str]:
-    """A cluster that refuses writes without a fault shows little of what it does with those that it takes."""
-    ended = case.metrics.get("sends_without_faults", {})
-    refused, sends = ended.get("fail", 0), sum(ended.values())
-    if 2 * refused <= sends:
-        return []
-    return [f"{refused} of {sends} sends outside of faults were refused: all checks ran on little"]
+def _mostly_refused(case: Case) -> Iterator[str]:
+    """Yield a sentence for each kind of operation of which a cluster refused most without a fault: it shows little of
+    what it does with those that it takes. Transactions that were asked to abort are none. When commits of positions
+    ended is not counted: those of a run without faults are.
+    """
+    sends = case.metrics.get("sends_without_faults", {})
+    ids = case.metrics.get("transactional_ids", ())
+    commits = {} if any(each.began >= 0 for each in case.faults) else case.metrics.get("outcomes", {}).get("commit", {})
+    for name, refused, taken in (
+        ("sends", sends.get("fail", 0), sends.get("ok", 0) + sends.get("info", 0)),
+        ("transactions", sum(each["failed"] for each in ids), sum(each["committed"] for each in ids)),
+        ("commits of positions", commits.get("fail", 0), commits.get("ok", 0) + commits.get("info", 0)),
+    ):
+        if refused > taken:
+            yield f"{refused} of {refused + taken} {name} outside of faults were refused: all checks ran on little"
 
 
 def _not_shown(case: Case) -> list[str]:

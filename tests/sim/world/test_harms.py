@@ -16,6 +16,7 @@ import pytest
 from broker.apis import produce
 from broker.apis.fetch import FetchApi
 from broker.apis.produce import ProduceApi
+from broker.coordinators.groups.classic import ClassicGroup
 from broker.protocol.errors import ErrorCode
 from broker.replicas.waiters import ProduceResult
 from broker.replication import Partition
@@ -28,6 +29,13 @@ from checkers.in_memory import judge_bytes
 from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
 
 READ_COMMITTED = 1
+APPENDS = {"name": "appends", "rate": 20, "partitions": 1, "topics": 1, "readers": 2}
+SETTINGS = {
+    "log.retention.check.interval.ms": "500",
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
+GROUPS = {"name": "groups", "rate": 20, "partitions": 2, "members": 2}
 Rule = Callable[..., Any]
 
 
@@ -122,6 +130,15 @@ def nothing(sound: Rule) -> Rule:
     return sound
 
 
+def no_commit(sound: Rule) -> Rule:
+    """No position of a group is committed."""
+
+    def refusal(self: Any, request: Any) -> ErrorCode:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+    return refusal
+
+
 HARMS = {
     "readers at read_committed are starved": Harm(
         FetchApi, "_read", starved_at(READ_COMMITTED, 20), "stuck-consumer"
@@ -135,13 +152,17 @@ HARMS = {
     "no batch is taken for 20 s": Harm(
         ProduceApi, "_append", closed_between(4_000, 24_000), "stuck-producer", time_s=32.0
     ),
+    "no commit of a position is taken": Harm(
+        ClassicGroup, "refusal_of_commit", no_commit,
+        says="commits of positions outside of faults were refused", load=GROUPS,
+    ),
     "readers get what is not committed": Harm(Rules, "read_limit", up_to_the_log_end, "lso-violation"),
 }  # fmt: skip
 
 
 def plan_of(harm: Harm) -> Plan:
-    load = {"name": "appends", "rate": 20, "partitions": 1, "topics": 1, "readers": 2, **harm.load}
-    cluster = {"nodes": 3, "settings": {"log.retention.check.interval.ms": "500"}}
+    load = harm.load if "name" in harm.load else {**APPENDS, **harm.load}
+    cluster = {"nodes": 3, "settings": SETTINGS}
     table = {"runtime": "sim", "seed": 4, "time_s": harm.time_s, "cluster": cluster, "workload": load, "faults": []}
     return make_plan(table)
 

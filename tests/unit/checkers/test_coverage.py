@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from checkers.case import Case
-from checkers.history.tables import Partition
+from checkers.history.tables import FAIL, OK, Partition
 from checkers.in_memory import judge_bytes
 from checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
 from tests.support.histories.builder import MS, HistoryBuilder
+from tests.support.histories.group_history import GROUP, GroupHistory
 from tests.support.histories.nemesis_lines import fault_line
 from tests.unit.checkers.anomalies.test_loss import KAFKAS, retired
 from tests.unit.checkers.test_verdict import finding, good
@@ -103,6 +104,23 @@ def test_where_most_sends_are_refused_without_a_fault_it_is_unknown(refused: int
     h.final(pairs, isolation=1)
     why = f"{refused} of {refused + 5} sends outside of faults were refused: all checks ran on little"
     assert judged(h).reasons == ((why,) if unknown else ())
+
+
+@pytest.mark.parametrize(("refused", "faulty", "unknown"), [(5, False, False), (6, False, True), (6, True, False)])
+def test_where_most_commits_are_refused_without_a_fault_it_is_unknown(
+    refused: int, faulty: bool, unknown: bool
+) -> None:
+    h = GroupHistory()
+    p = h.producer()
+    pairs = [(off, h.sent(p, off)) for off in range(5)]
+    member = h.reader(group=GROUP, member=0)
+    for number in range(refused + 5):
+        h.commit(member, {0: 0}, st=OK if number < 5 else FAIL)
+    h.final(pairs)
+    h.final(pairs, isolation=1)
+    why = f"{refused} of {refused + 5} commits of positions outside of faults were refused: all checks ran on little"
+    faults = [{"asked": 0, "began": 0, "ended": h.now}] if faulty else []
+    assert (why in judged(h, *faults).reasons) is unknown
 
 
 def test_sends_that_were_refused_during_a_fault_do_not_count() -> None:
