@@ -62,13 +62,15 @@ async def test_a_member_is_judged_by_what_it_says(
     reports, read = Counter[int](), 0
 
     def count_reports() -> None:
-        """How often each process has said that it has processed something: by what is new in the history."""
+        """How often each process has said that it has processed records: by what is new in the history. A report of
+        none is no sign that it has joined.
+        """
         nonlocal read
         recorder.flush()
         with path.open("rb") as lines:
             lines.seek(read)
             for each in map(json.loads, lines):
-                reports[each.get("p", -1)] += each.get("f") == "poll"
+                reports[each.get("p", -1)] += each.get("f") == "poll" and bool(each.get("at"))
             read = lines.tell()
 
     async def until_processed(more: int, *numbers: int) -> None:
