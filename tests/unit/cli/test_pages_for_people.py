@@ -64,7 +64,7 @@ def test_a_plan_on_a_page_is_that_of_the_example(page: str, example: str) -> Non
 
 
 def test_the_workflow_of_tests_calls_what_there_is_and_names_no_registry() -> None:
-    text = (ROOT / "docs/examples/tests-nightly.yml").read_text()
+    text = (ROOT / ".github/workflows/nightly.yml").read_text()
     steps = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
     ran = " ".join(each["run"] for each in steps if "run" in each)
     assert re.findall(r"\./squall (\w+)", ran) == ["setup", "doctor", "test"]
@@ -78,7 +78,7 @@ def test_the_workflow_of_tests_calls_what_there_is_and_names_no_registry() -> No
 
 
 def test_the_workflow_of_tests_keeps_all_that_a_night_goes_on_with_until_it_has_ended() -> None:
-    steps = yaml.safe_load((ROOT / "docs/examples/tests-nightly.yml").read_text())["jobs"]["nightly"]["steps"]
+    steps = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())["jobs"]["nightly"]["steps"]
     restored, saved = (
         each["with"]["path"].split() for each in steps if re.match("actions/cache/(restore|save)", each.get("uses", ""))
     )
