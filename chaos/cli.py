@@ -11,7 +11,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from chaos import __version__
 from chaos.errors import HarnessError, traceback_of, trouble_of
 from chaos.flags import default_map
 from chaos.garbage import garbage_waits
@@ -129,8 +128,20 @@ class Commands(click.Group):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
 
+def _print_versions(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print what --version prints, and end the program."""
+    if asked and not ctx.resilient_parsing:
+        from chaos.toolchain.version import version_text
+
+        click.echo(version_text())
+        ctx.exit()
+
+
 @click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="squall")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_versions,
+    help="Show the versions of Squall, Python, Java, Spark, Toxiproxy and Kafka, and exit.",
+)  # fmt: skip
 def squall() -> None:
     """Break Kafka-style brokers on purpose, and prove what survived."""
 

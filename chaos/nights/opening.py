@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from chaos.nights.machine import lacking
 from chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
 from chaos.nights.order import history_of, in_order
 from chaos.nights.player import read_verdict
-from chaos.runtimes.real.processes.child import PACKAGES
+from chaos.toolchain.places import commit
 from chaos.typed import typed
 from checkers.nights.matrix import changes
 from checkers.nights.night import SCHEMA, read_night
@@ -187,15 +186,6 @@ def note_commit(directory: NightDirectory) -> str:
         return ""
     directory.write(directory.night, {**told, "commits_since": [*commits[1:], now]})
     return f"it began at commit {commits[0][:12] or 'unknown'}; what is played now is of {now[:12] or 'unknown'}"
-
-
-def commit() -> str:
-    """Of this checkout; empty where it is none."""
-    command = ["git", "-C", str(PACKAGES), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 def machine() -> dict[str, Any]:

@@ -78,6 +78,15 @@ def jars_here() -> bool:
     return (cache_folder() / f"kafka-{VERSION}").is_dir()
 
 
+def kafka_version_here() -> str:
+    """The version of KAFKA_HOME's jars, else of those in the cache folder; empty if there are none."""
+    home = os.environ.get("KAFKA_HOME")
+    try:
+        return _version(Path(home) / "libs" if home else cache_folder() / f"kafka-{VERSION}")
+    except Refused:
+        return ""
+
+
 def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
     """The unpacked Apache Kafka that --upgrade-to names, of another version than the first. Refused otherwise."""
     found = _unpacked(first.java, Path(given).absolute(), f"--upgrade-to {given}")

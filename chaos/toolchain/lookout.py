@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from chaos.errors import HarnessError
@@ -21,6 +20,7 @@ from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.java import java_here, java_unpacked
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import Lack, remedy
+from chaos.toolchain.version import installed_version
 from chaos.typed import typed
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
@@ -185,7 +185,7 @@ def kafka_part() -> Part:
 
 def clients_part() -> Part:
     """Find client libraries of Kafka."""
-    there = {name: found for name in CLIENTS if (found := _version(name))}
+    there = {name: found for name in CLIENTS if (found := installed_version(name))}
     said = ", ".join(f"{name} {found}" for name, found in there.items())
     if len(there) == len(CLIENTS):
         return Part("client libraries", said)
@@ -217,10 +217,3 @@ def allure_part() -> Part:
     if not allure_here():
         return Part("Allure", "", "the first night fetches it with npm: 53 MB (not with --no-report)")
     return Part("Allure", VERSION)
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return ""

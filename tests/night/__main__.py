@@ -16,6 +16,7 @@ from chaos.errors import Refused
 from chaos.interrupts import as_ctrl_c
 from chaos.nights import opening
 from chaos.nights.directory import NIGHTS, NightDirectory
+from chaos.toolchain.places import commit
 from tests.night import collecting, page
 from tests.night.parts import PARTS, Part, shown
 from tests.night.player import play
@@ -88,7 +89,7 @@ def _head(name: str, asked: Sequence[str], first_seed: int) -> Head:
     return Head(
         night=name,
         began=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=opening.commit(),
+        commit=commit(),
         machine=f"{machine['cores']} cores, {machine['memory_mib'] / 1024:.0f} GiB",
         python=machine["python"],
         parts=tuple(asked),

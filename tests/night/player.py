@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from chaos.errors import said_by, traceback_of
-from chaos.nights.opening import commit
 from chaos.runtimes.real.processes.child import TETHER
+from chaos.toolchain.places import commit
 from tests.night.parts import ROOT, Part, shown
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.toolchain.places import commit
 from tests.support.lacks import skip_without
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,6 +106,12 @@ def test_recipes_and_plans_came_with_it_and_tests_did_not(installed: Installed) 
     assert recipes == {path for path in ours if "__pycache__" not in path.parts}
     assert (shared / "plans/nightly.toml").read_bytes() == (ROOT / "plans/nightly.toml").read_bytes()
     assert not (installed.packages() / "tests").exists()
+
+
+def test_it_knows_its_commit_and_says_what_is_not_here(installed: Installed) -> None:
+    said = installed.squall("--version").stdout
+    assert f"commit      {commit() or 'unknown'}\n" in said
+    assert "Spark       not here\n" in said
 
 
 def test_pytest_finds_the_fixture_by_itself(installed: Installed) -> None:

@@ -39,7 +39,7 @@ def calls(page: str) -> list[list[str]]:
 def unknown_options(words: list[str]) -> list[str]:
     """Options of a call that its command does not have. `squall test` passes options on."""
     found: click.Command | None = cli.squall
-    while isinstance(found, click.Group):
+    while isinstance(found, click.Group) and not words[0].startswith("-"):
         found = found.get_command(click.Context(found), words[0])
         words = words[1:]
     assert found is not None

@@ -1,0 +1,50 @@
+"""Versions of what runs depend on, as `squall --version` prints them. Nothing is fetched, and no cluster is asked."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+
+from chaos import __version__
+from chaos.toolchain import toxiproxy
+from chaos.toolchain.java import Java, java_here, java_unpacked
+from chaos.toolchain.kafka import kafka_version_here
+from chaos.toolchain.places import commit
+
+RUNTIME = re.compile(r"java\.runtime\.version = (\S+)")
+
+
+def installed_version(distribution: str) -> str:
+    """The version of an installed distribution; empty if it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def versions() -> dict[str, str]:
+    """Name -> version, in the order of printing. An empty version: it is not here."""
+    return {
+        "squall": __version__,
+        "commit": commit() or "unknown",
+        "Python": platform.python_version(),
+        "Java": _java(java_here() or java_unpacked()),
+        "Spark": installed_version("pyspark"),
+        "Toxiproxy": toxiproxy.VERSION if toxiproxy.toxiproxy_here() else "",
+        "Kafka": kafka_version_here(),
+    }
+
+
+def version_text() -> str:
+    """The text of `squall --version`: one line for each."""
+    found = versions()
+    width = max(map(len, found))
+    return "\n".join(f"{name:<{width}}  {each or 'not here'}" for name, each in found.items())
+
+
+def _java(there: Java | None) -> str:
+    if there is None:
+        return ""
+    found = RUNTIME.search(there.build)
+    return found[1] if found else str(there.version)
