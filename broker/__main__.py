@@ -30,7 +30,8 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TurnMeter | None) -> N
         nursery.start_soon(_stop_on_signal, stop)
         if meter is not None:
             await nursery.start(_report_on_signal, meter)
-        await broker_main(env, config, stop=stop)
+        longest_turn_s = None if meter is None else lambda: meter.longest_s
+        await broker_main(env, config, stop=stop, longest_turn_s=longest_turn_s)
         nursery.cancel_scope.cancel()
     if meter is not None:
         meter.report()

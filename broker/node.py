@@ -38,8 +38,11 @@ from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
 from broker.log.config import LogConfig, of_broker
 from broker.log.manager import LogManager
+from broker.metrics.endpoint import MetricsEndpoint
+from broker.metrics.node_metrics import RUNNING, STOPPING, NodeMetrics
 from broker.net.deadlines import Timers
 from broker.net.peers import PeerClient
+from broker.net.request_metrics import RequestMetrics
 from broker.net.server import Server
 from broker.replicas.coordinators.enrolment import Enrolment
 from broker.replicas.coordinators.group_coordinator import GroupCoordinator
@@ -74,14 +77,17 @@ async def broker_main(
     *,
     stop: trio.Event | None = None,
     make_control: Make = control_plane,
+    longest_turn_s: Callable[[], float] | None = None,
     task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `task_status` gets the node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a
+    `task_status` gets the node once it is unfenced. longest_turn_s: for the node's metrics, in seconds; None: turns are
+    not measured. Raises ConfigError, RegistrationFailed, and OSError for a
     listener's port that is taken or a disk that fails.
     """
     node = Node(env, config, make_control)
+    node.longest_turn_s = longest_turn_s
     await node.run(trio.Event() if stop is None else stop, task_status)
 
 
@@ -120,6 +126,9 @@ class Node:
         written, timeout_ms = self.transactions.markers_written, config.request_timeout_ms
         self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
         self.timers = Timers()
+        self.longest_turn_s: Callable[[], float] | None = None
+        self.metrics: NodeMetrics | None = None
+        """If the configuration has a port for them."""
         self._checkpointing = trio.Lock()
         self._retaining = False
 
@@ -158,6 +167,9 @@ class Node:
             self.feed.follow(self.transactions.image_changed)
             self.feed.follow(self.groups.image_changed)
             server = self._server(nursery)
+            if self.metrics is not None:
+                metrics = MetricsEndpoint(env, self.metrics.write, nursery.start_soon)
+                await metrics.listen(config.squall_metrics_host, config.squall_metrics_port)
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
             await nursery.start(self.peers.run)
@@ -174,6 +186,7 @@ class Node:
                 nursery.start_soon(self._announce, membership, server, task_status)
                 await stop.wait()
             env.trace("node_stopping")
+            self._metrics_say(STOPPING)
             said = {"controlled": False}
             if joined and config.controlled_shutdown_enable:
                 said = await self._leave(membership)
@@ -204,6 +217,7 @@ class Node:
     async def _announce(self, membership: Membership, server: Server, task_status: trio.TaskStatus[Node]) -> None:
         await membership.unfenced.wait()
         server.open_to_clients()
+        self._metrics_say(RUNNING)
         self.env.trace("node_ready", ports=server.ports, broker_epoch=membership.broker_epoch)
         task_status.started(self)
 
@@ -248,7 +262,33 @@ class Node:
         for_nodes = node_routes(self.control.handlers(), fetch, listed)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
+        self._measure(server, produce, fetch)
         return server
+
+    def _measure(self, server: Server, produce: ProduceApi, fetch: FetchApi) -> None:
+        """Measure requests, and read all that metrics are made of, if the configuration asks for metrics."""
+        if self.config.squall_metrics_port < 0:
+            return
+        server.requests = RequestMetrics(self.env.mono)
+        self.metrics = NodeMetrics(
+            self.config,
+            self.feed.image,
+            self.control,
+            self.replicas,
+            self.proposals,
+            self.fetchers,
+            self.groups,
+            self.transactions,
+            server,
+            produce,
+            fetch,
+            server.requests,
+            self.longest_turn_s,
+        )
+
+    def _metrics_say(self, state: int) -> None:
+        if self.metrics is not None:
+            self.metrics.state = state
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
         """The addresses to advertise: those in the configuration, else the ports that were really opened."""

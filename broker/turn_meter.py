@@ -25,6 +25,11 @@ class TurnMeter(trio.abc.Instrument):
         self._began = cpu_time()
         self._begin_anew()
 
+    @property
+    def longest_s(self) -> float:
+        """CPU time of the longest turn since the last report, in seconds."""
+        return self._longest_s
+
     def _begin_anew(self) -> None:
         self._longest_s, self._task = 0.0, ""
         self._most = Work()

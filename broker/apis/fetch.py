@@ -157,6 +157,8 @@ class FetchApi:
         self._parked: dict[Connection, int] = {}
         """Partitions of the parked fetches of a connection that have more than FEW_WANTS of them."""
         self.sessions = sessions
+        self.bytes_to_consumers = self.bytes_to_followers = 0
+        """Of batches, since the start of the node."""
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame.
@@ -187,6 +189,8 @@ class FetchApi:
         try:
             session, parts = self.sessions.open(request, now_ms, by_ids=by_ids)
         except SessionError as wrong:
+            if slot.timer is not None:
+                slot.timer.count_errors((wrong.error,))
             slot.reply(encode_fetch_response(slot.version, 0, wrong.error, 0, [], []))
             return
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
@@ -370,6 +374,7 @@ class FetchApi:
                 left -= records.length
                 first = False
             outs.append((want.key, out))
+        self._count(fetch, fetch.max_bytes - left, outs)
         slot, session_id = fetch.slot, 0
         if fetch.session is not None:
             session_id = fetch.session.session_id
@@ -385,6 +390,14 @@ class FetchApi:
                 leaders[out.current_leader[0]] = None
         hints = self._hints(leaders, slot) if leaders else []
         slot.reply(encode_fetch_response(slot.version, 0, 0, session_id, topics, hints))
+
+    def _count(self, fetch: DelayedFetch, size: int, outs: list[tuple[bytes, FetchPartOut]]) -> None:
+        if fetch.replica_id >= 0:
+            self.bytes_to_followers += size
+        else:
+            self.bytes_to_consumers += size
+        if fetch.slot.timer is not None:
+            fetch.slot.timer.count_errors(out.error for _, out in outs)
 
     def _hints(self, leaders: Iterable[int], slot: Slot) -> list[tuple[int, str, int, str | None]]:
         """Endpoints of the leaders that replies point to (KIP-951)."""

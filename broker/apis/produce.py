@@ -82,6 +82,8 @@ class ProduceApi:
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
         self._start_soon, self._most_batches = start_soon, most_batches
         self.counts = ProduceCounts(env.trace)
+        self.messages_in = self.bytes_in = 0
+        """Records, and bytes of their batches, that were appended since the start of the node."""
         self._turn = trio.Lock()
         """Of the requests that append in turns, one has a turn; then others are served, whatever they ask for."""
 
@@ -247,6 +249,8 @@ class ProduceApi:
         if done.duplicate:
             self._known(h, records, done)
         else:
+            self.messages_in += done.last_offset - done.base_offset + 1
+            self.bytes_in += len(records)
             self._replicas.appended(h, now_ms, wall_ms)
         result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
         end = done.last_offset + 1
@@ -283,12 +287,14 @@ class ProduceApi:
 
     def _answer_nothing(self, slot: Slot, results: Results) -> None:
         """acks=0 has no response; an error closes the connection, as with Kafka."""
+        _count_errors(slot, results)
         slot.drop()
         if any(result.error for _, parts in results for result in parts):
             slot.conn.close()
 
     def reply(self, slot: Slot, results: Results) -> None:
         """Encode and send; leader hints (KIP-951) where the version carries them."""
+        _count_errors(slot, results)
         endpoints: list[tuple[int, str, int, str | None]] = []
         if slot.version >= _LEADER_HINTS_FROM:
             ids = {r.leader[0]: None for _, parts in results for r in parts if r.leader is not None}
@@ -297,6 +303,11 @@ class ProduceApi:
             slot.version, [(key, [_on_the_wire(r) for r in parts]) for key, parts in results], 0, endpoints
         )
         slot.reply(body)
+
+
+def _count_errors(slot: Slot, results: Results) -> None:
+    if slot.timer is not None:
+        slot.timer.count_errors(result.error for _, parts in results for result in parts)
 
 
 def _cost(h: Hosted | None) -> int:

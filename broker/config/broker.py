@@ -246,6 +246,11 @@ class BrokerConfig:
     squall_clock_offset_path: str | None = text(None)
     squall_turn_measurement_enable: bool = flag(False)
     """Trace the longest turn: `broker.turn_meter`."""
+    squall_metrics_port: int = integer(-1, low=-1, high=65_535)
+    """Of the OpenMetrics endpoint. -1: there is none. 0: a free port, which the trace names."""
+    squall_metrics_host: str = text("127.0.0.1")
+    squall_metrics_max_partitions: int = integer(1000, low=0)
+    """Replicas that have samples of their own."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
     """On the inter-broker listener, where it is not the only one: max.connections lets brokers in."""
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.env import Transport
+    from broker.net.request_metrics import RequestTimer
 
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
@@ -49,7 +50,7 @@ class Parked(Protocol):
 class Slot:
     """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
 
-    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "is_produce", "parked", "version")
+    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "is_produce", "parked", "timer", "version")
 
     def __init__(self, conn: Connection, correlation_id: int, version: int, flexible: bool) -> None:
         self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
@@ -58,6 +59,8 @@ class Slot:
         """What is to be given up when the connection ends before the reply."""
         self.is_produce = False
         """It is the reply to a Produce request with acks."""
+        self.timer: RequestTimer | None = None
+        """If the node has metrics."""
 
     def reply(self, body: list[Any] | bytes) -> None:
         """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
@@ -74,6 +77,8 @@ class Slot:
             head, first = self._head(size), body[0]
             small = type(first) is bytes and len(first) < _JOIN_LIMIT
             self.chunks = (head + first, *body[1:]) if small else (head, *body)
+        if self.timer is not None:
+            self.timer.end()
         self.conn.ready(len(head) + size)
 
     def _head(self, size: int) -> bytes:
@@ -85,6 +90,8 @@ class Slot:
     def drop(self) -> None:
         """Nothing is to be sent for this request (acks=0)."""
         self.chunks = ()
+        if self.timer is not None:
+            self.timer.end()
         self.conn.ready(0)
 
 

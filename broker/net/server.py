@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from broker.config import BrokerConfig
     from broker.env import Env, Listener, Transport
+    from broker.net.request_metrics import RequestMetrics
     from broker.net.wakeups import Woken
 
 _HEADER = Struct(">hhih").unpack_from
@@ -107,6 +108,8 @@ class Server:
         self._ready = trio.Event()
         self.in_force: Callable[[], BrokerConfig] = lambda: config
         """The settings with those altered at run time, asked for when a connection comes."""
+        self.requests: RequestMetrics | None = None
+        """Measures requests, if the node has metrics. Set before any `listen`."""
         self.ports: dict[str, int] = {}
         """Port that each listener opened, by its name."""
 
@@ -278,15 +281,13 @@ class Server:
         if not route.min_version <= version <= route.max_version:
             if key != ApiKey.API_VERSIONS:
                 raise MalformedFrame(f"{ApiKey(key).name} version {version} is not served")
-            slot = Slot(conn, correlation_id, version, False)
-            conn.slots.append(slot)
+            slot = self._slot(conn, key, correlation_id, version, False)
             assert route.plain is not None
             slot.reply(route.plain(None, slot).encode(0))  # the client may be able to read no version but 0
             return
         if version >= route.flexible_from:
             at = at + 1 if at < size and frame[at] == 0 else _tags_end(frame, at)
-        slot = Slot(conn, correlation_id, version, version >= route.tagged_from)
-        conn.slots.append(slot)
+        slot = self._slot(conn, key, correlation_id, version, version >= route.tagged_from)
         if conn.client_id is None and client_id_size > 0:
             conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
         if route.hot is not None:
@@ -301,6 +302,13 @@ class Server:
         DONE.bytes += size
         request, _ = request_class(key).decode(frame, at, version)
         self._handle(route, request, slot)
+
+    def _slot(self, conn: Connection, key: int, correlation_id: int, version: int, flexible: bool) -> Slot:
+        slot = Slot(conn, correlation_id, version, flexible)
+        conn.slots.append(slot)
+        if self.requests is not None:
+            slot.timer = self.requests.begin(key)
+        return slot
 
     async def _read_large(self, route: Route, frame: memoryview, at: int, slot: Slot) -> None:
         """As the end of `_dispatch`, for a connection that is held until the request is read."""
@@ -333,7 +341,7 @@ class Server:
             elif is_large:
                 self._nursery.start_soon(self._write_large, answer, slot)
             else:
-                slot.reply(_encode(answer, slot.version))
+                slot.reply(_encode(answer, slot))
         except MalformedFrame as wrong:
             self._malformed(slot, wrong)
         except OUR_BUGS as bug:
@@ -341,10 +349,16 @@ class Server:
 
     async def _write_large(self, answer: Any, slot: Slot) -> None:
         try:
-            slot.reply(await self._large.write(answer, slot.version))
+            slot.reply(await self._write(answer, slot))
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
         self.settle()
+
+    async def _write(self, answer: Any, slot: Slot) -> Any:
+        """A response to a large request, encoded off the event loop."""
+        if slot.timer is not None:
+            slot.timer.count_errors_of(answer)
+        return await self._large.write(answer, slot.version)
 
     def _begin(self, wait: Callable[[], Awaitable[Any]], slot: Slot, *, holds: bool, is_large: bool) -> None:
         if holds:
@@ -361,11 +375,11 @@ class Server:
             if slot.conn.closed:
                 answer = []
             if not isinstance(answer, (bytes, list)) and not is_large:
-                answer = _encode(answer, slot.version)
+                answer = _encode(answer, slot)
             if long is not None:
                 long.end()
             if not isinstance(answer, (bytes, list)):
-                answer = await self._large.write(answer, slot.version)
+                answer = await self._write(answer, slot)
             slot.reply(answer)
         except MalformedFrame as wrong:
             self._malformed(slot, wrong)
@@ -446,6 +460,10 @@ class Server:
                 if idle_ms > limit_ms >= 0:
                     conn.close()
 
+    def connection_counts(self) -> dict[str, int]:
+        """Open connections by listener. A listener without connections has 0."""
+        return {name: sum(conn.listener == name for conn in self._connections) for name in self.ports}
+
     def close(self) -> None:
         """Stop listening and end every connection."""
         for listener in self._listeners:
@@ -454,9 +472,11 @@ class Server:
             conn.close()
 
 
-def _encode(answer: Any, version: int) -> bytes:
+def _encode(answer: Any, slot: Slot) -> bytes:
     """A response, encoded on the event loop."""
-    encoded: bytes = answer.encode(version)
+    if slot.timer is not None:
+        slot.timer.count_errors_of(answer)
+    encoded: bytes = answer.encode(slot.version)
     DONE.bytes += len(encoded)
     return encoded
 

@@ -77,6 +77,8 @@ class Fetcher:
         self._link: Transport | None = None
         self._held: list[HeldAppend] = []
         """What was appended and has to be flushed."""
+        self.bytes_in = 0
+        """Of batches that were appended here."""
         self._changed = trio.Event()
         self._renew = False
         self._ended_ms = -AGAIN_MS
@@ -287,6 +289,7 @@ class Fetcher:
                 self._env.trace("bad_records", topic=log.topic, partition=log.partition, why=str(wrong))
                 self._back_off(f)
                 return
+            self.bytes_in += len(part.records)
         held = self._replicas.followed(h, part.high_watermark, part.log_start_offset)
         if held is not None:
             self._held.append(held)
@@ -389,6 +392,11 @@ class Fetchers:
             self._nursery.start_soon(found.run)
             return
         found.follow(hosted)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of batches that were fetched from leaders and appended."""
+        return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     def unfollow(self, hosted: Hosted) -> None:
         """Stop fetching a partition from anybody."""

@@ -27,6 +27,7 @@ class Hosted:
         "followers",
         "holding",
         "internal",
+        "isr_size",
         "log",
         "name",
         "readers",
@@ -40,6 +41,8 @@ class Hosted:
         self.name = log.topic.encode()
         self.internal = log.topic in INTERNAL_TOPICS
         """A coordinator's log: clients may read it, and not write it."""
+        self.isr_size = (-1, 0)
+        """Leader epoch and size of the ISR, as its changes were last counted."""
         self.uncommitted = AppendQueue()
         """Appends with acks=all that wait for the high watermark."""
         self.flushing = False

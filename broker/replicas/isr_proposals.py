@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
-    from broker.replication.values import ProposeIsr
+    from broker.replication.values import IsrChanged, ProposeIsr
 
 _RETRY_S = 0.1
 MOST_IN_A_REQUEST = 400
@@ -39,6 +39,8 @@ class IsrProposals:
         self._open: dict[Place, tuple[Hosted, ProposeIsr]] = {}
         self._retries = False
         """Something of the last answer is to be asked again."""
+        self.shrinks = self.expands = 0
+        """ISRs of partitions led here that became smaller or larger within a leader epoch."""
         self._wanted = trio.Event()
         self.replicas: ReplicaManager | None = None
 
@@ -46,6 +48,15 @@ class IsrProposals:
         """Ask for an ISR; replaces an earlier proposal of that partition."""
         self._open[h.state.topic_id, h.state.index] = h, proposal
         self._wanted.set()
+
+    def changed(self, h: Hosted, effect: IsrChanged) -> None:
+        """Count it. A proposal comes before each change in its epoch, so the size before is known."""
+        size = len(effect.isr)
+        epoch, before = h.isr_size
+        if epoch == effect.leader_epoch:
+            self.shrinks += size < before
+            self.expands += size > before
+        h.isr_size = effect.leader_epoch, size
 
     def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
         """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from broker.replicas.hosted import Hosted
-    from broker.replication.values import ProposeIsr
+    from broker.replication.values import IsrChanged, ProposeIsr
 
 
 class FollowingPort(Protocol):
@@ -27,3 +27,6 @@ class ProposalPort(Protocol):
 
     def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
         """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""
+
+    def changed(self, h: Hosted, effect: IsrChanged) -> None:
+        """The committed or the maximal ISR of a partition that is led here is another now."""

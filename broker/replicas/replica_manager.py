@@ -144,12 +144,8 @@ class ReplicaManager:
 
     def endpoints(self, ids: list[int], listener: str) -> list[tuple[int, str, int, str | None]]:
         """Where brokers listen for clients of `listener`, as (id, host, port, rack)."""
-        found = []
-        for broker_id in ids:
-            broker = self.image.brokers.get(broker_id)
-            if broker is not None and listener in broker.endpoints:
-                found.append((broker_id, *broker.endpoints[listener], broker.rack))
-        return found
+        brokers = [self.image.brokers[each] for each in ids if each in self.image.brokers]
+        return [(each.id, *each.endpoints[listener], each.rack) for each in brokers if listener in each.endpoints]
 
     # ------------------------------------------------------------------ the data plane's events
 
@@ -271,6 +267,7 @@ class ReplicaManager:
         self._trace(h, "isr_changed", isr=effect.isr, maximal=effect.maximal_isr, epoch=effect.leader_epoch,
                     partition_epoch=effect.partition_epoch, leo=h.log.log_end_offset,
                     hw=h.state.high_watermark)  # fmt: skip
+        self._proposals.changed(h, effect)
 
     def _assign_epoch(self, h: Hosted, effect: AssignEpoch) -> None:
         h.log.epochs.assign(effect.epoch, effect.start_offset)

@@ -84,6 +84,9 @@ class Orders:
     def propose(self, h: Hosted, proposal: Any) -> None:
         self.proposed.append(proposal)
 
+    def changed(self, h: Hosted, effect: Any) -> None:
+        pass
+
     def retry(self, h: Hosted, proposal: Any) -> None:
         self.retried.append(proposal)
 

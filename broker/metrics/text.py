@@ -1,0 +1,34 @@
+"""Metrics as OpenMetrics text, version 1.0. Pure. Source: the OpenMetrics specification, "Text format"."""
+
+from __future__ import annotations
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+SUFFIXES = {"counter": "_total", "info": "_info"}
+"""Of the samples of a family of that type. A summary's samples name theirs; others have none."""
+
+
+class Family:
+    """A family of metrics with its samples. `kind`: counter, gauge, summary or info."""
+
+    __slots__ = ("_name", "_suffix", "lines")
+
+    def __init__(self, name: str, kind: str, about: str) -> None:
+        self._name, self._suffix = name, SUFFIXES.get(kind, "")
+        self.lines = [f"# TYPE {name} {kind}", f"# HELP {name} {_escaped(about)}"]
+
+    def add(self, value: float, suffix: str = "", **labels: object) -> Family:
+        """Add a sample. Labels with the same names must have other values."""
+        written = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
+        braced = f"{{{written}}}" if written else ""
+        self.lines.append(f"{self._name}{suffix or self._suffix}{braced} {value}")
+        return self
+
+
+def exposition(families: list[Family]) -> bytes:
+    """The text of all families, in their order."""
+    lines = [line for family in families for line in family.lines]
+    return "\n".join([*lines, "# EOF\n"]).encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

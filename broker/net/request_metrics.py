@@ -1,0 +1,74 @@
+"""Requests of a broker by API: how many, how long their responses took, and which errors those had. For its metrics.
+
+The server measures only if it was given a `RequestMetrics`: each request then has a `RequestTimer` in its slot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MOST_LOOKED_AT = 1000
+"""Parts of one response whose errors are counted. A response may have 50,000, and is looked at in one turn."""
+
+
+class RequestMetrics:
+    """Counts since the start of the node. `mono`: seconds, as `Env.mono`."""
+
+    def __init__(self, mono: Callable[[], float]) -> None:
+        self.mono = mono
+        self.requests: Counter[int] = Counter()
+        """By API key: requests that were taken."""
+        self.responses: Counter[int] = Counter()
+        """By API key: those that were answered. A connection may end before."""
+        self.seconds: dict[int, float] = {}
+        """By API key: the sum, over all responses, of the time from the request until the response was known."""
+        self.errors: Counter[tuple[int, int]] = Counter()
+        """By API key and error code: how often responses had it, once for each partition, topic or group."""
+
+    def begin(self, key: int) -> RequestTimer:
+        """Count a request of an API."""
+        self.requests[key] += 1
+        return RequestTimer(self, key)
+
+
+class RequestTimer:
+    """One request from when it was taken until its response is known."""
+
+    __slots__ = ("_began_s", "_key", "_metrics")
+
+    def __init__(self, metrics: RequestMetrics, key: int) -> None:
+        self._metrics, self._key, self._began_s = metrics, key, metrics.mono()
+
+    def end(self) -> None:
+        """The response is known."""
+        metrics, key = self._metrics, self._key
+        metrics.responses[key] += 1
+        metrics.seconds[key] = metrics.seconds.get(key, 0.0) + metrics.mono() - self._began_s
+
+    def count_errors(self, codes: Iterable[int]) -> None:
+        """Count the error codes of the response's parts. 0 is no error."""
+        for code in codes:
+            if code:
+                self._metrics.errors[self._key, code] += 1
+
+    def count_errors_of(self, response: Any) -> None:
+        """Count the error codes of a decoded response, and of the first `MOST_LOOKED_AT` of its parts."""
+        self.count_errors(_error_codes(response))
+
+
+def _error_codes(response: Any) -> Iterator[int]:
+    """The `error_code` of a message, of the messages in its lists, and so on."""
+    left, looked_at = [response], 0
+    while left and looked_at < MOST_LOOKED_AT:
+        looked_at += 1
+        part = left.pop()
+        for name in part.__slots__:
+            value = getattr(part, name)
+            if name == "error_code":
+                yield value
+            elif type(value) is list and value and hasattr(value[0], "__slots__"):
+                left.extend(value[:MOST_LOOKED_AT])
