@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 
 @click.command()
-def command() -> int:
+@click.option("--standalone", is_flag=True, help="Also make squall/broker: one broker, to start beside your tests.")
+def command(standalone: bool) -> int:
     """Make the images of brokers, Toxiproxy and the frame relay where the Docker engine does not have them yet.
 
     `squall run --runtime docker` does so itself. This names them as compose/cluster.yaml does, so that a cluster can
@@ -17,13 +20,17 @@ def command() -> int:
     Examples:
       squall images
       docker compose -f compose/cluster.yaml up
+      squall images --standalone && docker run -p 9092:9092 squall/broker
     """
     from chaos.toolchain.engine import find_engine
-    from chaos.toolchain.images import ensure_images, name_latest
+    from chaos.toolchain.images import ensure_images, name_latest, standalone_image
 
     engine = find_engine()
-    made = ensure_images(engine, lambda line: click.echo(line, err=True))
+    say = partial(click.echo, err=True)
+    made = ensure_images(engine, say)
     named = name_latest(engine, made)
     click.echo(f"{named.broker} is {made.broker}")
     click.echo(f"{named.toxiproxy} is {made.toxiproxy}")
+    if standalone:
+        click.echo(f"{standalone_image(engine, made, say)} is one broker: docker run -p 9092:9092 squall/broker")
     return 0

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos import __version__
 from chaos.errors import Refused
 from chaos.toolchain.base_image import base_image
 from chaos.toolchain.cache import Say, cache_folder, installed, run
@@ -36,6 +37,7 @@ RELAY = (
     *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py", "runtimes/real/relay_loop.py"),
 )
 """The relay's modules of the harness."""
+STANDALONE = "squall/broker:latest"
 KEPT_S = 24 * 3600
 """Images made of former sources stay for so long: another checkout may be about to start them."""
 SAY_EACH_S = 5.0
@@ -72,6 +74,18 @@ def ensure_images(engine: Engine, say: Say) -> Images:
             _build(engine, relay, broker, _relay_files(), say)
         _forget_old(engine, {broker, toxiproxy, relay})
     return Images(broker, toxiproxy, relay)
+
+
+def standalone_image(engine: Engine, images: Images, say: Say) -> str:
+    """Name of the image of one broker to start by hand, made where the engine does not have it: `STANDALONE`."""
+    files = {name: _read(COMPOSE / "standalone" / name) for name in ("Dockerfile", "start.py", "healthy.py")}
+    with _one_at_a_time():
+        name = _named("standalone", (images.broker, *_texts(files)))
+        if engine.image(name) is None:
+            _build(engine, name, images.broker, files, say)
+        engine.tag(name, STANDALONE)
+        engine.tag(name, STANDALONE.replace("latest", __version__))
+    return STANDALONE
 
 
 def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: bool = False) -> str:
