@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from reports.cards import with_names
 from reports.fault_words import fault_rows
-from reports.figure import FAULT, STYLE, WIDTH_IN, latency, throughput, time_span
-from reports.nights.figures import inline
 from reports.page import environment
 from reports.run_files import Json, RunFiles, mapping, objects, read_run
 from reports.samples import Samples
 from reports.shelf import ShelvedRun, compared
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PAGE = "compared.html"
 LISTS = ("operations", "faults")
@@ -79,7 +78,18 @@ def _settings(plan: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def curves(files: Sequence[RunFiles]) -> str:
-    """Records and latency by second, a row for each run, all at one scale; empty if no run says when its load was."""
+    """Records and latency by second, a row for each run, all at one scale; empty if no run says when its load was,
+    or if matplotlib is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        return ""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    from reports.figure import STYLE, WIDTH_IN, latency, throughput, time_span
+    from reports.nights.figures import inline
+
     spans = [span for each in files if (span := time_span(each)) is not None]
     if not spans:
         return ""
@@ -108,8 +118,10 @@ def curves(files: Sequence[RunFiles]) -> str:
         return inline(figure, "curves", "Records and latency by second", words)
 
 
-def _finish(pane: matplotlib.axes.Axes, run: RunFiles) -> None:
+def _finish(pane: Axes, run: RunFiles) -> None:
     """Shade the faults, and take the frame away."""
+    from reports.figure import FAULT
+
     pane.tick_params(length=0)
     for side in ("top", "right", "left"):
         pane.spines[side].set_visible(False)

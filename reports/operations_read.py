@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from checkers.history.values import producer_of, sequence_of
 from reports.run_files import Json, RunFiles
 
@@ -38,6 +35,9 @@ def read_operations(files: RunFiles, part: int, begin: float, end: float) -> lis
     path = files.path / "history" / "records.parquet"
     if files.origin_ns is None or not path.exists():
         return []
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     low, high = (int(files.origin_ns + at * 1e9) for at in (begin, end))
     try:
         wanted = [("part", "=", part), ("t0", "<=", high), ("t1", ">=", low)]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from checkers.losses import acknowledged_in
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, figure, operations_section, worth
+from reports import checks, operations_section, worth
 from reports.answers import Answer
 from reports.cards import with_names
 from reports.causes import groups_of
@@ -35,6 +35,9 @@ from reports.transactions.reading import transactions_of
 from reports.transactions.section import Section as TxnSection
 from reports.transactions.section import section_of as txn_section_of
 
+if TYPE_CHECKING:
+    from reports.figure import Timeline
+
 FILE = PAGE
 
 assert METRICS_SCHEMA == 1, "the page's metrics tables are written for this schema"
@@ -56,6 +59,8 @@ def page_of(run_dir: Path, place: str = "") -> str:
     """The page as text. place: the folder of a checkout where a copy of `run_dir` will be; the page then leads to the
     files that are sent with it (`raw_files.sent`)."""
     files = read_run(run_dir)
+    from reports import figure  # its libraries are an extra, and other pages do without
+
     span = figure.time_span(files)
     rows = fault_rows(files)
     load = files.phase("warm-up", "load", "load with faults", "settle")
@@ -162,8 +167,10 @@ def _contents(
 
 def _timeline(
     files: RunFiles, rows: Any, samples: Samples, span: tuple[float, float] | None
-) -> tuple[figure.Timeline | None, str]:
+) -> tuple[Timeline | None, str]:
     """The figure, or why there is none. A figure that fails must not take the verdict's page with it."""
+    from reports import figure
+
     if span is None:
         return None, "run.json does not say when the load was, and series.json does not either."
     try:

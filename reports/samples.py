@@ -1,14 +1,13 @@
-"""What the converted history (`history/records.parquet`) adds: gaps, single latencies, where a value went."""
+"""What the converted history (`history/records.parquet`) adds: gaps, single latencies, where a value went.
+
+numpy and pyarrow are imported where such a history is read: a story in the terminal does without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reports.lanes import UNAVAILABLE_S, Span, gaps_of_metrics
 from reports.run_files import Json, RunFiles
@@ -34,6 +33,10 @@ class Samples:
 
 def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
     """Gaps and latencies between `begin` and `end` of the page's seconds; falls back to metrics.json."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path = files.path / "history" / "records.parquet"
     fallback = Samples(gaps=gaps_of_metrics(files))
     if not path.exists() or files.origin_ns is None:
@@ -62,6 +65,8 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
 
     The gaps that `checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
     """
+    import numpy as np
+
     t = np.concatenate([begun_s, done_s])
     ends, ok = np.repeat([False, True], len(begun_s)), np.concatenate([acked, acked])
     order = np.lexsort((ok, ends, t))
@@ -96,6 +101,9 @@ def histories_of(files: RunFiles, values: Iterable[int]) -> dict[int, list[Json]
     path = files.path / "history" / "records.parquet"
     if not wanted or not path.exists():
         return {}
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(path, filters=[("val", "in", wanted)])
     except (OSError, pa.ArrowException):

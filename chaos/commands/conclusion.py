@@ -24,6 +24,7 @@ UNKNOWN, INTERRUPTED = 2, 130
 def load_report() -> None:
     """Import what the page needs, beside something else; what is missing, `conclude` says."""
     with suppress(ImportError):
+        import reports.figure
         import reports.page  # noqa: F401
 
 

@@ -12,6 +12,7 @@ from chaos.commands import completions
 from chaos.commands.grouped import just_one
 from chaos.garbage import garbage_waits
 from chaos.screen import console
+from chaos.toolchain.extras import lacking
 from chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
@@ -147,7 +148,10 @@ def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | No
     from reports.page import render
 
     write_junit(directory.path)
-    render(directory.path)
+    try:
+        render(directory.path)
+    except ModuleNotFoundError as missing:  # the plan and its story are what was asked for
+        click.echo(f"no report: {lacking(missing.name or '') or missing}")
     told = write_story(directory.path, wanted)
     click.echo(told)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"
