@@ -12,6 +12,7 @@ generator is seeded here. All this is private to trio, which is why trio is pinn
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,12 @@ import trio._core._run as _trio_run
 from outcome import Error, Outcome, Value
 from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 
+from chaos.errors import Refused
+
+TRIO = "0.35.0"
+"""The version whose loop this is. Its seeds' order of tasks is, too."""
+ANY_TRIO = "SQUALL_ANY_TRIO"
+"""A variable of the environment: try another version."""
 LISTEN_EVERY = 256
 """Passes between two looks at file descriptors: by one of them trio learns of a signal that it could not act on."""
 
@@ -34,10 +41,20 @@ NO_DEADLINE = (inf, 0, trio.CancelScope())
 _created = attrgetter("_counter")
 
 
+def check_trio(version: str = trio.__version__) -> None:
+    """Refused unless trio has the version whose loop this is, or `ANY_TRIO` is set in the environment."""
+    if version != TRIO and not os.environ.get(ANY_TRIO):
+        raise Refused(
+            f"the simulator is made for trio {TRIO}, and {version} is installed: its loop replaces trio's. "
+            f"Get it: pip install trio=={TRIO}; or try this one, which may repeat no seed or fail: {ANY_TRIO}=1"
+        )
+
+
 @contextmanager
 def lean_trio(seed: str) -> Iterator[None]:
-    """Inside, `trio.run` uses the lean loop. The seed decides the order of tasks."""
-    assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
+    """Inside, `trio.run` uses the lean loop. The seed decides the order of tasks. Raises as `check_trio`."""
+    check_trio()
+    assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way"
     before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
     registering = trio.CancelScope._might_change_registered_deadline
     _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
