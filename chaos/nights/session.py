@@ -33,7 +33,7 @@ USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 def require() -> None:
     """Refused where a package is missing that a night needs and a single run does not."""
     if missing := [name.replace("_", "-") for name in NEEDED if find_spec(name) is None]:
-        raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {install('nightly')}")
+        raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {install('run')}")
 
 
 def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:

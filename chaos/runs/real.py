@@ -148,9 +148,8 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
             program_of(needs.program, needs.directory)
     except Refused as lack:
         found.append(Lack(str(lack)))
-    if in_containers:
-        found += engine_lacks()
-    elif plan.runtime == "process" and plan.target == "kafka":
+    found += engine_lacks() if in_containers else [Lack(each) for each in missing("run")]
+    if not in_containers and plan.runtime == "process" and plan.target == "kafka":
         found += kafka_lacks()
     return found
 

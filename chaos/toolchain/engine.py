@@ -413,7 +413,7 @@ def check(info: Mapping[str, Any], api_version: str) -> None:
 
 
 def _client(url: str) -> Any:
-    if lacks := missing("docker"):
+    if lacks := missing("run"):
         raise Refused(lacks[0])
     from docker import APIClient
 

@@ -19,7 +19,7 @@ def engine_lacks() -> list[Lack]:
     An engine that was just installed is not yet everybody's, and has no images, which only root can make where no
     registry answers.
     """
-    if lacks := missing("docker"):
+    if lacks := missing("run"):
         return [Lack(each) for each in lacks]
     path = (os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}").removeprefix("unix://")
     try:

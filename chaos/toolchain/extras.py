@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-_REPORT = ("pyarrow", "numpy", "matplotlib")
+_FIGURES = ("pyarrow", "numpy", "matplotlib")
+_QUERY = ("duckdb", "pyarrow")
+_CLIENTS = ("confluent_kafka", "aiokafka", "kafka", "lz4", "snappy", "zstandard")
+_RUN = ("toxiproxy", "docker", "pytest", "allure_pytest", "allure", "allure_commons")
+_SPARK = ("pyspark", *_FIGURES)
 EXTRAS = {
-    "report": _REPORT,
-    "spark": ("pyspark", *_REPORT),
-    "docker": ("docker",),
-    "nightly": ("pytest", "allure_pytest", "allure", "allure_commons"),
-    "query": ("duckdb", "pyarrow"),
-    "clients": ("confluent_kafka", "aiokafka", "kafka", "lz4", "snappy", "zstandard"),
+    "run": _RUN,
+    "figures": _FIGURES,
+    "spark": _SPARK,
+    "query": _QUERY,
+    "clients": _CLIENTS,
+    "all": tuple(dict.fromkeys((*_RUN, *_SPARK, *_QUERY, *_CLIENTS))),
 }
-"""Extra -> packages that it brings, as they are imported. pyproject.toml has their versions."""
+"""Extra -> packages that it brings, as they are imported. pyproject.toml has their ranges."""
 FOR = {
-    "report": "to show a run",
+    "run": "for runs with real brokers",
+    "figures": "to show a run",
     "spark": "to judge a run by Spark",
-    "docker": "for containers",
-    "nightly": "for a night of runs",
     "query": "to query a run with SQL",
     "clients": "for real client libraries",
+    "all": "for all commands",
 }
 
 

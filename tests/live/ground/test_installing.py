@@ -62,7 +62,7 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
                              "--expect", "safe")  # fmt: skip
     assert lossy.returncode == 1, lossy.stdout + lossy.stderr
     assert "lost-write" in lossy.stdout
-    assert "pip install 'squall[report]'" in lossy.stdout, "whose page could not be drawn"
+    assert "pip install 'squall[figures]'" in lossy.stdout, "whose page could not be drawn"
     again = installed.squall("verify", "runs/latest", "--engine", "reference", "--expect", "safe")
     assert again.returncode == 1, again.stdout + again.stderr
     assert "The reference engine searched the history." in again.stdout
@@ -75,10 +75,10 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
     ("words", "extra"),
     [
         (["run", "--seed", "7"], "spark"),
-        (["run", "--runtime", "docker", "--seed", "7"], "docker"),
-        (["nightly"], "nightly"),
-        (["report", "runs/latest"], "report"),
-        (["explain", "runs/latest", "lost-write"], "report"),
+        (["run", "--engine", "reference", "--seed", "7"], "run"),
+        (["run", "--runtime", "docker", "--seed", "7"], "run"),
+        (["nightly"], "run"),
+        (["report", "runs/latest"], "figures"),
     ],
 )
 def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: list[str], extra: str) -> None:
@@ -86,6 +86,18 @@ def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: 
     done = installed.squall(*words)
     assert f"squall[{extra}]" in done.stdout + done.stderr
     assert done.returncode == 3
+
+
+def test_stories_lists_and_comparisons_of_runs_need_no_extra(installed: Installed) -> None:
+    for seed in ("1", "2"):
+        words = ("--acks", "1", "--min-isr", "1", "--faults", "kill,partition", "--expect", "safe")
+        installed.squall("sim", "--seed", seed, *words)
+    told = installed.squall("explain", "runs/latest")
+    assert told.returncode == 0, told.stderr
+    runs = sorted(each.name for each in (installed.home / "runs").iterdir() if each.name.endswith(("-seed1", "-seed2")))
+    for words in (["runs"], ["runs", *runs[-2:]]):
+        done = installed.squall(*words)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.night("makes environments with pip: minutes")

@@ -51,7 +51,7 @@ def test_a_run_is_judged(tmp_path: Path) -> None:
     done = without(BY_COMMAND, tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "The reference engine searched the history." in done.stdout
-    assert "pip install 'squall[report]'" in done.stdout, "which draws the page"
+    assert "pip install 'squall[figures]'" in done.stdout, "which draws the page"
     stored = json.loads((tmp_path / "verdict.json").read_text())
     for verdict in (in_memory, stored):
         assert (verdict["verdict"], verdict["engine"]) == (INVALID, "reference")

@@ -19,8 +19,7 @@ from checkers.engines import REFERENCE
 from tests.architecture.source import PACKAGES, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CORE = {"trio", "crc32c", "cramjam", "msgspec", "click", "rich", "pydantic", "jinja2", "toxiproxy"}
-CORE |= {"prometheus_client", "tomli_w"}
+CORE = {"trio", "crc32c", "cramjam", "msgspec", "click", "rich", "pydantic", "jinja2", "prometheus_client", "tomli_w"}
 """What every installation has, as it is imported."""
 OF_OTHERS = {"future": "toxiproxy", "requests": "toxiproxy", "outcome": "trio", "pydantic_core": "pydantic"}
 """Brought by what we name; imported beside it."""
@@ -29,7 +28,7 @@ DEVELOPMENT = {"kio", "tests", "bench", "hypothesis", "importlinter", "mypy", "r
 
 def pins(lines: list[str]) -> set[str]:
     """Names of distributions."""
-    return {re.split(r"[=\[]", each)[0].replace("_", "-") for each in lines}
+    return {re.split(r"[=<>\[]", each)[0].replace("_", "-") for each in lines}
 
 
 def imported() -> dict[str, str]:
@@ -65,7 +64,9 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
     optional = PROJECT["optional-dependencies"]
     assert optional.keys() == extras.EXTRAS.keys() == extras.FOR.keys()
     by_module = packages_distributions()
-    optional = {**optional, "spark": [*optional["spark"], *optional["report"]]}
+    assert optional["all"] == ["squall[run,spark,query,clients]"], "and spark has figures"
+    of_all = [each for name, wanted in optional.items() if name != "all" for each in wanted]
+    optional = {**optional, "spark": [*optional["spark"], *optional["figures"]], "all": of_all}
     for extra, packages in extras.EXTRAS.items():
         brought = {name.lower().replace("_", "-") for package in packages for name in by_module[package]}
         brought -= {"allure-python-commons"}
@@ -74,7 +75,7 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
 
 def test_the_launcher_installs_every_extra_but_the_clients() -> None:
     optional = PROJECT["optional-dependencies"]
-    assert optional["spark"][1:] == ["squall[report]"], "which shows what Spark found"
+    assert optional["spark"][1:] == ["squall[figures]"], "which shows what Spark found"
     extra = [each for name, wanted in optional.items() if name != "clients" for each in wanted if "squall" not in each]
     wanted = pins([*PROJECT["dependencies"], *extra])
     pinned = {line.split("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line}
@@ -85,7 +86,9 @@ def test_the_launcher_installs_every_extra_but_the_clients() -> None:
     assert pins(optional["clients"]) <= added - pinned
 
 
-@pytest.mark.parametrize(("module", "extra"), [("pyspark.sql", "spark"), ("docker", "docker"), ("kafka", "clients")])
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyspark.sql", "spark"), ("docker", "run"), ("toxiproxy", "run"), ("kafka", "clients")]
+)
 def test_a_command_that_lacks_a_package_names_the_extra(
     module: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,13 +113,15 @@ def test_a_module_that_no_extra_brings_is_a_failure_of_ours(
 
 
 def test_a_run_that_could_not_be_judged_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in ("pyspark", "docker") else object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyspark" else object())
     (lack,) = lacks(make_plan({}))
     assert "pip install 'squall[spark]'" in lack.what
     assert "--engine reference does without" in lack.what
     assert lacks(make_plan({}), REFERENCE) == []
-    told = [each.what for each in lacks(make_plan({"runtime": "docker"}))]
-    assert any("pip install 'squall[docker]'" in each for each in told)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "toxiproxy" else object())
+    for runtime in ("process", "docker"):
+        told = [each.what for each in lacks(make_plan({"runtime": runtime}))]
+        assert any("pip install 'squall[run]'" in each for each in told), runtime
 
 
 def test_recipes_and_plans_are_found_in_a_checkout_and_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
