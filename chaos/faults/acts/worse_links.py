@@ -249,28 +249,28 @@ async def _quiet(
 
 async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples, before_s: Mapping[Link, float]) -> None:
     """Measure with the fault, as soon as it is on, at a drawn moment, and again shortly before its end. If another
-    fault cuts a link's measurement short, repeat it as long as this fault lasts, and no longer.
+    fault cuts a link's measurement short, repeat it as long as this fault lasts.
     """
-
-    async def sample(silent: Samples) -> None:
-        await _sample(stage, p, proof, proof.says, silent, before_s)
-
-    began = trio.current_time()
-    with trio.move_on_after(max(0.0, stage.left_s(p) - POLL_S)):
+    began, took_s = trio.current_time(), stage.left_s(p)
+    with trio.move_on_after(max(0.0, took_s - POLL_S)):  # a link that another fault cuts is not waited for any longer
         for _ in range(proof.rounds):
-            await sample(into)
+            await _sample(stage, p, proof, proof.says, into, before_s)
         took_s = trio.current_time() - began
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
-            await sample(silent)
-        if (spare_s := stage.left_s(p) - 4 * took_s - POLL_S) > 0:
-            await trio.sleep(spare_s * stage.rng(p, "middle").random())
+            await _sample(stage, p, proof, proof.says, silent, before_s)
+    if (spare_s := stage.left_s(p) - 4 * took_s - POLL_S) > 0:
+        await trio.sleep(spare_s * stage.rng(p, "middle").random())
+        with trio.move_on_after(stage.left_s(p) - POLL_S):
             for _ in range(proof.rounds):
-                await sample(into)
-        if (spare_s := stage.left_s(p) - 2 * took_s - POLL_S) > 0:
-            await trio.sleep(spare_s)
-            for _ in range(proof.rounds):
-                await sample(into)
+                await _sample(stage, p, proof, proof.says, into, before_s)
+    spare_s = stage.left_s(p) - 2 * took_s - POLL_S
+    if spare_s <= 0:
+        return
+    await trio.sleep(spare_s)
+    with trio.move_on_after(max(0.0, stage.left_s(p))):
+        for _ in range(proof.rounds):
+            await _sample(stage, p, proof, proof.says, into, before_s)
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
